@@ -1,8 +1,8 @@
-//! The CUDA C of the kernels of all examples: NVRTC makes machine code of it, without spills.
+//! NVRTC compiles the CUDA C of the kernels of all examples, without register spills.
 //!
-//! NVRTC is looked for in the folder that `GNNC_NVRTC` names, a toolkit's `lib64` or the folder of
-//! Python packages, and in `.venv-nvrtc`, where `scripts/nvrtc.sh` puts it. Without it these tests
-//! are skipped, and say so. No GPU is needed, and none is used.
+//! NVRTC is searched in the folder that `GNNC_NVRTC` names (a toolkit's `lib64`, or the folder
+//! of Python packages), and in `.venv-nvrtc`, where `scripts/nvrtc.sh` installs it. Without
+//! NVRTC, these tests are skipped and print that. They need no GPU and use none.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -30,11 +30,11 @@ use support::kernels::Form;
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 const PLACEMENTS: [Placement; 2] = [Placement::Graph, Placement::Tensor];
-/// The version that the summaries of registers were made with.
+/// The version for which the register summaries were made.
 const VERSION: [i32; 2] = [13, 0];
 
-/// The different kernels of all examples, on one rank and on four, with tensors in a storage, under a name
-/// that starts with the kind of kernel.
+/// The distinct kernels of all examples, on one rank and on four, for a storage format. Names
+/// start with the kind of kernel.
 fn kernels(storage: Storage) -> &'static [(&'static str, Source)] {
     type Kernels = OnceLock<Vec<(&'static str, Source)>>;
     static KERNELS: [Kernels; 3] = [const { OnceLock::new() }; 3];
@@ -126,7 +126,7 @@ fn kernels_of_the_examples_in_16_bits_compile() {
     compile("sm_90", Storage::F16);
 }
 
-/// 16 bytes at once are 8 elements.
+/// A 16-byte load holds 8 elements.
 #[test]
 fn rows_of_16_bits_are_read_16_bytes_at_a_time() {
     let texts = || {
@@ -140,7 +140,7 @@ fn rows_of_16_bits_are_read_16_bytes_at_a_time() {
     assert!(floats.all(|text| !text.contains("u16") && !text.contains("bf16")));
 }
 
-/// What is the same for every model.
+/// The code shared by all models.
 #[test]
 fn the_library_compiles() {
     for arch in ["sm_80", "sm_90"] {
@@ -159,14 +159,15 @@ fn the_library_compiles() {
     }
 }
 
-/// Rows of widths that no vector divides, such as the features and classes of Reddit, contiguous and in a wider matrix.
+/// Rows with widths that no vector divides, such as the features and classes of Reddit,
+/// contiguous and inside a wider matrix.
 #[test]
 fn odd_widths_do_not_spill() {
     let mut sources = Vec::new();
     for form in support::kernels::forms() {
         for width in [7, 41, 602] {
             let name = format!("k{}", sources.len());
-            // The softmax is of scores, which have no width.
+            // Softmax is over scores, which have width 1.
             let width = if form == Form::Softmax { 1 } else { width };
             let kernel = support::kernels::dense_kernel(form, 1, width);
             sources.push((
@@ -195,14 +196,14 @@ fn odd_widths_do_not_spill() {
     }
 }
 
-/// Compiles all kernels; a summary of what they take is kept.
+/// Compiles all kernels and keeps a summary of their resources.
 fn compile(arch: &str, storage: Storage) {
     let Some(nvrtc) = nvrtc(arch) else {
         return;
     };
     let mut kinds: BTreeMap<&str, (usize, u32, u32, u32)> = BTreeMap::new();
     let mut spilled = String::new();
-    // Some at a time: the compiler's work grows faster than the text.
+    // In groups, because compile time grows faster than the text.
     for some in kernels(storage).chunks(64) {
         let text = module(some.iter().map(|(_, source)| source));
         let binary = nvrtc.compile(&text, "examples.cu", arch).unwrap();
@@ -251,7 +252,7 @@ fn compile(arch: &str, storage: Storage) {
     }
 }
 
-/// Machine code is found on the disk by its text and architecture; a damaged file is written anew.
+/// Machine code is found on disk by its text and architecture; a damaged file is rewritten.
 #[test]
 fn machine_code_is_kept() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cubins");

@@ -1,5 +1,5 @@
-//! What lowered programs compute, against the interpreter of the graphs they come from, and what
-//! they send.
+//! Lowered programs against the interpreter of the graphs they come from: what they compute,
+//! and what they send.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,9 +1,10 @@
 //! Passes over programs: text in, text out.
 //!
-//! Each file of `tests/filetests/PASS` is a model (`.gir`) or a listing (`.prog`) behind lines `# KEY: VALUE` that say
-//! how the pass is run, then a line `----` and what the pass makes of it. Of a model that is the sections of the
-//! listing that `show` names, all if it names none; of a listing the sections that the pass changed. A program
-//! is verified before the pass and after it. `GNNC_BLESS=1 cargo test --test filetests` writes what passes make now.
+//! Each file in `tests/filetests/PASS` is a model (`.gir`) or a listing (`.prog`) after lines
+//! `# KEY: VALUE` that say how to run the pass, then a line `----` and the expected output. For
+//! a model, the output is the sections of the listing that `show` names, or all of them; for a
+//! listing, the sections that the pass changed. Programs are verified before and after the
+//! pass. `GNNC_BLESS=1 cargo test --test filetests` writes the current output.
 
 #![allow(clippy::unwrap_used)]
 
@@ -28,7 +29,7 @@ use std::path::{Path, PathBuf};
 
 const BETWEEN: &str = "----\n";
 
-/// What the first lines of a file say.
+/// The keys at the top of a file.
 struct Keys(BTreeMap<String, String>);
 
 impl Keys {
@@ -52,7 +53,7 @@ impl Keys {
         Some(number.unwrap_or_else(|_| panic!("`{key}: {value}` is no number that fits")))
     }
 
-    /// A typical rank, or what `sizes`, a list of `NAME=NUMBER`, says of it.
+    /// A typical rank, changed by `sizes`, a list of `NAME=NUMBER`.
     fn data(&self, program: &Program) -> RankData {
         let mut data = RankData::typical(program, self.number("features"));
         data.chunks = self.number("graph-chunks");
@@ -87,7 +88,7 @@ fn sizes(text: &str) -> RankSizes {
     RankSizes { reach, ..sizes }
 }
 
-/// What a pass makes of a file.
+/// Output of a pass for a file.
 fn run(pass: &str, text: &str) -> Result<String, String> {
     let keys = Keys::of(text);
     let programs = match pass {
@@ -109,7 +110,7 @@ fn run(pass: &str, text: &str) -> Result<String, String> {
     Ok(texts.collect::<Vec<_>>().join("\n"))
 }
 
-/// The head of a listing, then its sections, each of which begins with its name.
+/// The head of a listing, then its sections; each starts with its name.
 fn sections(program: &Program) -> Vec<String> {
     let text = program.to_string();
     let sections = text.split("\n\n");
@@ -164,7 +165,8 @@ fn on_program(pass: &str, keys: &Keys, text: &str) -> Result<String, String> {
     }
 }
 
-/// The programs of a model: `placement`, `workers`, `storage`, `skip`, `layouts`, `stages`, `rank`.
+/// The programs of a model. Reads `placement`, `workers`, `storage`, `skip`, `layouts`,
+/// `stages`, `rank`.
 fn lowered(keys: &Keys, text: &str) -> Result<Vec<Program>, String> {
     let loaded = Loaded::new(
         &Source::new("model.gir", text.to_owned()),
@@ -218,7 +220,7 @@ fn lowered(keys: &Keys, text: &str) -> Result<Vec<Program>, String> {
     })
 }
 
-/// What an epoch takes on a cluster: bytes, messages and kernels exactly, seconds to three digits.
+/// Cost of an epoch on a cluster: exact bytes, messages and kernels; seconds to three digits.
 fn priced(keys: &Keys, program: &Program) -> Result<String, String> {
     let data = keys.data(program);
     let parts = Parts {

@@ -1,8 +1,8 @@
-//! A GPU beside the interpreter and the processor: memory, products, captured work, every kind of
-//! kernel, and whole programs.
+//! A GPU against the interpreter and the processor: memory, products, captured work, every kind
+//! of kernel, and whole programs.
 //!
-//! Where there is no GPU, every test is skipped and says why; `scripts/gpu_check` counts them. NVIDIA's
-//! libraries are looked for as by the command line, beginning with `GNNC_CUDA_LIBRARIES`.
+//! Without a GPU, every test is skipped and prints why; `scripts/gpu_check` counts them.
+//! NVIDIA's libraries are searched as by the command line, starting with `GNNC_CUDA_LIBRARIES`.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -28,12 +28,12 @@ use gnnc::device::library_folders;
 use gnnc::runtime::device::cuda::LiveOptions;
 use open::{Open, open};
 
-/// The GPU of number 0, or nothing with the reason said.
+/// GPU 0, or `None` with a printed reason.
 fn live(test: &str) -> Option<Open> {
     open(test, library_folders(None))
 }
 
-/// The same, to be opened by whoever trains on it.
+/// The same, to be opened by whatever trains on it.
 fn device(test: &str) -> Option<Device> {
     live(test)?;
     Some(Device::Cuda(LiveOptions {

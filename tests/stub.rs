@@ -1,9 +1,8 @@
-//! The driver for GPUs on stubs of NVIDIA's libraries, which compute on the processor.
+//! The GPU driver on stubs of NVIDIA's libraries, which compute on the processor.
 //!
-//! What `tests/gpu` asks of a GPU is asked of them, so that calls, their order and their errors are
-//! tested where there is no GPU: `tests/stub` holds the stubs. They are no evidence for anything
-//! that happens on a GPU. Skipped, with the reason said, without a C compiler or where the system
-//! has libraries of its own.
+//! The stubs (`tests/stub`) run what `tests/gpu` runs on a GPU, so that calls, their order and
+//! their errors are tested without one. They prove nothing about a real GPU. Skipped with a
+//! printed reason without a C compiler, or if the system has libraries of its own.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,

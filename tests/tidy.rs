@@ -1,5 +1,5 @@
-//! What holds for the repository's files as text: sizes, headings, modules, and that the
-//! pages name what there is.
+//! Rules for the repository's files as text: sizes, headings, modules, and names in the pages
+//! that must exist.
 
 #[path = "tidy/circles.rs"]
 mod circles;
@@ -16,7 +16,7 @@ const MOST_LINES: usize = 500;
 const CRATES: &[&str] = &[
     "", "files", "ir", "lang", "graph", "planner", "codegen", "runtime", "fuzz",
 ];
-/// Names of folders that hold what tools make.
+/// Names of folders with generated files.
 const SKIPPED: &[&str] = &[
     "target",
     "corpus",
@@ -49,7 +49,7 @@ fn source_files_are_short() {
 
 #[test]
 fn nothing_is_left_to_do() {
-    // Put together here, so that this file does not hold them.
+    // Built here, so that this file does not contain them.
     let marks = ["todo", "unimplemented", "dbg"].map(|name| format!("{name}!"));
     check(sources().flat_map(|(name, text)| {
         let found = |(i, line): (usize, &str)| {
@@ -212,7 +212,7 @@ fn files_that_pages_name_are_there() {
                 word.strip_prefix(f)
                     .is_some_and(|rest| rest.starts_with('/'))
             };
-            // With an ending or a slash, so that types such as `ir/graph` stay out.
+            // With an extension or a slash, so that types such as `ir/graph` do not count.
             let is_file = word.ends_with('/')
                 || word
                     .rsplit('/')
@@ -243,7 +243,7 @@ fn sources() -> impl Iterator<Item = (String, String)> {
     rust
 }
 
-/// Names and contents of the files that are texts.
+/// Names and contents of text files.
 fn texts() -> impl Iterator<Item = (String, String)> {
     let mut files = BTreeSet::new();
     walk(Path::new(ROOT), &mut files);
@@ -255,7 +255,7 @@ fn texts() -> impl Iterator<Item = (String, String)> {
 
 fn walk(folder: &Path, files: &mut BTreeSet<PathBuf>) {
     for path in entries(folder) {
-        // In a checkout that shares another's history, `.git` is a file that names its folder.
+        // In a linked worktree, `.git` is a file that names its folder.
         if path.is_file() && !path.ends_with(".git") {
             files.insert(path);
         } else if path.is_dir() && !path.is_symlink() {
@@ -263,7 +263,7 @@ fn walk(folder: &Path, files: &mut BTreeSet<PathBuf>) {
                 .file_name()
                 .and_then(|n| n.to_str())
                 .unwrap_or_default();
-            // `.ci` and the like are files of the repository as well.
+            // `.ci` and similar folders belong to the repository as well.
             let made = SKIPPED.contains(&name) || name == ".git" || name.starts_with(".venv");
             if !made {
                 walk(&path, files);
@@ -272,7 +272,7 @@ fn walk(folder: &Path, files: &mut BTreeSet<PathBuf>) {
     }
 }
 
-/// What a folder holds, in order; nothing if it is not there.
+/// Entries of a folder, sorted; none if it does not exist.
 fn entries(folder: &Path) -> Vec<PathBuf> {
     let found = fs::read_dir(folder).into_iter().flatten();
     let mut paths: Vec<PathBuf> = found.map(|entry| entry.expect("an entry").path()).collect();
@@ -284,7 +284,7 @@ fn read(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
 }
 
-/// A path as seen from the root.
+/// Path relative to the root.
 fn name(path: &Path) -> String {
     let inner = path.strip_prefix(ROOT).unwrap_or(path);
     inner.display().to_string()
@@ -294,14 +294,15 @@ fn is_rust(path: &Path) -> bool {
     path.extension().is_some_and(|ending| ending == "rs")
 }
 
-/// Whether code calls a macro, and not one whose name ends alike.
+/// Whether code calls this macro, not one whose name ends the same way.
 fn has_macro(code: &str, call: &str) -> bool {
     let named = |c: char| c.is_alphanumeric() || c == '_';
     code.match_indices(call)
         .any(|(at, _)| !code[..at].ends_with(named))
 }
 
-/// Whether an absolute path of a place stands in a line, not the middle of a longer path.
+/// Whether a line holds an absolute path that starts with `place`, not a longer path that
+/// contains it.
 fn begins_path(line: &str, place: &str) -> bool {
     let inside = |c: char| c.is_alphanumeric() || "._-~}/".contains(c);
     line.match_indices(place)
@@ -315,7 +316,7 @@ fn named_paths(text: &str) -> impl Iterator<Item = &str> {
     lines.filter_map(|line| line.split('"').nth(1))
 }
 
-/// Modules that a file declares and that are files of their own.
+/// Modules declared in a file that have their own file.
 fn modules(text: &str) -> impl Iterator<Item = String> + '_ {
     text.lines().filter_map(|line| {
         let line = line.trim();

@@ -1,10 +1,10 @@
-//! What is wrong is said, with the right exit code, and nothing panics.
+//! Bad input is reported with the right exit code, and nothing panics.
 
 use crate::data::{data, folder, longs, model, model_with, npz, ring};
 use crate::support::{Folder, example, gnnc, refused, text};
 use gnnc::graph::{Features, Labels};
 
-/// The commands that read a model, on a broken one.
+/// Runs the commands that read a model on a broken one.
 #[track_caller]
 fn model_is_refused(content: impl AsRef<[u8]>, parts: &[&str]) {
     let folder = Folder::new();
@@ -14,7 +14,7 @@ fn model_is_refused(content: impl AsRef<[u8]>, parts: &[&str]) {
     }
 }
 
-/// Training on a broken graph, and what else reads it.
+/// Runs training, and the other commands that read a graph, on a broken one.
 #[track_caller]
 fn graph_is_refused(folder: &Folder, parts: &[&str]) {
     let model = folder.file("m.gir", model("g.npz"));
@@ -105,7 +105,7 @@ fn budgets_that_mean_nothing_are_refused() {
         let budget = format!("--device-memory={wrong}");
         refused(1, &["train", &cora, &budget], &["--device-memory", "8GiB"]);
     }
-    // Only what trains takes it.
+    // Only commands that train accept it.
     let words = ["bench-kernel", &cora, "--device-memory", "8GiB"];
     refused(1, &words, &["unexpected argument"]);
     let words = ["train", &cora, "--device-memory", "100KiB"];
@@ -288,7 +288,7 @@ fn odd_graphs_are_trained_or_refused() {
     );
     graph_is_refused(&empty, &["vert"]);
 
-    // Vertices without edges have themselves, or nothing; neither is an error.
+    // Vertices without edges see only themselves, or nothing; neither is an error.
     let isolated = data(9, [(0, 1), (1, 0), (1, 2), (2, 1)]);
     let edgeless = data(6, []);
     for graph in [&isolated, &edgeless] {
@@ -307,7 +307,7 @@ fn odd_graphs_are_trained_or_refused() {
         }
     }
 
-    // Self loops are no edges: they are left out when a graph is read.
+    // Self loops do not count as edges: they are dropped when a graph is read.
     let folder = Folder::new();
     let indptr = ("indptr", "<i8", "(3,)", longs(&[0, 2, 4]));
     let loops = ("indices", "<i8", "(4,)", longs(&[0, 1, 0, 1]));
@@ -401,7 +401,7 @@ fn a_model_larger_than_the_machine_is_refused() {
         .replace("|> relu\n", "|> relu |> linear(hidden)\n");
     assert!(content.contains(wide) && content.contains("linear"));
     let model = folder.file("wide.gir", content);
-    // A matrix of 2^40 floats, its gradient and two states of the optimizer.
+    // A matrix of 2^40 floats, its gradient and two optimizer states.
     let said = ["GiB of memory", "1 worker", "available", "--set"];
     refused(2, &["train", text(&model)], &said);
     refused(2, &["bench-epoch", text(&model)], &said);

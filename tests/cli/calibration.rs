@@ -1,4 +1,4 @@
-//! The machine at hand: measured, written to a file, planned for.
+//! The machine at hand: measured, written to a file, used in plans.
 
 use crate::support::{Folder, command, example, finished, gnnc, refused, text};
 use gnnc::ir::cluster::{Basis, Cluster};
@@ -9,7 +9,7 @@ fn a_machine_is_measured_and_planned_for() {
     let folder = Folder::new();
     let file = folder.join("machine.toml");
     let samples = folder.join("samples.json");
-    // Whatever else runs on the machine of a test.
+    // Works whatever else runs on the test machine.
     let args = [
         "calibrate",
         "--quick",
@@ -89,17 +89,17 @@ fn a_machine_is_measured_and_planned_for() {
         serde_json::from_str(&std::fs::read_to_string(&samples).unwrap()).unwrap();
     let samples = samples.as_array().unwrap();
     assert!(samples.len() > 1000);
-    // What is counted is counted in what the rank holds.
+    // Counts are of what the rank holds.
     let edges = TERMS.iter().position(|term| *term == "edge").unwrap();
     for sample in samples.iter().filter(|s| s["group"] == "spmm") {
         assert!(sample["terms"][edges].as_f64().unwrap() > 100.0, "{sample}");
     }
 
-    // The forecast of a model that was not measured is of the right size even so.
+    // The estimate has the right order of magnitude even for a model that was not measured.
     let cora = example("gcn_cora.gir");
     let plan = ["plan", &cora, "--cluster", text(&file), "--pin", "ranks=1"];
     let report = gnnc(plan).report();
-    // Lines are broken between words.
+    // Lines break between words.
     let words: Vec<&str> = report.split_whitespace().collect();
     let from = format!("measured on {}, {}", measured.machine, measured.date);
     let from: Vec<&str> = from.split_whitespace().collect();

@@ -1,10 +1,10 @@
-//! What `check` refuses, and in which words.
+//! What `check` refuses, and its messages.
 
 use crate::data::{folder, ring};
 use crate::support::{Folder, example, gnnc, text};
 use gnnc::graph::{GraphData, Labels};
 
-/// What `train` refuses, `check` refuses too, in the same words and with functions that exist.
+/// `check` refuses what `train` refuses, with the same message, and names functions that exist.
 #[test]
 fn check_passes_nothing_that_cannot_be_trained() {
     let several = |data: &mut GraphData| {
@@ -50,7 +50,7 @@ fn check_passes_nothing_that_cannot_be_trained() {
     }
 }
 
-/// Types and functions of the library are nobody's business who runs a program.
+/// Users who run programs never see types or functions of the library.
 #[test]
 fn messages_name_no_types_of_rust() {
     let folder = Folder::new();

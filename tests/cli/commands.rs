@@ -1,4 +1,4 @@
-//! Every command, in both formats.
+//! Every command, in both output formats.
 
 use crate::data::{folder, model_with, ring};
 use crate::support::{Folder, command, example, finished, gnnc, refused, text};

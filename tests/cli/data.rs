@@ -1,11 +1,11 @@
-//! Small models and graphs, sound and broken.
+//! Small models and graphs, valid and broken.
 
 use crate::support::Folder;
 use gnnc::graph::{Features, GraphData, Labels, Topology, write};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-/// A GCN of two layers on a file, with `{}` replaced.
+/// A two-layer GCN on a file, with `{}` replaced.
 pub fn model(graph: &str) -> String {
     format!(
         "graph g = \"{graph}\"\n\nmodel m(hidden = 4) on g {{\n  \
@@ -14,7 +14,7 @@ pub fn model(graph: &str) -> String {
     )
 }
 
-/// The same on statistics, its first line replaced by `line`.
+/// The same on statistics, with its first line replaced by `line`.
 pub fn model_with(line: &str) -> String {
     format!(
         "graph g {{\n  vertices = 100\n  edges = 1000\n  features = 8\n  classes = 3\n}}\n\n\
@@ -23,13 +23,13 @@ pub fn model_with(line: &str) -> String {
     )
 }
 
-/// Six vertices in a ring, of two classes.
+/// A ring of six vertices in two classes.
 pub fn ring() -> GraphData {
     let edges = (0..6u32).flat_map(|v| [(v, (v + 1) % 6), ((v + 1) % 6, v)]);
     data(6, edges)
 }
 
-/// A graph with two classes that alternate, every vertex in a split.
+/// A graph with two alternating classes, with every vertex in a split.
 pub fn data(vertices: u32, edges: impl IntoIterator<Item = (u32, u32)>) -> GraphData {
     let (topology, _) = Topology::from_edges(vertices, edges).unwrap();
     let mut data = GraphData::new("g", topology);
@@ -43,7 +43,7 @@ pub fn data(vertices: u32, edges: impl IntoIterator<Item = (u32, u32)>) -> Graph
     data
 }
 
-/// A folder with `g.npz` and a model on it, whose path comes back too.
+/// A folder with `g.npz` and a model on it; also returns the model's path.
 pub fn folder(data: &GraphData) -> (Folder, PathBuf) {
     let folder = Folder::new();
     write::save(data, folder.join("g.npz")).unwrap();
@@ -51,7 +51,7 @@ pub fn folder(data: &GraphData) -> (Folder, PathBuf) {
     (folder, model)
 }
 
-/// An archive of arrays: name, type, shape as Python writes it, bytes.
+/// Writes an archive of arrays: name, type, shape in Python syntax, bytes.
 pub fn npz(path: &Path, arrays: &[(&str, &str, &str, Vec<u8>)]) {
     let mut archive = zip::ZipWriter::new(std::fs::File::create(path).unwrap());
     for (name, descr, shape, bytes) in arrays {

@@ -1,11 +1,11 @@
-//! What is here to train on, and what is said where something is missing.
+//! The devices to train on, and messages if one is missing.
 
 use crate::support::{Folder, example, gnnc, refused, text};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Whether this machine has a GPU; then tests of its absence are skipped, and say so.
+/// Whether this machine has a GPU. If so, tests of its absence are skipped and print that.
 fn has_gpu(test: &str) -> bool {
     let listed: Value = serde_json::from_str(&gnnc(["devices", "--format", "json"]).ok()).unwrap();
     let here = !listed["gpus"].as_array().unwrap().is_empty();
@@ -18,14 +18,14 @@ fn has_gpu(test: &str) -> bool {
     here
 }
 
-/// A library made of C; nothing, with the reason said, without a C compiler.
+/// Builds a library from C; `None` with a printed reason if there is no C compiler.
 fn library(folder: &Folder, name: &str, source: &str) -> Option<PathBuf> {
     let (file, library) = (folder.file("stub.c", source), folder.join(name));
     let mut cc = Command::new("cc");
     cc.args(["-shared", "-fPIC", "-w", "-o"])
         .arg(&library)
         .arg(&file);
-    // The name by which the loader knows it once it is loaded.
+    // The name by which the loader finds it once it is loaded.
     cc.arg(format!("-Wl,-soname,{name}"));
     match cc.status() {
         Ok(status) if status.success() => Some(library),
@@ -39,7 +39,7 @@ fn library(folder: &Folder, name: &str, source: &str) -> Option<PathBuf> {
     }
 }
 
-/// Trains on a GPU with the libraries of a folder, which fails for a reason of the machine's.
+/// Checks that training on a GPU with the libraries of a folder fails because of the machine.
 #[track_caller]
 fn cuda_is_refused(libraries: &Path, parts: &[&str]) {
     let cora = example("gcn_cora.gir");
@@ -87,7 +87,7 @@ fn a_missing_driver_is_said() {
     assert!(said.contains(text(&named)), "{said}");
 }
 
-/// A driver that is there, but older than what is needed, or without a GPU.
+/// A driver that exists but is too old, or has no GPU.
 #[test]
 fn a_driver_that_is_no_use_is_said() {
     if has_gpu("a_driver_that_is_no_use_is_said") {

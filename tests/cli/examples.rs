@@ -1,4 +1,4 @@
-//! Every example is sound and in the one true form.
+//! Every example is valid and formatted.
 
 use crate::support::{ROOT, gnnc};
 

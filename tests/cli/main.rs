@@ -1,6 +1,6 @@
 //! The command line from end to end, and the plans of all examples.
 
-#![allow(clippy::unwrap_used)] // a test that cannot go on fails
+#![allow(clippy::unwrap_used)] // a test that cannot continue fails
 
 mod bad_input;
 mod calibration;

@@ -1,15 +1,15 @@
-//! What a plan says of memory against what a run needs, on every placement.
+//! A plan's memory against what a run needs, for every placement.
 
 use crate::support::{Folder, command, example, finished, gnnc, text};
 use gnnc::planner::placement::TABLE;
 use serde_json::Value;
 
-/// The memory that a plan for the ranks of this machine says one of them needs.
+/// The memory per rank in a plan for the ranks of this machine.
 fn planned(model: &[&str], placement: &str, ranks: u32) -> f64 {
-    // Chunks of stages are those that a run takes by itself.
+    // A run picks the chunks of stages itself.
     let chunks = match placement {
         "pipeline" | "hybrid" => "",
-        // So are whole blocks.
+        // A run also sends whole blocks by default.
         "skip-broadcast" => ",chunks=1,skip=adaptive:1",
         _ => ",chunks=1",
     };
@@ -34,8 +34,8 @@ fn planned(model: &[&str], placement: &str, ranks: u32) -> f64 {
     candidate["peak_memory_bytes"].as_f64().unwrap()
 }
 
-/// A few epochs of a model. The allocator gives back at once what is no longer used, so that what
-/// the process keeps is not what building the ranks took for a moment.
+/// Runs a few epochs. The allocator returns freed memory at once, so that resident memory
+/// excludes what was used only briefly while building the ranks.
 fn run(model: &[&str], placement: &str, ranks: u32) -> Value {
     let count = ranks.to_string();
     let args = [
@@ -55,7 +55,8 @@ fn run(model: &[&str], placement: &str, ranks: u32) -> Value {
     finished(command.output().unwrap()).json()
 }
 
-/// Numbers of ranks to try: one too where no placement is needed, and for two layers two stages.
+/// Numbers of ranks to try. Includes one rank if the placement allows it; two layers allow two
+/// stages.
 fn ranks(placement: &str, several: &[u32]) -> Vec<u32> {
     match placement {
         "graph" => [&[1], several].concat(),
@@ -65,7 +66,7 @@ fn ranks(placement: &str, several: &[u32]) -> Vec<u32> {
     }
 }
 
-/// Buffers of the first epoch and messages that are kept from then on are part of the peak.
+/// The peak includes buffers of the first epoch, and messages kept from then on.
 #[test]
 fn the_memory_of_a_run_is_what_its_plan_says() {
     let cora = example("gcn_cora.gir");
@@ -82,7 +83,7 @@ fn the_memory_of_a_run_is_what_its_plan_says() {
     }
 }
 
-/// What the process grows by, of which the graph that the ranks are built from is no part.
+/// Growth of the process, without the graph from which the ranks are built.
 #[test]
 fn a_process_grows_by_what_its_plan_says() {
     let folder = Folder::new();
@@ -108,7 +109,7 @@ fn a_process_grows_by_what_its_plan_says() {
     gnnc(args.iter().chain(&sizes)).ok();
     let cora = example("gcn_cora.gir");
     let model = [&cora, "--graph", graph, "--set", "hidden=256"];
-    // A plan says what the stage needs that needs most; the others may need much less.
+    // A plan gives the memory of the stage that needs most; others may need much less.
     let alike = TABLE.iter().filter(|row| !row.staged());
     for placement in alike.map(|row| row.placement.name()) {
         for ranks in ranks(placement, &[3]) {

@@ -1,9 +1,9 @@
-//! Plans and runs of what does not fit on a device by itself.
+//! Plans and runs of programs that do not fit on a device without offload.
 
 use crate::support::{Folder, example, gnnc, text};
 use serde_json::Value;
 
-/// A GPU with so much memory.
+/// A GPU with this much memory.
 fn cluster(folder: &Folder, bytes: u64) -> String {
     let lines = format!(
         "version = 1\nname = \"small\"\ndevice.profile = \"T4\"\ndevice.memory_bytes = {bytes}\n\
@@ -26,7 +26,7 @@ fn offload_of_a_deep_model_on_a_small_gpu() {
     assert!(!none.contains("+ host"), "{none}");
 }
 
-/// What is neither here nor on the host is said: which memory lacks how much.
+/// If offload does not help, the message says which memory lacks how much.
 #[test]
 fn offload_that_does_not_help_says_why() {
     let (folder, model) = (Folder::new(), example("gcnii_128_reddit.gir"));
@@ -47,7 +47,7 @@ fn offload_that_does_not_help_says_why() {
     assert!(host.contains("to the host, which has"), "{host}");
 }
 
-/// A plan with tensors on the host is run as it was planned.
+/// A plan with offload runs as planned.
 #[test]
 fn offload_plans_are_run() {
     let (folder, cora) = (Folder::new(), example("gcn_cora.gir"));
@@ -68,13 +68,13 @@ fn offload_plans_are_run() {
     let same = gnnc(["train", &cora].iter().chain(&epochs)).json();
     assert_eq!(run["train_loss"], same["train_loss"]);
     assert_eq!(same["host_memory_bytes"], Value::Null);
-    // Only those that need it, or none.
+    // A pin selects the candidates that need offload, or those without.
     let pinned = |pin: &str| plan(&[&cora, "--cluster", &file, "--pin", pin]);
     assert_eq!(pinned("offload=no")["chosen"], Value::Null);
     assert_eq!(pinned("offload=yes")["candidates"][0], *choice);
     let roomy = plan(&[&cora, "--cluster", "t4x1", "--pin", "offload=yes"]);
     assert_eq!(roomy["candidates"].as_array().unwrap().len(), 0);
-    // The text of a run says so.
+    // The report of a run mentions it.
     let budget = (all * 8 / 10).to_string();
     let words = ["train", &cora, "--epochs", "2", "--device-memory", &budget];
     let said = gnnc(words).ok();
@@ -84,7 +84,8 @@ fn offload_plans_are_run() {
     );
 }
 
-/// A graph whose edges alone are larger than the GPU is planned in chunks, and the plan says so.
+/// A graph whose edges alone exceed the GPU's memory is planned in chunks, and the plan says
+/// so.
 #[test]
 fn offload_in_chunks_of_rows() {
     let (folder, model) = (Folder::new(), example("gcn_reddit.gir"));
@@ -96,7 +97,7 @@ fn offload_in_chunks_of_rows() {
     let part = format!("are streamed in up to {chunks} chunks of rows");
     assert!(reason.contains(&part), "{reason}");
     assert!(choice["peak_memory_bytes"].as_u64().unwrap() <= 1_300_000_000);
-    // Without the host it is refused, and with too little of everything too.
+    // Refused without the host, and refused if both memories are too small.
     let none = plan(&[&model, "--cluster", &file, "--pin", "offload=no"]);
     assert_eq!(none["chosen"], Value::Null);
     let file = cluster(&folder, 20_000_000);

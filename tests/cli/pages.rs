@@ -1,11 +1,11 @@
-//! What the pages print and name is what the program prints and knows.
+//! The documentation pages print and name what the program prints and knows.
 
 use super::support::{ROOT, gnnc};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-/// Columns of a line of prose.
+/// Most columns in a line of prose.
 const MOST_COLUMNS: usize = 150;
 
 /// Names and texts of the pages.
@@ -31,7 +31,7 @@ fn pages() -> Vec<(String, String)> {
     paths.into_iter().map(text).collect()
 }
 
-/// Commands of a page: indented lines, and what stands between backticks. Those that begin with `program`.
+/// Commands on a page that start with `program`: indented lines, and text between backticks.
 fn commands<'a>(page: &'a str, program: &str) -> Vec<String> {
     let indented = page.lines().filter_map(|line| line.strip_prefix("    "));
     let prose: Vec<&'a str> = page
@@ -41,7 +41,7 @@ fn commands<'a>(page: &'a str, program: &str) -> Vec<String> {
     let prose = prose.join(" ");
     let quoted = prose.split('`').skip(1).step_by(2);
     let all = indented.map(str::to_owned).chain(quoted.map(str::to_owned));
-    // Several in a line, and remarks behind them.
+    // A line may hold several commands, with remarks after them.
     let parts = all.flat_map(|line| {
         let line = line.split(" # ").next().unwrap_or_default().to_owned();
         line.split("&&")
@@ -52,7 +52,7 @@ fn commands<'a>(page: &'a str, program: &str) -> Vec<String> {
     parts.filter(begins).collect()
 }
 
-/// A page that was cut off does not begin with its title.
+/// A truncated page would not start with its title.
 #[test]
 fn pages_have_a_title_and_lines_that_can_be_read() {
     for (name, text) in pages() {
@@ -141,7 +141,7 @@ fn options_that_pages_name_exist() {
                 continue;
             };
             let part = words.get(1).filter(|_| ["trace", "graph"].contains(first));
-            // `graph stats|partition` names several.
+            // `graph stats|partition` names two commands.
             let part = part.and_then(|part| part.trim_end_matches('\\').split(['|', '\\']).next());
             let path = [Some(*first), part]
                 .into_iter()

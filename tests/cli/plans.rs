@@ -1,4 +1,4 @@
-//! The plans of all examples, as snapshots: a change of a plan is seen in review.
+//! Snapshots of the plans of all examples, so that changes of plans show up in review.
 
 use crate::examples::models;
 use crate::support::{example, gnnc, gnnc_seconds};
@@ -61,7 +61,7 @@ fn the_command_plans_what_the_library_plans() {
             .to_owned()
     };
     let json = gnnc(["plan", &cora, "--gpus", "8", "--format", "json"]).ok();
-    // A file says where it comes from as well; the library was not told.
+    // A plan from a file also names its source; the library was not told one.
     let mut plan = gnnc::ir::plan::Plan::from_json(&json).unwrap();
     assert_eq!(plan.source.take().unwrap().model, cora);
     assert_eq!(report::json(&plan).unwrap().trim(), stored("h100x8-json"));
@@ -69,8 +69,8 @@ fn the_command_plans_what_the_library_plans() {
     assert_eq!(text.trim(), stored("cpu-text"));
 }
 
-/// Seconds that a processor works for the answer, the fewest of three times: on a busy machine the answer takes
-/// longer, and a processor that shares its core works up to twice as long.
+/// Processor seconds for the answer, the least of three runs: on a busy machine a run takes
+/// longer, and a processor that shares its core takes up to twice as long.
 fn fewest_seconds<const N: usize>(args: [&str; N], part: &str) -> f64 {
     (0..3).fold(f64::MAX, |fewest, _| {
         let (run, seconds) = gnnc_seconds(args);
@@ -85,7 +85,7 @@ fn models_are_planned_for_64_gpus_within_a_second() {
     for (name, most) in [
         ("gcnii_128_reddit", 1.0),
         ("gat_papers100m", 2.0),
-        // Graphs at hand, which are cut.
+        // Graphs with data, which are partitioned.
         ("gat_cora", 1.0),
         ("gcnii_cora", 1.5),
     ] {
@@ -98,8 +98,9 @@ fn models_are_planned_for_64_gpus_within_a_second() {
     }
 }
 
-/// Most of the time goes to METIS, which nothing makes faster: plans are held against what it takes to cut the
-/// graph once in 64 parts, so that it does not matter how busy the machine is.
+/// METIS takes most of the time, and nothing makes it faster. Plans are therefore compared with
+/// the time for partitioning the graph into 64 parts once, so that a busy machine does not
+/// matter.
 #[test]
 fn plans_of_graphs_at_hand_take_little_longer_than_their_parts() {
     for (name, graph, most) in [

@@ -8,7 +8,7 @@ use gnnc::{LoadOptions, Loaded, PlanOptions, Source};
 const VERTICES: u64 = 20_000;
 const RANKS: u32 = 8;
 
-/// A plan for a GCN on bags of words that were hashed to so many features.
+/// A plan for a GCN on bags of words hashed to this many features.
 fn planned(features: u64, hidden: u32, objective: Objective, pin: Pin) -> Plan {
     let text = format!(
         "graph words {{
@@ -34,7 +34,7 @@ fn planned(features: u64, hidden: u32, objective: Objective, pin: Pin) -> Plan {
     gnnc::plan(&loaded, &compiled, &options).unwrap()
 }
 
-/// Push-pull and graph parallelism on all ranks, the better one first.
+/// Push-pull and graph parallelism on all ranks, best first.
 fn rivals(features: u64, hidden: u32, objective: Objective) -> [Candidate; 2] {
     let pin = Pin {
         ranks: Some(RANKS),
@@ -54,7 +54,7 @@ fn it_sends_less_if_there_are_more_features_than_vertices() {
     ] {
         let [first, second] = rivals(features, 16, Objective::Bytes);
         assert_eq!(first.placement, best, "{features} features");
-        // The first layer's weights against partial activations, both there and back.
+        // The first layer's weights against partial activations, both in two directions.
         let saved = 4 * 2 * others * 16 * features.abs_diff(VERTICES);
         assert_eq!(second.bytes.0 - first.bytes.0, saved, "{features} features");
     }
@@ -73,7 +73,7 @@ fn it_takes_less_memory_if_two_fifths_as_many() {
     }
 }
 
-/// Two more collectives take time, which less to send must make up for.
+/// Two more collectives take time, which sending less must make up for.
 #[test]
 fn it_is_faster_if_layers_are_wide() {
     for (hidden, best) in [(4, Placement::Graph), (64, Placement::PushPull)] {

@@ -1,4 +1,4 @@
-//! What the search decides: which placement wins where, and that it says why in numbers.
+//! Decisions of the search: which placement wins where, with reasons in numbers.
 
 use crate::support::{Folder, command, example, finished, gnnc, text};
 use gnnc::ir::plan::{Candidate, Layout, Main, Placement, Plan};
@@ -9,8 +9,9 @@ fn planned(args: &[&str]) -> Plan {
     Plan::from_json(&json.to_string()).unwrap()
 }
 
-/// Attention by rows, propagation on slices: faster than any placement of one kind on any number of
-/// ranks, and fewer bytes than any other on as many ranks. The bytes are those that are sent.
+/// Attention by rows, propagation on slices: faster than any pure placement at any number of
+/// ranks, with fewer bytes than any other at the same number. The predicted bytes are those
+/// sent.
 #[test]
 fn a_mixture_is_best_by_time_and_by_bytes() {
     let folder = Folder::new();
@@ -56,7 +57,7 @@ fn a_mixture_is_best_by_time_and_by_bytes() {
     }
 }
 
-/// What a plan says of the layouts is what is run; a list that is too short is refused.
+/// The layouts in a plan are the ones that run; a list that is too short is refused.
 #[test]
 fn layouts_are_lowered_as_a_plan_says() {
     let folder = Folder::new();
@@ -72,7 +73,7 @@ fn layouts_are_lowered_as_a_plan_says() {
     short.candidates[0].parameters.layouts.pop();
     let said = ["`layouts` of mixed x 2 metis", "each `rows` or `columns`"];
     run(&short).fails(1, &said);
-    // All by rows is graph parallelism, to the byte.
+    // All tensors by rows is graph parallelism, to the byte.
     let mut rows = of(pin);
     let parameters = &mut rows.candidates[0].parameters;
     parameters.layouts.fill(Layout::Rows);
@@ -82,7 +83,7 @@ fn layouts_are_lowered_as_a_plan_says() {
     run(&rows).fails(1, &["`bytes` of mixed x 2 metis", &bytes]);
 }
 
-/// A mixture that is all rows or all columns is the placement that is listed anyway.
+/// A mixture of all rows or all columns is a placement that is listed anyway.
 #[test]
 fn pure_mixtures_are_not_listed_twice() {
     let model = example("gcn_cora.gir");
@@ -109,10 +110,10 @@ fn first(plan: &Plan, placement: Placement) -> (usize, &Candidate) {
     (at, &plan.candidates[at])
 }
 
-/// The same eight layers on the same eight GPUs (PCIe 4): on Squirrel parts read 3.2 V rows of each
-/// other where edges are balanced (2.2 V and four times the mean of the edges where they are not), a
-/// redistribution moves 0.875 V, so tensor parallelism wins; on a mesh parts read 0.09 V, so graph
-/// parallelism does. The reasons of the losers say so in numbers, and so does the JSON.
+/// The same eight layers on the same eight GPUs (PCIe 4). On Squirrel, parts read 3.2 V rows of
+/// each other with balanced edges (2.2 V, but four times the mean number of edges, without),
+/// while a redistribution moves 0.875 V: tensor parallelism wins. On a mesh, parts read 0.09 V:
+/// graph parallelism wins. The reasons of the losers and the JSON give these numbers.
 #[test]
 fn the_ranking_of_graph_and_tensor_flips_with_the_graph() {
     let on = |model: &str| {
@@ -169,8 +170,8 @@ fn the_ranking_of_graph_and_tensor_flips_with_the_graph() {
     }
 }
 
-/// From statistics alone, 128 layers on 1,024 GPUs: seconds of processor time and memory are limited by the
-/// shell, so that a run that needs more fails.
+/// 128 layers on 1,024 GPUs, from statistics alone. The shell limits processor time and memory,
+/// so that a run that needs more fails.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_thousand_gpus_take_two_seconds_and_half_a_gigabyte() {
@@ -189,7 +190,7 @@ fn a_thousand_gpus_take_two_seconds_and_half_a_gigabyte() {
     assert!(report.contains("x 1024"), "{report}");
 }
 
-/// A plan is a function of its inputs: not of threads, the folder, the home or the run.
+/// A plan depends only on its inputs: not on threads, folder, home or run.
 #[test]
 fn plans_repeat_byte_for_byte_wherever_they_are_made() {
     let folder = Folder::new();
@@ -212,7 +213,7 @@ fn plans_repeat_byte_for_byte_wherever_they_are_made() {
     }
 }
 
-/// What does not fit says by how much, and what would help; and so it is for every placement.
+/// For every placement, a candidate that does not fit says by how much, and what would help.
 #[test]
 fn every_placement_says_what_it_lacks() {
     let cluster = "version = 1\ndevices_per_node = 8\ndevice.profile = \"T4\"\n\
@@ -236,7 +237,7 @@ fn every_placement_says_what_it_lacks() {
         assert!(miss.reason.starts_with("does not fit: ") && miss.reason.contains(&more));
         if let Some(ranks) = miss.ranks_to_fit {
             assert!(miss.reason.contains(&format!("{ranks} ranks would fit")));
-            // The remedy holds.
+            // The remedy works.
             let pin = format!("placement={},ranks={ranks},offload=no", miss.placement);
             let gpus = ranks.to_string();
             let args = [
@@ -262,7 +263,8 @@ fn every_placement_says_what_it_lacks() {
     }
 }
 
-/// Where a few are asked for, most candidates are not simulated; the answer is that of all.
+/// If only a few are requested, most candidates are not simulated; the answer is the same as
+/// for all.
 #[test]
 fn the_best_few_are_those_of_all() {
     for name in [
@@ -288,8 +290,8 @@ fn the_best_few_are_those_of_all() {
     }
 }
 
-/// Chunks of a graph of hubs have very different numbers of edges, which a plan knows if it has the graph: stages
-/// wait longer for each other than where chunks are alike.
+/// Chunks of a graph with hubs differ greatly in edges, which a plan with the graph at hand
+/// knows: stages wait longer for each other than with equal chunks.
 #[test]
 fn uneven_chunks_make_longer_bubbles() {
     let folder = Folder::new();

@@ -1,4 +1,4 @@
-//! Graphs whose edges have types, and graphs without features.
+//! Graphs with edge types, and graphs without features.
 
 use crate::data::{longs, npz};
 use crate::support::{Folder, gnnc, refused, text};

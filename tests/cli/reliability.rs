@@ -1,4 +1,4 @@
-//! Attacks on the binary that a test can make in seconds; `scripts/attack.py` makes the rest.
+//! Attacks on the binary that take seconds; `scripts/attack.py` makes the longer ones.
 
 use crate::data::{folder, longs, model, model_with, npz, ring};
 use crate::support::{Folder, Run, command, example, finished, gnnc, refused, text};
@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-/// gnnc in a shell that runs `before` first, such as a limit.
+/// Runs gnnc in a shell that runs `before` first, such as a limit.
 fn limited(before: &str, args: &[&str]) -> Run {
     let mut shell = Command::new("sh");
     shell
@@ -173,7 +173,7 @@ fn memory_that_is_refused_ends_with_a_message() {
         let mut refused = 0;
         for kilobytes in (16_000..64_000).step_by(2000).chain([2_000_000]) {
             let run = limited(&format!("ulimit -v {kilobytes}"), args);
-            // 127 is the loader's, which did not get as far as the program.
+            // 127 comes from the loader, before the program starts.
             assert!(
                 matches!(run.code, Some(0 | 2 | 127)),
                 "{:?} {}",
@@ -202,7 +202,7 @@ fn thousands_of_mistakes_are_told_quickly() {
         let run = gnnc(["check", text(&file)]);
         (begun.elapsed(), run)
     };
-    // The fastest of several: other tests run beside this one.
+    // The fastest of several, because other tests run at the same time.
     let runs = [timed(), timed(), timed()].into_iter();
     let (taken, run) = runs.min_by_key(|(taken, _)| *taken).unwrap();
     assert!(taken < Duration::from_secs(2), "{taken:?}");
@@ -210,7 +210,7 @@ fn thousands_of_mistakes_are_told_quickly() {
     run.fails(1, &["E0201", "more are not shown"]);
 }
 
-/// A checkpoint that does not fit on the disk: the limit on files stands for a full one.
+/// A checkpoint that does not fit on the disk; a file size limit simulates a full disk.
 #[test]
 fn a_checkpoint_that_cannot_be_written_leaves_the_one_before() {
     let cora = example("gcn_cora.gir");
@@ -236,7 +236,7 @@ fn a_checkpoint_that_cannot_be_written_leaves_the_one_before() {
     assert_eq!(folder.names(), ["c"], "nothing is left aside");
 }
 
-/// A run that would take hours, when it has begun.
+/// A run that would take hours, after it has started.
 fn long_run(folder: &Folder, more: &[&str]) -> Child {
     let cora = example("gcn_cora.gir");
     let curve = folder.join("curve.csv");
@@ -317,7 +317,7 @@ fn signals_end_a_run_in_order() {
         let curve = fs::read_to_string(folder.join("curve.csv")).unwrap();
         assert_eq!(curve.lines().count() as u64, epochs / 3 + 1);
 
-        // It goes on as if nothing had happened.
+        // It continues as if nothing had happened.
         let more = (epochs + 2).to_string();
         let whole = folder.join("whole");
         let run = |words: &[&str]| {

@@ -1,10 +1,10 @@
-//! Plan files: run, verified, laid side by side; and how many devices a model needs.
+//! Plan files: run, verified, compared; and how many devices a model needs.
 
 use crate::data::{folder, ring};
 use crate::support::{Folder, example, gnnc, refused, text, train_two};
 use serde_json::{Value, json};
 
-/// The plan of Cora on two cores, in a file.
+/// The plan of Cora on two cores, as a file.
 fn plan(folder: &Folder, more: &[&str]) -> String {
     let out = folder.join("plan.json");
     let cora = example("gcn_cora.gir");
@@ -42,7 +42,7 @@ fn a_plan_is_run_as_it_says() {
     gnnc(["train", &plan, "--epochs", "2", "--seeds", "2"]).report();
 }
 
-/// One command plans for the workers at hand and runs what the plan chooses.
+/// One command plans for the available workers and runs the chosen plan.
 #[test]
 fn the_best_placement_is_run_at_once() {
     let folder = Folder::new();
@@ -63,7 +63,7 @@ fn the_best_placement_is_run_at_once() {
     let json = ["--epochs", "2", "--format", "json"];
     let run = gnnc(best.iter().chain(&json)).json();
     assert_eq!(run["bytes_sent"], 2 * chosen["bytes"].as_u64().unwrap());
-    // What is said is kept to.
+    // Explicit options are kept.
     let hash = ["--partitioner", "hash", "--no-overlap", "--storage", "bf16"];
     let report = gnnc(best.iter().chain(&short).chain(&hash)).report();
     for word in ["hash", "bf16"] {
@@ -88,8 +88,8 @@ fn the_best_placement_is_run_at_once() {
     assert!(line(&report).contains("pipeline"), "{report}");
 }
 
-/// Rows that need no halo are computed while halos are under way where that is shorter; it is in the plan, and what is
-/// run so has the same losses and bytes.
+/// If it is faster, interior rows are computed while halos are in flight. The plan says so, and
+/// such a run has the same losses and bytes.
 #[test]
 fn plans_say_what_is_computed_while_halos_are_under_way() {
     let mesh = example("gcn_8_mesh.gir");
@@ -142,7 +142,7 @@ fn plans_say_what_is_computed_while_halos_are_under_way() {
     assert_eq!(by_hand["train_loss"], cut["train_loss"]);
 }
 
-/// The storage is in the plan, and what is planned in 16 bits is run so.
+/// The plan names the storage, and a 16-bit plan runs in 16 bits.
 #[test]
 fn plans_say_how_tensors_lie_in_memory() {
     let folder = Folder::new();
@@ -378,12 +378,12 @@ fn a_sweep_says_how_many_devices_are_needed() {
         .map(|p| p["devices"].as_u64().unwrap())
         .collect();
     assert_eq!(devices, [1, 2, 4, 8, 16]);
-    // Each point is the plan for as many devices.
+    // Each point is the plan for that many devices.
     let plan = gnnc(["plan", &reddit, "--gpus", "16", "--format", "json"]).json();
     assert_eq!(points[4]["choice"], plan["candidates"][0]);
     assert_eq!((&json["fewest"], &json["fastest"]), (&json!(1), &json!(16)));
 
-    // A device that is too small for one rank: more are needed.
+    // The device is too small for one rank, so more are needed.
     let cluster = "version = 1\ndevices_per_node = 8\ndevice.profile = \"T4\"\n\
                    device.memory_bytes = 4_000_000_000\ninside.profile = \"pcie3\"\nnodes = 2\n\
                    between.profile = \"50gb\"\n";
@@ -404,7 +404,7 @@ fn a_sweep_says_how_many_devices_are_needed() {
     assert_eq!(json["points"][0]["choice"], Value::Null);
     let report = gnnc(args).report();
     assert!(report.contains("does not fit"), "{report}");
-    // With the memory of the host one is enough.
+    // With host memory, one is enough.
     let with_host = &args[..6];
     let json = gnnc(with_host.iter().chain(&["--format", "json"])).json();
     assert_eq!(json["fewest"], 1, "{json}");

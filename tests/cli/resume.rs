@@ -1,4 +1,4 @@
-//! A run that stops and goes on ends with the numbers of one that does not.
+//! A run that stops and resumes ends with the numbers of an uninterrupted one.
 
 use crate::data::{folder, ring};
 use crate::support::{Folder, command, example, finished, gnnc, refused, text};
@@ -44,7 +44,7 @@ fn resumed_runs_end_with_the_same_numbers() {
     }
 }
 
-/// A checkpoint holds whole parameters, whatever of them ranks have.
+/// Checkpoints hold whole parameters, even if ranks hold only parts of them.
 #[test]
 fn runs_go_on_with_other_placements_and_workers() {
     let cora = example("gcn_cora.gir");
@@ -60,7 +60,7 @@ fn runs_go_on_with_other_placements_and_workers() {
     let resume = ["--resume", text(&file), "--checkpoint", text(&file)];
     run("5", "2", "graph", &resume);
     run("7", "4", "push-pull", &resume);
-    // Its first parameter is cut too.
+    // Its first parameter is sharded too.
     let plan = folder.join("plan.json");
     let pin = "placement=mixed,ranks=3,features=columns,partitioner=metis";
     let cluster = ["--cluster", "cpu", "--gpus", "3", "--pin", pin];
@@ -161,7 +161,7 @@ fn checkpoints_of_other_models_and_damaged_ones_are_refused() {
     );
 }
 
-/// A limit on the size of files stands for a full disk: writing fails half-way.
+/// A file size limit simulates a full disk: writing fails halfway.
 #[test]
 fn a_full_disk_loses_nothing() {
     let folder = Folder::new();

@@ -1,4 +1,4 @@
-//! Several workers compute what one computes, dropout included.
+//! Several workers compute what one worker computes, including dropout.
 
 use crate::support::{Folder, example, gnnc, plan_runs, refused, text};
 use gnnc::ir::graph::model::Relaxation;
@@ -8,7 +8,7 @@ use gnnc::planner::placement::{TABLE, row};
 use gnnc::planner::search::relaxations;
 use gnnc::{LoadOptions, Loaded, Source, TrainOptions};
 
-/// Losses of ten epochs by placement and number of workers, against those of one worker.
+/// Compares losses of ten epochs by placement and number of workers with those of one worker.
 fn same_losses(model: &str, set: &[(&str, f64)]) {
     let source = Source::read(example(model)).unwrap();
     let set = set.iter().map(|(name, value)| ((*name).to_owned(), *value));
@@ -23,7 +23,7 @@ fn same_losses(model: &str, set: &[(&str, f64)]) {
             workers,
             placement,
             allow: Relaxation::ALL.to_vec(),
-            // What is computed from old copies is another function.
+            // Stale copies give another function.
             skip: row(placement)
                 .is_some_and(|row| row.skips)
                 .then_some(Rule::Fixed(0).into()),
@@ -38,10 +38,11 @@ fn same_losses(model: &str, set: &[(&str, f64)]) {
     };
     let exact = losses(Placement::Graph, 1);
     assert_eq!(exact.len(), 10);
-    // What stages compute from histories is another function: see `differential`.
+    // Histories in stages give another function: see `differential`.
     let whole = TABLE.iter().filter(|row| !row.staged());
     for placement in whole.map(|row| row.placement) {
-        // What is another function than the model is compared with one worker that computes it.
+        // A placement that changes the function is compared with one worker that computes the
+        // changed function.
         let decoupled = relaxations(placement).contains(&gnnc::ir::plan::Relaxation::Decouple);
         let one = match (decoupled, &compiled.decoupled) {
             (false, _) => exact.clone(),
@@ -62,7 +63,8 @@ fn same_losses(model: &str, set: &[(&str, f64)]) {
     }
 }
 
-/// A hybrid of one stage is graph parallelism, and one of groups of one rank a pipeline, bit for bit.
+/// A hybrid of one stage is graph parallelism, and a hybrid with groups of one rank is a
+/// pipeline, bit for bit.
 #[test]
 fn hybrids_end_in_graph_and_pipeline() {
     let trained = |placement: &str, stages: &str| {
@@ -94,7 +96,7 @@ fn hybrids_end_in_graph_and_pipeline() {
     assert_ne!(trained("hybrid", "3"), trained("graph", "1"));
 }
 
-/// Stages that take their layers in several runs find the same, send more, and a plan of it is run so.
+/// Virtual stages compute the same and send more, and such a plan runs as planned.
 #[test]
 fn runs_of_layers_are_trained_as_one() {
     let (cora, folder) = (example("gcnii_cora.gir"), Folder::new());
@@ -121,7 +123,7 @@ fn runs_of_layers_are_trained_as_one() {
     };
     let (one, two) = (by_hand("1"), by_hand("2"));
     assert_eq!(one.0, two.0);
-    // Five borders in place of two; evaluations and the first pass go over each once more.
+    // Five borders instead of two; evaluations and the first pass cross each once more.
     assert!(two.1 > 2 * one.1, "{one:?} {two:?}");
     let plan = folder.join("plan.json");
     let report = plan_runs(&[&of[..], &["--out", text(&plan)]].concat()).report();
@@ -129,7 +131,7 @@ fn runs_of_layers_are_trained_as_one() {
     assert_eq!(trained(&[text(&plan)]), two);
 }
 
-/// Attention in stages, the second of which reads histories.
+/// Attention in two stages; the second one reads histories.
 #[test]
 fn attention_is_trained_in_stages() {
     let trained = |more: &[&str]| {

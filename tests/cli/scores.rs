@@ -1,11 +1,11 @@
-//! Scores are called what they are, and are absent where there is nothing to count.
+//! Scores have the right names, and are absent if there is nothing to count.
 
 use crate::data::{folder, ring};
 use crate::support::{Folder, example, gnnc, text};
 use gnnc::graph::{GraphData, Labels, write};
 use std::path::PathBuf;
 
-/// The ring with two labels a vertex, and a model that predicts each by itself.
+/// The ring with two labels per vertex, and a model that predicts each on its own.
 fn several_labels() -> (Folder, PathBuf) {
     let mut data = ring();
     let values = (0..6).flat_map(|v| [1.0, (v % 2) as f32]).collect();

@@ -1,4 +1,4 @@
-//! Broadcasts that are left out while copies are fresh enough: planned, run, refused.
+//! Skip-broadcast: planned, run, refused.
 
 use crate::support::{Folder, example, gnnc, refused, text};
 use gnnc::ir::program::trace::{Decision, Trace};
@@ -42,7 +42,7 @@ fn what_skipping_would_win_is_said() {
     let allowed = planned(&["--allow", "stale"]);
     let allowed = candidate(&allowed);
     assert_eq!(allowed["allowed"], true);
-    // Of these the rows of METIS's cut are fewer than those of whole blocks.
+    // With METIS, the rows of the cut are fewer than whole blocks.
     assert_eq!(allowed["parameters"]["skip"], "adaptive:1/cut");
     assert_eq!(allowed["parameters"]["partitioner"], "metis");
     let whole = planned(&["--allow", "stale", "--pin", "skip=adaptive:1"]);
@@ -52,11 +52,11 @@ fn what_skipping_would_win_is_said() {
     assert_eq!(allowed["parameters"]["skip"], "adaptive:1");
     let broadcast = planned(&["--pin", "placement=broadcast,ranks=4"]);
     let broadcast = &broadcast["candidates"][0];
-    // Half of what is sent forward, a quarter of the rows of all layers, is left out.
+    // Half of the forward messages, a quarter of the rows of all layers, is skipped.
     assert!(allowed["bytes"].as_u64() < broadcast["bytes"].as_u64());
     assert!(allowed["peak_memory_bytes"].as_u64() > broadcast["peak_memory_bytes"].as_u64());
     assert!(cut["peak_memory_bytes"].as_u64() < broadcast["peak_memory_bytes"].as_u64());
-    // Clipping takes time, and no message.
+    // Clipping takes time but sends no message.
     let clipped = planned(&["--allow", "stale", "--pin", "skip=adaptive:1/clip:0.5"]);
     let clipped = candidate(&clipped);
     assert_eq!(clipped["parameters"]["skip"], "adaptive:1/clip:0.5");
@@ -115,7 +115,7 @@ fn a_rule_is_run(file: &str, pin: &str, rule: &str) {
     let run = gnnc(["train", file, "--epochs", "8", "--format", "json"]).json();
     let number = |key: &str| run[key].as_u64().unwrap();
     assert_eq!(number("bytes_sent"), number("bytes_predicted"));
-    // Two periods: the mean is what the plan says.
+    // Two periods: the mean matches the plan.
     assert_eq!(number("bytes_sent"), 8 * choice["bytes"].as_u64().unwrap());
     assert_eq!(4 * number("bytes_skipped"), 3 * number("bytes_skippable"));
     for layer in run["staleness"]["layers"].as_array().unwrap() {
@@ -133,7 +133,8 @@ fn a_rule_is_run(file: &str, pin: &str, rule: &str) {
     }
 }
 
-/// A run from a checkpoint of a model trained otherwise sends all copies anew, and says so.
+/// A run that resumes from a checkpoint of another kind of training sends all copies again, and
+/// says so.
 #[test]
 fn a_run_without_its_copies_says_so() {
     let folder = Folder::new();
@@ -151,7 +152,7 @@ fn a_run_without_its_copies_says_so() {
     let on = ["train", &cora, "--epochs", "5", "--resume", text(&state)];
     let report = gnnc(on.iter().chain(&SKIPPING)).report();
     assert!(report.contains("all sent again in epoch 4"), "{report}");
-    // And a run that goes on otherwise needs none.
+    // A run that continues in another way needs no copies.
     let saved = [
         "train",
         &cora,
@@ -236,7 +237,8 @@ fn rules_that_mean_nothing_are_refused() {
     );
 }
 
-/// What values decide is in the trace: how far a block was from what was sent last, and how far it may be.
+/// The trace holds decisions by values: the distance of a block from what was sent last, and
+/// its bound.
 #[test]
 fn decisions_by_distance_are_traced() {
     let (folder, cora) = (Folder::new(), example("gcn_cora.gir"));
@@ -251,7 +253,7 @@ fn decisions_by_distance_are_traced() {
         gnnc(args.iter().chain(&SKIPPING).chain(&more)).ok();
         let trace = Trace::from_chrome_json(&std::fs::read_to_string(&file).unwrap()).unwrap();
         let decisions: Vec<Decision> = trace.events.iter().filter_map(|e| e.decision).collect();
-        // Three ranks decide in each layer and epoch, where values matter.
+        // Where values decide, three ranks decide in each layer and epoch.
         assert_eq!(decisions.len() % 36, 0, "{rule}");
         assert_eq!(decisions.is_empty(), bound == 0.0, "{rule}");
         for decision in &decisions {

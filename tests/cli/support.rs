@@ -1,4 +1,4 @@
-//! Running gnnc as a process, in a folder of its own.
+//! Runs gnnc as a process, in its own folder.
 
 use serde_json::Value;
 use std::ffi::OsStr;
@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// The repository.
+/// Root of the repository.
 pub const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
-/// A folder that is removed when it is dropped.
+/// A folder that is removed on drop.
 pub struct Folder(PathBuf);
 
 impl Folder {
@@ -50,19 +50,19 @@ impl Drop for Folder {
     }
 }
 
-/// What a run of gnnc left.
+/// The result of a run of gnnc.
 pub struct Run {
     pub code: Option<i32>,
     pub stdout: String,
     pub stderr: String,
 }
 
-/// A file of `examples/`.
+/// Path of a file in `examples/`.
 pub fn example(name: &str) -> String {
     format!("{ROOT}/examples/{name}")
 }
 
-/// gnnc with the cache of all tests.
+/// gnnc with the cache shared by all tests.
 pub fn command() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_gnnc"));
     command
@@ -80,13 +80,13 @@ pub fn gnnc<T: AsRef<OsStr>>(args: impl IntoIterator<Item = T>) -> Run {
     finished(command().args(args).output().unwrap())
 }
 
-/// GCN is trained on Cora by two workers.
+/// Trains GCN on Cora with two workers.
 pub fn train_two(more: &[&str]) -> Run {
     let cora = example("gcn_cora.gir");
     gnnc(["train", &cora, "--workers", "2"].iter().chain(more))
 }
 
-/// GCNII on Cora is planned for three stages of two runs of layers each.
+/// Plans GCNII on Cora for three stages with two runs of layers each.
 pub fn plan_runs(more: &[&str]) -> Run {
     let cora = example("gcnii_cora.gir");
     let pin = "placement=pipeline,ranks=3,chunks=4,virtual-stages=2";
@@ -103,13 +103,14 @@ pub fn plan_runs(more: &[&str]) -> Run {
     gnnc(plan.iter().chain(more))
 }
 
-/// What [`gnnc`] does, with the seconds that processors worked for it.
+/// Like [`gnnc`], and also returns the processor seconds.
 pub fn gnnc_seconds<T: AsRef<OsStr>>(args: impl IntoIterator<Item = T>) -> (Run, f64) {
     let mut command = command();
     let command = command.args(args).stdout(Stdio::piped());
     let child = command.stderr(Stdio::piped()).spawn().unwrap();
     let pid = child.id();
-    // What has ended is there until it is waited for; its report is shorter than a pipe.
+    // A process that has ended stays until it is waited for; its report is shorter than a
+    // pipe's buffer.
     let ticks = loop {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
         let fields = stat.rsplit(')').next().unwrap().split_whitespace();
@@ -119,7 +120,7 @@ pub fn gnnc_seconds<T: AsRef<OsStr>>(args: impl IntoIterator<Item = T>) -> (Run,
         }
         std::thread::sleep(std::time::Duration::from_millis(5));
     };
-    // A hundred a second on every machine.
+    // A hundred ticks per second on every machine.
     (finished(child.wait_with_output().unwrap()), ticks / 100.0)
 }
 
@@ -134,7 +135,7 @@ pub fn finished(output: Output) -> Run {
 }
 
 impl Run {
-    /// The report of a run that did what was asked, without a word on standard error.
+    /// The report of a successful run, which printed nothing to standard error.
     #[track_caller]
     pub fn ok(self) -> String {
         assert_eq!(
@@ -146,8 +147,8 @@ impl Run {
         self.stdout
     }
 
-    /// The same, for text that must be readable: under 100 columns (the folder of the checkout aside,
-    /// whose length is nobody's fault), no colour.
+    /// Like `ok`, for readable text: no color, and under 100 columns (apart from the folder of
+    /// the checkout, whose length may be anything).
     #[track_caller]
     pub fn report(self) -> String {
         let text = self.ok();
@@ -163,7 +164,7 @@ impl Run {
         text
     }
 
-    /// The same, for JSON: one value.
+    /// Like `ok`, for JSON: one value.
     #[track_caller]
     pub fn json(self) -> Value {
         serde_json::from_str(&self.ok()).unwrap()
@@ -176,7 +177,7 @@ impl Run {
         self.stdout
     }
 
-    /// A plan as JSON, whose exit code says whether it chooses anything.
+    /// A plan as JSON; the exit code says whether it chooses anything.
     #[track_caller]
     pub fn plan(self) -> Value {
         let plan: Value = serde_json::from_str(&self.stdout).unwrap();
@@ -185,7 +186,7 @@ impl Run {
         plan
     }
 
-    /// A run that failed with a code, no report, and messages that hold all of `parts`.
+    /// Expects a failed run: this exit code, no report, and messages that contain all `parts`.
     #[track_caller]
     pub fn fails(self, code: i32, parts: &[&str]) {
         assert_eq!(self.code, Some(code), "{}{}", self.stdout, self.stderr);
@@ -200,7 +201,7 @@ impl Run {
         assert!(!self.stderr.contains('\u{1b}'), "colour in a pipe");
     }
 
-    /// A run that failed with a code and an error as JSON; the error.
+    /// Expects a failed run with this exit code and an error as JSON; returns the error.
     #[track_caller]
     pub fn fails_json(self, code: i32) -> Value {
         assert_eq!(
@@ -220,7 +221,7 @@ impl Run {
     }
 }
 
-/// Fails both ways with the same code and messages that hold `parts`.
+/// Expects both formats to fail with the same code and messages that contain `parts`.
 #[track_caller]
 pub fn refused(code: i32, args: &[&str], parts: &[&str]) {
     gnnc(args).fails(code, parts);

@@ -1,4 +1,4 @@
-//! Timelines: written, read back, laid side by side.
+//! Timelines: written, read back, compared.
 
 use crate::support::{Folder, example, gnnc, plan_runs, refused, text, train_two};
 use gnnc::ir::program::trace::{Event, Kind, Phase, Trace};
@@ -51,7 +51,7 @@ fn predicted_and_measured_timelines_are_of_one_program() {
     assert_eq!(epochs, Some(5));
 }
 
-/// Stages in a ring too, with who sends what to whom, for which chunk.
+/// Stages in a ring too, with sender, receiver and chunk of every message.
 #[test]
 fn timelines_of_runs_of_layers_are_of_one_program() {
     let folder = Folder::new();

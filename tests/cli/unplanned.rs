@@ -1,4 +1,4 @@
-//! Plans that choose nothing say why, and what would help.
+//! Plans without a choice say why, and what would help.
 
 use crate::support::{Folder, example, gnnc, refused, text};
 use serde_json::Value;
@@ -26,7 +26,7 @@ fn a_lack_of_permission_is_not_a_lack_of_memory() {
         allowed.contains("chosen     pipeline 2x1 / 8\n"),
         "{allowed}"
     );
-    // Beside a candidate that is allowed, the gain is worth knowing.
+    // Beside an allowed candidate, the possible gain is worth knowing.
     let both = plan("--gpus 2").report();
     let gain = "times as fast as the best allowed candidate";
     assert!(both.contains(gain), "{both}");
@@ -162,7 +162,8 @@ fn less_memory_may_take_more_time_and_ties_do_not() {
     assert!(report.contains(line), "{report}");
     let time = gnnc(["plan", &photo, "--gpus", "4"]).report();
     assert!(!time.contains("\noverlap "), "{time}");
-    // Of two ways that need as much memory it is the faster one: rows that need no halo are computed meanwhile.
+    // Of two ways that need equal memory, it is the faster one, which computes interior rows
+    // while halos are in flight.
     let reddit = example("gcn_reddit.gir");
     let args = [
         "plan",

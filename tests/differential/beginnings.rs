@@ -1,5 +1,5 @@
-//! Mixtures that begin with push-pull: the first layer on slices of the features, what follows by rows or
-//! by columns.
+//! Mixed placements that start like push-pull: the first layer on slices of the features, the
+//! rest by rows or by columns.
 
 use crate::check::{Case, Way};
 use crate::data::{Shape, planted};
@@ -32,8 +32,8 @@ fn programs(case: &Case, ranks: u32, layouts: &Layouts) -> Result<Vec<Program>, 
     lower(&case.compiled.training, &place)
 }
 
-/// Layouts that begin with push-pull and go on by rows, by columns, or by turns; whichever of them there
-/// is no product of slices for is left out.
+/// Layouts that start like push-pull and continue by rows, by columns, or alternating. Omits
+/// layouts without a product of slices.
 fn beginnings(case: &Case, ranks: u32) -> Vec<Layouts> {
     let pure = pure(&case.compiled.training, ranks).unwrap();
     let features = Layout::Columns;
@@ -48,7 +48,7 @@ fn beginnings(case: &Case, ranks: u32) -> Vec<Layouts> {
         features,
         ..pure.tensor
     };
-    // The two graphs need not agree.
+    // The epoch and the evaluation may use different layouts.
     let apart = Layouts {
         features,
         epoch: columns.epoch.clone(),
@@ -60,7 +60,7 @@ fn beginnings(case: &Case, ranks: u32) -> Vec<Layouts> {
     found
 }
 
-/// Checks a model on every number of ranks, and that its first parameter is cut.
+/// Checks a model at every number of ranks, and that its first parameter is sharded.
 fn check(body: &str) {
     for (sparse, ranks) in [false, true].into_iter().zip([&RANKS[..], &RANKS[1..3]]) {
         let mut case = case(body, sparse);
@@ -115,9 +115,9 @@ fn appnp() {
     check(models::APPNP);
 }
 
-/// What else reads the features on slices: an aggregation of theirs that something multiplies, one of a
-/// hidden tensor as wide as they are, a loop, and several copies side by side, of whose columns a rank has
-/// others if they are one tensor.
+/// Other readers of features on slices: an aggregation that is then multiplied, an aggregation
+/// of an equally wide hidden tensor, a loop, and copies side by side (as one tensor, a rank
+/// would hold other columns of them).
 #[test]
 fn features_that_several_read() {
     let bodies = [
@@ -144,7 +144,7 @@ fn features_that_several_read() {
     bodies.into_iter().for_each(check);
 }
 
-/// A mixture whose features lie by columns although nothing contracts them there is none.
+/// A mixture with features by columns, although nothing contracts them there, is refused.
 #[test]
 fn features_that_nothing_contracts_are_refused() {
     let case = case(
@@ -167,8 +167,8 @@ fn features_that_nothing_contracts_are_refused() {
     }
 }
 
-/// With the features by rows and one layout throughout, a mixture is the placement of that kind, and so it
-/// is with push-pull's.
+/// With features by rows and one layout throughout, a mixture equals the pure placement; with
+/// push-pull's layouts it equals push-pull.
 #[test]
 fn mixtures_of_one_kind_are_that_placement() {
     let case = case(

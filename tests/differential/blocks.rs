@@ -1,4 +1,5 @@
-//! Gradients of embeddings that are clipped by blocks of rows (SANCUS, section 3.2, step 1 of the backward pass).
+//! Gradients of embeddings, clipped by blocks of rows (SANCUS, section 3.2, step 1 of the
+//! backward pass).
 
 use crate::check::{Case, Way};
 use crate::data::{Shape, planted};
@@ -12,7 +13,7 @@ use gnnc::ir::plan::Placement;
 use gnnc::ir::program::Skipping;
 use gnnc::planner::lower::blocks::marked;
 
-/// A residual network in a loop: what a layer adds to is read by its norm.
+/// A residual network in a loop: a norm reads what a layer adds to.
 const RESIDUAL: &str = "let h = x |> linear(6) |> gcn_conv(6)
      repeat l in 2..=3 { h = res_plus(h, conv = gcn_conv, dropout = 0.2) }
      loss cross_entropy(linear(h |> layer_norm |> relu, classes), labels, on = train)";
@@ -21,7 +22,7 @@ const RESIDUAL: &str = "let h = x |> linear(6) |> gcn_conv(6)
 fn sessions_clip_blocks_as_the_interpreter_does() {
     for (n, body) in MODELS.into_iter().chain([RESIDUAL]).enumerate() {
         for ranks in 1..=5 {
-            // The first is shorter than what there is, the last longer.
+            // The first bound is below every length, the last above.
             for most in [0.02, 0.1, 1e30] {
                 let way = Way {
                     placement: Placement::SkipBroadcast,
@@ -36,7 +37,7 @@ fn sessions_clip_blocks_as_the_interpreter_does() {
     }
 }
 
-/// Nodes that are clipped, inside of loops too.
+/// Number of clipped nodes, including those in loops.
 fn clipped(graph: &Graph) -> usize {
     let of = |node: &Node| match &node.op {
         Op::Clip(Clip::Gradient, _) => 1,
@@ -48,7 +49,7 @@ fn clipped(graph: &Graph) -> usize {
 
 #[test]
 fn what_activations_and_the_loss_read_is_clipped() {
-    // GIN's layers have one more inside; the first layer of GCNII and APPNP aggregates nothing.
+    // GIN's layers have one more inside; the first layers of GCNII and APPNP aggregate nothing.
     let expected = [2, 2, 2, 5, 3, 2, 3];
     for (body, expected) in MODELS.into_iter().chain([RESIDUAL]).zip(expected) {
         let case = case(body, false);
@@ -94,8 +95,8 @@ fn a_bound_that_nothing_reaches_changes_nothing() {
     }
 }
 
-/// The same data with a feature of its own for each vertex, so that gradients by the first weights are those by
-/// what they are multiplied to.
+/// The same data with a one-hot feature per vertex, so that gradients of the first weights
+/// equal those of their products.
 fn with_own_features(data: GraphData) -> GraphData {
     let vertices = data.vertices();
     let element = |n: u32| f32::from(u8::from(n % vertices == n / vertices));
@@ -106,7 +107,8 @@ fn with_own_features(data: GraphData) -> GraphData {
     }
 }
 
-/// Gradients of the rows that `x |> linear(..)` gives, in an epoch from weights of 0; other parameters are up to `size`.
+/// Gradients of the rows of `x |> linear(..)`, in an epoch that starts from weights of 0; other
+/// parameters are up to `size`.
 fn gradients(trainer: &mut Trainer, vertices: usize, size: f32) -> Vec<Vec<f64>> {
     trainer.session.set_learning_rate(1.0);
     let mut tensors = trainer.session.parameters().unwrap();
@@ -129,7 +131,8 @@ fn length(rows: &[Vec<f64>]) -> f64 {
     rows.iter().flatten().map(|x| x * x).sum::<f64>().sqrt()
 }
 
-/// The worked example, an eighth as large: quarters of G8 whose gradients have length 1/8 and a bound of 1/8.
+/// The worked example at an eighth of its size: quarters of G8 with gradients of length 1/8 and
+/// a bound of 1/8.
 #[test]
 fn the_worked_example_is_halved() {
     let mut data = with_own_features(example::g8());
@@ -152,7 +155,7 @@ fn the_worked_example_is_halved() {
     assert_eq!(length(&halved), 0.125);
 }
 
-/// All ranks' rows together are never longer than the bound, whatever the rule; the bound is reached.
+/// The rows of all ranks together never exceed the bound, whatever the rule, and they reach it.
 #[test]
 fn no_gradient_is_longer_than_its_bound() {
     let shape = Shape {

@@ -1,4 +1,4 @@
-//! One model on one data graph: what a session trains, against the interpreter.
+//! Compares what a session trains with the interpreter, for one model on one data graph.
 
 use crate::device::Again;
 use gnnc::graph::partition::{Partitioner, Range};
@@ -17,36 +17,36 @@ use gnnc::planner::placement::{Flow, row};
 use gnnc::{Compiled, Loaded, Source, TrainOptions, Trainer};
 use std::sync::Arc;
 
-/// Largest difference of two gradients, as a share of the largest element of the tensor.
+/// Largest difference between two gradients, relative to the largest element of the tensor.
 ///
-/// The interpreter calculates in f64, programs in f32 with a relative error of 6e-8 an
+/// The interpreter computes in f64; programs compute in f32 with a relative error of 6e-8 per
 /// operation. Sums over some hundred edges, rows and columns and several layers, forward and
-/// backward, leave less than 1e-5 of the largest element in the models here; a wrong scale, edge,
-/// mask or halo row changes the first digits.
+/// backward, leave less than 1e-5 of the largest element in the models here. A wrong scale,
+/// edge, mask or halo row changes the first digits.
 const TOLERANCE: f64 = 1e-4;
 
-/// What counts as nothing, as a share of the largest gradient of all tensors: elements that
-/// cancel exactly leave the rounding errors of their summands.
+/// Gradients below this fraction of the largest gradient of all tensors count as 0: elements
+/// that cancel exactly leave the rounding errors of their summands.
 const NOTHING: f64 = 1e-3;
 
-/// So large that a step shows the gradient: what is rounded off the start values is divided
-/// by it. A power of two, so that multiplying by it rounds nothing.
+/// Large enough for a step to show the gradient: rounding errors of the start values are
+/// divided by it. A power of two, so that multiplying by it is exact.
 const LEARNING_RATE: f64 = 64.0;
 
-/// How a model is run.
+/// Configuration of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Way {
-    /// How the work is placed.
+    /// The placement.
     pub placement: Placement,
     /// Ranks.
     pub ranks: u32,
-    /// How the vertices are divided.
+    /// How vertices are divided.
     pub partitioner: &'static str,
-    /// Threads of a rank.
+    /// Threads per rank.
     pub threads: usize,
 }
 
-/// A model with its data, and what the interpreter runs.
+/// A model with its data, and its inputs for the interpreter.
 pub struct Case {
     /// The text, for messages.
     text: String,
@@ -54,23 +54,23 @@ pub struct Case {
     pub loaded: Loaded,
     /// The form that is lowered.
     pub compiled: Compiled,
-    /// The derivative of the form that was written.
+    /// The derivative of the form as written.
     written: TrainingGraph,
     context: EvalContext,
-    /// Layouts of mixtures; some by no rule if there are none.
+    /// Layouts of a mixed placement; arbitrary ones if `None`.
     pub layouts: Option<Layouts>,
-    /// How communication and computing share the time.
+    /// How communication and computation overlap.
     pub flow: Flow,
-    /// How long gradients by blocks of rows may be, where a rule says so.
+    /// Bound on gradients by blocks of rows, if a rule sets one.
     pub blocks: Option<f32>,
-    /// Whether sessions run on a device, which computes on the processor.
+    /// Whether sessions run on the fake device, which computes on the processor.
     pub device: bool,
     /// Whether kernels check each access.
     pub checked: bool,
 }
 
 impl Case {
-    /// Checks and compiles a model whose body, and whose layers, are given.
+    /// Checks and compiles a model with this body and these layers.
     pub fn new(layers: &str, body: &str, data: GraphData) -> Self {
         let text = format!(
             "graph g = \"g.npz\"\n{layers}\nmodel m() on g {{\n{body}\n}}\n\
@@ -108,7 +108,7 @@ impl Case {
         }
     }
 
-    /// The decoupled form of the model in its place: what placements that need it must compute.
+    /// Replaces the model by its decoupled form, which placements that need it must compute.
     pub fn decoupled(mut self) -> Result<Self, DecoupleError> {
         let graph = self.compiled.decoupled.clone()?.graph;
         self.written = differentiate(&graph).unwrap();
@@ -117,13 +117,13 @@ impl Case {
         Ok(self)
     }
 
-    /// What the interpreter runs on.
+    /// Inputs of the interpreter.
     pub fn context(&self) -> &EvalContext {
         &self.context
     }
 
-    /// The loss without dropout, with parameters that leave nothing at 0 or 1; by their order, so that
-    /// models with the same parameters have the same.
+    /// The loss without dropout. Sets parameters to values other than 0 and 1, by their order,
+    /// so that models with equal parameters get equal values.
     pub fn loss(&mut self) -> f64 {
         let specs = self.loaded.model.graph.params.iter().enumerate();
         let tensor = |(n, spec): (usize, &gnnc::ir::graph::ParamSpec)| {
@@ -138,7 +138,7 @@ impl Case {
         self.evaluate(&self.loaded.model.graph, None)[0].data[0]
     }
 
-    /// A session with start values that leave no parameter at 0 or 1.
+    /// A session whose start values leave no parameter at 0 or 1.
     pub fn start(&self, way: Way) -> Trainer {
         let options = TrainOptions {
             workers: way.ranks,
@@ -149,7 +149,8 @@ impl Case {
             threads: way.threads,
             checked: self.checked,
             partitioner: way.partitioner.to_owned(),
-            // What is computed from old copies is not the model; gradients that stop at those that are not old are.
+            // Stale copies give another function than the model; gradients that stop at fresh
+            // copies do not.
             skip: row(way.placement)
                 .is_some_and(|row| row.skips)
                 .then_some(Skipping {
@@ -175,8 +176,8 @@ impl Case {
         trainer
     }
 
-    /// Layouts for a mixture: those that are asked for, or some by rows and some by columns, by no rule, so
-    /// that all sorts are tried.
+    /// Layouts of a mixed placement: those requested, or an arbitrary mix of rows and columns,
+    /// so that all sorts are tried.
     fn layouts(&self, way: Way) -> Layouts {
         if way.placement != Placement::Mixed || way.ranks < 2 {
             return Layouts::default();
@@ -200,8 +201,8 @@ impl Case {
         layouts
     }
 
-    /// Compares two epochs and the logits with the interpreter; the differences that are too
-    /// large.
+    /// Compares two epochs and the logits with the interpreter; returns the differences that
+    /// are too large.
     pub fn differences(&mut self, way: Way) -> Vec<String> {
         let mut found = Vec::new();
         let mut trainer = self.start(way);
@@ -277,7 +278,7 @@ impl Case {
         specs.map(tensor).collect()
     }
 
-    /// The gradients with the weight decay, which SGD adds to them.
+    /// The gradients plus the weight decay, which SGD adds.
     fn gradients(&self, results: &[Tensor]) -> Vec<Vec<f64>> {
         let settings = &self.loaded.model.train;
         assert!(matches!(settings.optimizer, Optimizer::Sgd { .. }));
@@ -287,7 +288,7 @@ impl Case {
         let one = |(n, spec): (usize, &gnnc::ir::graph::ParamSpec)| {
             let values = &self.context.params[n].data;
             let decay = spec.decay.unwrap_or(settings.weight_decay);
-            // A parameter that the loss does not depend on is left alone.
+            // A parameter that the loss does not depend on stays unchanged.
             let Some(gradient) = self.written.grads[n] else {
                 return vec![0.0; values.len()];
             };
@@ -298,21 +299,22 @@ impl Case {
         params.enumerate().map(one).collect()
     }
 
-    /// What clipping multiplies the gradients with, as PyTorch's `clip_grad_norm_` does.
+    /// The factor by which clipping scales gradients, as in PyTorch's `clip_grad_norm_`.
     pub fn clipped<'a>(&self, gradients: impl Iterator<Item = &'a f64>) -> f64 {
         let length = gradients.map(|g| g * g).sum::<f64>().sqrt();
         let clip = self.loaded.model.train.clip_norm;
         clip.map_or(1.0, |most| (most / (length + 1e-6)).min(1.0))
     }
 
-    /// The same model with gradients that are clipped.
+    /// The same model with clipped gradients.
     pub fn with_clip(mut self, most: f64) -> Self {
         self.loaded.model.train.clip_norm = Some(most);
         self.compiled = gnnc::compile(&self.loaded.model, &self.loaded.workload).unwrap();
         self
     }
 
-    /// The same model with gradients that are clipped by the blocks of so many ranks, which are runs of vertices.
+    /// The same model with gradients clipped by the blocks of this many ranks, which are runs
+    /// of vertices.
     pub fn with_clipped_blocks(mut self, most: f32, ranks: u32) -> Self {
         let share = f64::from(most) / f64::from(ranks).sqrt();
         let marked = marked(&self.loaded.model.graph, share as f32).unwrap();
@@ -335,7 +337,7 @@ impl Case {
     }
 }
 
-/// The data graph as the interpreter takes it, without parameters.
+/// The data graph as input of the interpreter, without parameters.
 fn context(data: &GraphData) -> EvalContext {
     let rows = data.vertices() as usize;
     let dense = data.features.to_dense();
@@ -364,7 +366,7 @@ fn largest(values: impl Iterator<Item = f64>) -> f64 {
     values.fold(0.0, |a, b| a.max(b.abs()))
 }
 
-/// Whether two numbers differ by more than rounding; what is not a number always does.
+/// Whether two numbers differ by more than rounding; NaN always differs.
 fn differ(found: f64, expected: f64, scale: f64) -> bool {
     let difference = (found - expected).abs();
     difference.is_nan() || difference > TOLERANCE * scale

@@ -1,4 +1,5 @@
-//! Whole runs with kernels that check each access: none is outside, and the numbers are those of other runs.
+//! Whole runs with kernels that check every access: all accesses are in bounds, and the numbers
+//! match unchecked runs.
 
 use crate::data::{Shape, planted};
 use crate::storage::{options, placements};
@@ -9,7 +10,7 @@ use gnnc::ir::words::storage::Storage;
 use gnnc::{Compiled, Loaded, Source, TrainOptions, Trainer};
 use std::path::{Path, PathBuf};
 
-/// Layers of examples that have a number of them.
+/// Depth of examples with a configurable number of layers.
 const DEPTH: f64 = 4.0;
 
 fn paths() -> Vec<PathBuf> {
@@ -21,7 +22,7 @@ fn paths() -> Vec<PathBuf> {
     paths
 }
 
-/// An example on a small graph in place of its own.
+/// An example on a small graph instead of its own.
 fn small(path: &Path, sparse: bool) -> (Loaded, Compiled) {
     let data = planted(Shape {
         vertices: 90,
@@ -66,7 +67,7 @@ fn sparse_products(programs: &[Program]) -> usize {
     sparse.count()
 }
 
-/// Every third of the examples, in every placement that it has a form for.
+/// Runs every third example in every placement for which it has a form.
 fn examples(first: usize) {
     let (mut trained, mut sparse) = (0, 0);
     for (n, path) in paths().into_iter().enumerate().skip(first).step_by(3) {
@@ -114,7 +115,7 @@ fn all_checked_examples_find_nothing() {
     examples(2);
 }
 
-/// The same kernels become other code.
+/// The same kernels compile to different code.
 #[test]
 fn checked_runs_have_code_of_their_own() {
     let (loaded, compiled) = small(&paths()[0], false);

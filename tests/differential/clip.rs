@@ -1,4 +1,4 @@
-//! Gradients that are clipped: every placement scales them by the length of all of them together.
+//! Clipped gradients: every placement scales them by the norm of all of them together.
 
 use crate::check::{Case, Way};
 use crate::data::{Shape, planted};
@@ -6,7 +6,8 @@ use crate::pipeline::{self, RES_PLUS};
 use crate::staged::{self, check_case};
 use gnnc::ir::plan::Placement;
 
-/// A stack of parameters, some that are cut, one without a gradient, and one that a rank has whole.
+/// A stack of parameters, some sharded ones, one without a gradient, and one that each rank
+/// holds whole.
 const MODEL: &str = "let h = x |> dropout(0.3) |> linear(6) |> relu
      repeat i in 1..=3 { h = h |> dropout(0.3) |> gcn_conv(6) |> relu }
      let z = h |> sage_conv(classes)

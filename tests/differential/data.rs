@@ -1,15 +1,15 @@
-//! Small data graphs with what lowering must get right: isolated vertices, edges of one
-//! direction, few non-zero features.
+//! Small data graphs that exercise lowering: isolated vertices, one-way edges, few non-zero
+//! features.
 
 use gnnc::graph::generate::{Attributes, PlantedPartition};
 use gnnc::graph::{Features, GraphData, Labels, Topology};
 
-/// How a graph is made.
+/// How to generate a graph.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
     /// Vertices.
     pub vertices: u32,
-    /// Edges before some are left out.
+    /// Edges before some are removed.
     pub edges: u64,
     /// Whether some edges lack their reverse.
     pub directed: bool,
@@ -22,10 +22,10 @@ pub struct Shape {
 /// Types of edges.
 pub const RELATIONS: u32 = 5;
 
-/// Input features of a vertex.
+/// Input features per vertex.
 pub const FEATURES: u32 = 12;
 
-/// A planted partition with three classes in which every eleventh vertex has no neighbours.
+/// A planted partition with three classes; every eleventh vertex has no neighbors.
 pub fn planted(shape: Shape) -> GraphData {
     let mut data = PlantedPartition {
         vertices: shape.vertices,
@@ -47,7 +47,7 @@ pub fn planted(shape: Shape) -> GraphData {
         sources.map(move |&u| (u, v))
     });
     let edges = edges.filter(|&(u, v)| !lonely(u) && !lonely(v) && kept(u, v));
-    // Of some edges there is one of another type too.
+    // Some edges also exist with another type.
     let typed = edges.flat_map(|(u, v)| {
         let kind = ((3 * u + v) % RELATIONS) as u16;
         let twice = (u + v)
@@ -73,7 +73,7 @@ pub fn planted(shape: Shape) -> GraphData {
     data
 }
 
-/// The same graph with two bits of the vertex's class in place of the class.
+/// The same graph with two bits of the vertex's class as labels instead of the class.
 pub fn with_several_labels(mut data: GraphData) -> GraphData {
     let Labels::Single(labels) = &data.labels else {
         panic!("the graph has labels: {:?}", data.labels)

@@ -1,4 +1,4 @@
-//! Decoupled forms against the same models written by hand.
+//! Decoupled forms against hand-written models.
 
 use crate::check::Case;
 use crate::data::{Shape, planted};
@@ -34,7 +34,8 @@ fn case(body: &str) -> Case {
     Case::new(LAYERS, body, planted(shape))
 }
 
-/// The decoupled form of `coupled` and `written` are one function of the same parameters.
+/// Checks that the decoupled form of `coupled` and `written` are the same function of the same
+/// parameters.
 fn same(coupled: &str, written: &str) {
     let end = "loss cross_entropy(z, labels, on = train)";
     let mut found = case(&format!("{coupled}\n{end}")).decoupled().unwrap();

@@ -1,5 +1,5 @@
-//! Whole programs on a device that computes on the processor: against the interpreter, and against sessions
-//! that run on the processor.
+//! Whole programs on a fake device that computes on the processor: against the interpreter, and
+//! against sessions on the processor.
 
 #[path = "device/clocks.rs"]
 mod clocks;
@@ -29,7 +29,7 @@ use gnnc::runtime::{RunOptions, Session};
 use gnnc::{TrainOptions, place};
 use std::sync::{Arc, Mutex};
 
-/// Edges from which a row is a hub here: some are.
+/// Rows with this many edges are hubs here; some are.
 const HUB_EDGES: u64 = 6;
 
 const RES_PLUS: &str = "let h = x |> linear(6, init = kaiming) |> sage_conv(6)
@@ -37,7 +37,7 @@ const RES_PLUS: &str = "let h = x |> linear(6, init = kaiming) |> sage_conv(6)
      let z = h |> layer_norm |> relu |> dropout(0.3) |> linear(classes, init = kaiming)
      loss cross_entropy(z, labels, on = train)";
 
-/// What sessions of a trainer's options are made from.
+/// Builds further sessions from a trainer's options.
 pub struct Again<'a> {
     case: &'a Case,
     pub programs: Vec<Program>,
@@ -83,7 +83,7 @@ impl<'a> Again<'a> {
         }
     }
 
-    /// As the trainer has it.
+    /// A session like the trainer's.
     pub fn on_processor(&self) -> Session {
         let data = self.case.loaded.data.as_ref().unwrap();
         let options = self.options.clone();
@@ -109,7 +109,7 @@ impl<'a> Again<'a> {
         )
     }
 
-    /// One rank of several processes.
+    /// One rank, as one of several processes.
     pub fn on_device_of(
         &self,
         rank: u32,
@@ -154,7 +154,7 @@ fn way(placement: Placement, ranks: u32) -> Way {
     }
 }
 
-/// Every placement that computes the model, but pipelines.
+/// Every placement that computes the model, except pipelines.
 const EXACT: [Placement; 6] = [
     Placement::Graph,
     Placement::Tensor,

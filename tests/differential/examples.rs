@@ -21,7 +21,7 @@ fn has_exchange(instr: &Instr) -> bool {
     }
 }
 
-/// The listing of a program says all that there is to it.
+/// Checks that the listing of a program is complete: reading it gives the same program.
 pub fn reads_back(programs: &[Program]) {
     for program in programs {
         let text = program.to_string();

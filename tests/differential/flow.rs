@@ -1,5 +1,5 @@
-//! Messages under way while something is computed: the same numbers and bytes as when every
-//! communication is waited for, however threads are delayed.
+//! Overlapped messages: same numbers and bytes as with blocking communication, however threads
+//! are delayed.
 
 use crate::check::Case;
 use crate::data::{Shape, planted};
@@ -17,14 +17,14 @@ use gnnc::runtime::{RunOptions, Session};
 use gnnc::{LoadOptions, Loaded, PlanOptions, Source};
 use std::time::Duration;
 
-/// One end that rests before every message, each in its own rhythm.
+/// A transport that pauses before every message, in a rhythm of its own.
 pub fn delayed(inner: Threads, mut state: u64) -> Watched<Threads> {
     let rest = move |_| {
         state = state
             .wrapping_mul(6_364_136_223_846_793_005)
             .wrapping_add(1_442_695_040_888_963_407);
         let micros = (state >> 40) % 600;
-        // Most of the time none, and then for long: ranks get ahead of each other.
+        // Usually no pause, sometimes a long one, so that ranks get ahead of each other.
         if micros > 450 {
             std::thread::sleep(Duration::from_micros(micros));
         }
@@ -58,7 +58,7 @@ pub fn run(programs: Vec<Program>, case: &Case, delays: Option<u64>) -> (Vec<u64
     (losses, bits, session.bytes_sent())
 }
 
-/// Communications that are cut in halves with something in between.
+/// Number of split communications with instructions in between.
 pub fn halves(instrs: &[Instr]) -> usize {
     let one = |instr: &Instr| match instr {
         Instr::Begin(_) => 1,
@@ -96,7 +96,7 @@ fn cases() -> impl Iterator<Item = Case> {
     })
 }
 
-/// What is sent is the same, and most of it is hidden (`docs/results.md`).
+/// Chunks send the same bytes and hide most of them (`docs/results.md`).
 #[test]
 fn chunks_hide_messages_of_a_plan() {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/gcn_reddit.gir");
@@ -122,7 +122,7 @@ fn chunks_hide_messages_of_a_plan() {
     assert_eq!(whole.bytes, cut.bytes);
     assert!(exposed(&cut) < 0.5 * exposed(&whole));
     assert!(cut.epoch_seconds < whole.epoch_seconds);
-    // Chunks without overlap only cost latency.
+    // Without overlap, chunks only add latency.
     assert!(plan(false, 16).epoch_seconds > whole.epoch_seconds);
     assert!(exposed(&plan(true, 1)) < exposed(&whole));
 }
@@ -137,8 +137,7 @@ pub fn programs(case: &Case, placement: Placement, ranks: u32, flow: Flow) -> Ve
     programs
 }
 
-/// Any number of chunks, one at a time or with messages under way: the same bits, and every row is
-/// moved once.
+/// Any number of chunks, blocking or overlapped: the same bits, and every row is moved once.
 #[test]
 fn chunks_change_nothing_but_the_time() {
     let mut cut = 0;

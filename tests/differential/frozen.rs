@@ -1,11 +1,11 @@
-//! Pipelines that learn nothing read what is true.
+//! Pipelines that learn nothing read exact histories.
 
 use crate::pipeline::{MODELS, case};
 use crate::staged::Way;
 use gnnc::Trainer;
 use gnnc::ir::graph::model::Optimizer;
 
-/// Rows of an earlier epoch are those of the epoch at hand if nothing was learned in between.
+/// Without learning, rows of an earlier epoch equal those of the current one.
 #[test]
 fn frozen_weights_make_histories_exact() {
     for body in MODELS {

@@ -1,5 +1,5 @@
-//! Rows that need nothing of other ranks, computed while halo rows are under way: the same bits as when all rows are
-//! computed at once, on graphs where all rows are of that kind, or none, too.
+//! Interior rows computed while halo rows are in flight give the same bits as all rows at once,
+//! also on graphs where all rows or none are interior.
 
 use crate::check::{Case, Way};
 use crate::data::{Shape, planted};
@@ -29,7 +29,7 @@ const INTERIOR: Flow = Flow {
     interior: true,
 };
 
-/// Vertices that lie near each other are neighbours, so that parts have rows of both kinds.
+/// Nearby vertices are neighbors, so that parts have both kinds of rows.
 fn band() -> GraphData {
     let mut data = planted(Shape {
         vertices: 90,
@@ -46,20 +46,20 @@ fn band() -> GraphData {
     data
 }
 
-/// The edges of a graph of 90 vertices, with types.
+/// The edges of a graph with 90 vertices, with types.
 fn with_types(edges: impl Iterator<Item = (u32, u32)>) -> Topology {
     let typed = edges.map(|(u, v)| (u, v, ((u + v) % 5) as u16));
     Topology::typed(90, 5, typed).unwrap().0
 }
 
-/// Graphs on which parts have interior rows only, boundary rows only, both, or no edges.
+/// Graphs on which parts have only interior rows, only boundary rows, both, or no edges.
 fn graphs() -> Vec<(&'static str, GraphData)> {
     let with = |topology| GraphData { topology, ..band() };
     let pairs = (0..90u32)
         .filter(|v| v % 2 == 0)
         .flat_map(|v| [(v, v + 1), (v + 1, v)]);
     let all = (0..90u32).flat_map(|v| [(v, (v + 45) % 90), (v, (v + 60) % 90), (v, (v + 20) % 90)]);
-    // Nothing reads the vertices of the first half, which read all others.
+    // Nothing reads the first half of the vertices, which read the others.
     let one_way = (0..45u32).flat_map(|v| (45..90).step_by(3).map(move |u| (u, v)));
     vec![
         ("band", band()),
@@ -91,7 +91,7 @@ fn interior_is_what_the_interpreter_computes() {
     }
 }
 
-/// The same on a device, whose driver finds work that nothing orders.
+/// The same on the fake device, whose driver reports unordered work.
 #[test]
 fn interior_on_a_device_is_what_the_interpreter_computes() {
     for body in [GCN, GAT, GCNII] {
@@ -148,7 +148,7 @@ fn interior_changes_no_bit() {
     );
 }
 
-/// The parts of [`graphs`] are what they are said to be.
+/// The parts of [`graphs`] have the advertised kinds of rows.
 #[test]
 fn interior_rows_come_first() {
     for (graph, data) in graphs() {
@@ -175,7 +175,7 @@ fn interior_rows_come_first() {
     }
 }
 
-/// Places of a list where a launch over such rows stands.
+/// Positions in a list of launches over such rows.
 fn places(list: &[Instr], rows: Vertices, index: u32) -> Vec<usize> {
     let cut = |chunk: Chunk| chunk.reach() == Some(rows) && chunk.index == index;
     let all = list.iter().enumerate();
@@ -183,8 +183,8 @@ fn places(list: &[Instr], rows: Vertices, index: u32) -> Vec<usize> {
     found.map(|(place, _)| place).collect()
 }
 
-/// Interior rows while halo rows come, boundary rows behind that; halo rows of sums before they go, own ones
-/// meanwhile.
+/// Interior rows are computed while halo rows arrive, and boundary rows after that. Of sums,
+/// halo rows are computed before they are sent, and own rows meanwhile.
 #[test]
 fn interior_rows_are_computed_between_the_halves() {
     let case = Case::new("", GCN, band());

@@ -1,8 +1,8 @@
-//! What random models are put together from; the fuzz targets take it too.
+//! Building blocks of random models, shared with the fuzz targets.
 
-/// Layers that use what the standard ones do not. Their results are not much larger than
-/// their operands: behind large scores a softmax is all but one-hot, and in its gradient
-/// (`y (g - sum y g)`, as everywhere) f32 cancels.
+/// Layers that use what the standard ones do not. Their results are not much larger than their
+/// operands: with large scores, a softmax is nearly one-hot, and f32 cancels in its gradient
+/// (`y (g - sum y g)`).
 pub const LAYERS: &str = "
 layer pool(h, reduce = max) { return gather(h@src |> dropout(0.2), reduce) }
 layer total(h) { return 0.2 * gather(h@src |> dropout(0.2), sum) }
@@ -52,7 +52,7 @@ layer heads_of(h, n) {
 }
 ";
 
-/// Calls on `h` with 6 columns that return as many, over edges.
+/// Calls on a 6-column `h` that return 6 columns, over edges.
 pub const CONVOLUTIONS: &[&str] = &[
     "gcn_conv(6)",
     "gcn_conv(6, bias = false)",
@@ -88,7 +88,7 @@ pub const CONVOLUTIONS: &[&str] = &[
     "res_plus(dropout = 0.2)",
 ];
 
-/// Calls on `h` with 6 columns that return as many, row by row.
+/// Calls on a 6-column `h` that return 6 columns, row by row.
 pub const CHEAP: &[&str] = &[
     "elu",
     "tanh",
@@ -113,7 +113,7 @@ pub const FIRST: &[&str] = &[
     "propagate |> linear(6)",
 ];
 
-/// Calls that return a column for each class.
+/// Calls that return one column per class.
 pub const LAST: &[&str] = &[
     "linear(classes)",
     "gcn_conv(classes)",

@@ -1,4 +1,4 @@
-//! What may be cut into columns, what may not, and where ranks have to meet.
+//! What can be divided by columns, what cannot, and where ranks must communicate.
 
 use crate::check::Case;
 use crate::data::{Shape, planted};
@@ -50,7 +50,7 @@ fn program(case: &Case, placement: Placement) -> Program {
         .unwrap()
 }
 
-/// The communications of an epoch, by name in order.
+/// The communications of an epoch, by name, in order.
 fn meetings(program: &Program) -> Vec<&'static str> {
     fn of(code: &[Instr], program: &Program, found: &mut Vec<&'static str>) {
         for instr in code {
@@ -67,7 +67,8 @@ fn meetings(program: &Program) -> Vec<&'static str> {
     found
 }
 
-/// An aggregation that mixes columns stays by rows, forward and backward, and the reason is given.
+/// Expects an aggregation that mixes columns to stay by rows, forward and backward, with this
+/// reason.
 #[track_caller]
 fn stays_by_rows(layer: &str, reason: &str) {
     let case = case(&format!("let h = x |> linear(8) |> tanh |> {layer}"));
@@ -107,8 +108,8 @@ fn products_on_edges_are_not_cut() {
     stays_by_rows("mixed", "reads columns of a tensor that is not cut");
 }
 
-/// Between two aggregations a norm over a row needs whole rows: columns are joined before it and cut
-/// again after it. A function of single elements needs nothing.
+/// A row norm between two aggregations needs whole rows: columns are joined before it and split
+/// after it. Element-wise functions need nothing.
 #[test]
 fn norms_over_rows_are_computed_on_whole_rows() {
     let between = |what: &str| {
@@ -122,9 +123,10 @@ fn norms_over_rows_are_computed_on_whole_rows() {
     assert!(joined(&norm) > joined(&plain), "{norm:?}");
 }
 
-/// Where the ranks meet in attention is found, not written down: rows of `W h` are cut, the scores of
-/// both ends go to all, sums come back; backward the same for the gradients, and those of the scores,
-/// which every rank knows of its columns only, are added on the way.
+/// Where ranks communicate in attention is derived, not written down. Forward, rows of `W h`
+/// are split, the scores of both ends go to all ranks, and sums come back. Backward, the same
+/// happens to gradients, and gradients of scores, which every rank has only for its columns,
+/// are summed on the way.
 #[test]
 fn attention_meets_where_it_must() {
     let attention = case("let h = x |> gat_conv(8)");
@@ -136,7 +138,7 @@ fn attention_meets_where_it_must() {
     assert_eq!(count("reduce-rows"), 2, "{found:?}");
     assert_eq!(count("all-reduce"), 1, "{found:?}");
     assert_eq!(found.len(), 9, "{found:?}");
-    // Heads that every rank has some of need no scores of others.
+    // If every rank holds some heads, no scores of other ranks are needed.
     let heads = case("let h = x |> gat_conv(4, heads = 2)");
     let found = meetings(&program(&heads, Placement::Tensor));
     let count = |name: &str| found.iter().filter(|m| **m == name).count();

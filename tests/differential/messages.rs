@@ -1,7 +1,7 @@
-//! Every message of an epoch on G8, the graph of eight vertices that the published systems are
-//! worked out on, against messages that were counted by hand.
+//! Every message of an epoch on G8, the eight-vertex graph on which the published systems are
+//! worked out, against messages counted by hand.
 //!
-//! A file of `messages/` is a model whose comments say how it is run and what is sent:
+//! Each file in `messages/` is a model whose comments say how to run it and what is sent:
 //!
 //! | comment | meaning |
 //! | --- | --- |
@@ -9,9 +9,9 @@
 //! | `# parts: 0 0 1 ..` | the rank of each vertex |
 //! | `# messages:` | what follows, in comments to the end, are all messages |
 //!
-//! Messages stand under the instruction that sends them, in order of sender and receiver, as rows
-//! times columns; instructions in a row that send the same are one entry. Phases are numbered by
-//! the instructions that send something, and end with the bytes of all ranks. Nothing rewrites
+//! Messages are listed under the instruction that sends them, by sender and receiver, as rows
+//! times columns. Consecutive instructions that send the same are one entry. Phases are
+//! numbered by their sending instructions and end with the bytes of all ranks. Nothing rewrites
 //! these files: the numbers come from the specifications.
 
 use gnnc::graph::partition::Partition;
@@ -34,7 +34,7 @@ use std::sync::{Arc, Mutex};
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/differential/messages");
 
-/// What the comments of a file say.
+/// The comments of a file.
 struct Case {
     placement: Placement,
     owner: Vec<u32>,
@@ -48,7 +48,7 @@ struct Sent {
     floats: u64,
 }
 
-/// Messages of one instruction, each of a sender and a receiver with rows and columns.
+/// Messages of one instruction: sender, receiver, rows and columns.
 type Sends = (String, Vec<[u64; 4]>);
 
 fn files() -> Vec<PathBuf> {
@@ -88,7 +88,8 @@ fn case(text: &str) -> Case {
     }
 }
 
-/// Runs an epoch; the messages of all ranks by phase and place among the instructions.
+/// Runs an epoch; returns the messages of all ranks by phase and position among the
+/// instructions.
 fn sends(path: &Path, case: &Case) -> BTreeMap<(Phase, usize), Sends> {
     let loaded = Loaded::new(&Source::read(path).unwrap(), &LoadOptions::default()).unwrap();
     let compiled = gnnc::compile(&loaded.model, &loaded.workload).unwrap();
@@ -97,7 +98,7 @@ fn sends(path: &Path, case: &Case) -> BTreeMap<(Phase, usize), Sends> {
     let partition = Partition::new(ranks, case.owner.clone()).unwrap();
     let parts = LocalPart::build_all(&data.topology, &partition).unwrap();
     let inner: Vec<u64> = parts.iter().map(|part| part.inner as u64).collect();
-    // Whole, so that instructions are in the order of the model.
+    // Not split, so that instructions stay in the order of the model.
     let flow = Flow {
         overlap: false,
         ..Flow::default()
@@ -190,7 +191,7 @@ fn shape(instr: &Instr, program: &Program, inner: &[u64], from: u32, sent: Sent)
     [rows, floats / rows]
 }
 
-/// The messages as the files say them.
+/// Prints messages in the format of the files.
 fn print(sends: &BTreeMap<(Phase, usize), Sends>) -> String {
     let mut text = String::new();
     for phase in Phase::ALL {

@@ -1,4 +1,4 @@
-//! The models of the literature with dropout, on one rank and on several.
+//! Models from the literature with dropout, on one rank and on several.
 
 use crate::check::{Case, Way};
 use crate::data::{Shape, planted, with_several_labels};
@@ -38,7 +38,7 @@ pub const RGCN: &str = "let h = x |> dropout(0.3) |> rgcn_conv(6, bases = 3, dec
 pub const RGCN_WEIGHTS: &str = "let h = x |> dropout(0.3) |> rgcn_conv(4) |> elu
          let h = concat(h, h |> linear(10) |> kinds)
          loss cross_entropy(h |> dropout(0.3) |> rgcn_conv(classes, bias = false), labels, on = train)";
-/// Heads picked at both ends of one tensor, and taken whole beside it.
+/// Heads of one tensor picked at both ends, and the whole tensor beside it.
 pub const KINDS: &str = "layer kinds(h) {
          let p = split_heads(h, relations)
          let e = by_relation(p@src) * tanh(by_relation(p@dst))
@@ -55,7 +55,8 @@ fn shape(sparse: bool) -> Shape {
     }
 }
 
-/// Checks a model on dense and sparse features, for every number of ranks and partitioner.
+/// Checks a model on dense and sparse features, for every number of ranks and every
+/// partitioner.
 fn check(body: &str) {
     for sparse in [false, true] {
         check_case(Case::new("", body, planted(shape(sparse))));
@@ -76,7 +77,7 @@ fn check_case(mut case: Case) {
             let exact = |p: &Placement| {
                 *p != Placement::Graph && !relaxations(*p).contains(&Relaxation::Decouple)
             };
-            // Stages are in `pipeline`.
+            // Pipelines are tested in `pipeline`.
             let whole = TABLE.iter().filter(|row| !row.staged());
             for placement in whole.map(|row| row.placement).filter(exact) {
                 case.check(Way {
@@ -99,7 +100,7 @@ fn check_case(mut case: Case) {
                 });
             }
         }
-        // What edges bring is no multiple of what the source has where they pick parts of it.
+        // With picked parts of the source's row, a message is not a multiple of that row.
         Err(DecoupleError::Message(layer)) => assert!(layer.starts_with("rgcn_conv"), "{layer}"),
         Err(why) => assert_eq!(why, DecoupleError::Already),
     }
@@ -147,8 +148,8 @@ fn appnp() {
     check(APPNP);
 }
 
-/// Draws are keyed by the columns of the whole tensor, wherever a slice of it lies: of vertices
-/// between two aggregations, in and outside of a loop, of edges, and of heads.
+/// Draws are keyed by the columns of the whole tensor, wherever a slice lies: of vertices
+/// between two aggregations (inside and outside a loop), of edges, and of heads.
 #[test]
 fn dropout_on_slices() {
     let mut case = Case::new(
@@ -172,7 +173,8 @@ fn dropout_on_slices() {
     }
 }
 
-/// More ranks than features, so that some have none, and layers of which only parts are on slices.
+/// More ranks than features, so that some ranks have none, and layers with only some parts on
+/// slices.
 #[test]
 fn slices_of_features() {
     let bodies = [
@@ -191,7 +193,7 @@ fn slices_of_features() {
     for body in bodies {
         for sparse in [false, true] {
             let mut case = Case::new("", body, planted(shape(sparse)));
-            // What a rank lacks of a slice is no 0 after `mean_cols`.
+            // After `mean_cols`, the padding of a slice is not 0.
             let padded = if body.contains("mean_cols") { 5 } else { 14 };
             for ranks in [3, padded / 2, padded] {
                 case.check(Way {
@@ -205,7 +207,7 @@ fn slices_of_features() {
     }
 }
 
-/// What does not treat columns alike before the first product is named.
+/// The error names an operator before the first product that does not treat columns alike.
 #[test]
 fn features_that_nothing_contracts_are_refused() {
     let refused = |body: &str, ranks: u32| {

@@ -1,4 +1,4 @@
-//! Tensors that rest on the host change nothing that is computed, and what is left fits where it was to fit.
+//! Offload changes no result, and the rest fits in the given memory.
 
 use crate::check::Case;
 use crate::data::{Shape, planted};
@@ -23,7 +23,7 @@ use proptest::prelude::*;
 use std::cell::Cell;
 use std::sync::{Arc, Mutex};
 
-/// A deep model whose layers are a loop.
+/// A deep model whose layers form a loop.
 const DEEP: &str = "let h0 = x |> linear(8) |> relu
      let h = h0
      repeat i in 1..=9 {
@@ -42,7 +42,7 @@ fn case(body: &str, sparse: bool) -> Case {
     Case::new("", body, planted(shape(sparse)))
 }
 
-/// What each program's ranks have: of what they need now, a share.
+/// Memory budgets for each program's ranks: a share of what they need.
 pub fn budgets(program: &Program, sizes: &[RankSizes], share: f64) -> Vec<MemoryBudget> {
     let budget = |sizes| MemoryBudget {
         sizes,
@@ -53,7 +53,7 @@ pub fn budgets(program: &Program, sizes: &[RankSizes], share: f64) -> Vec<Memory
     sizes.iter().copied().map(budget).collect()
 }
 
-/// The programs in a share of their memory; none if they cannot be.
+/// The programs in a share of their memory; `None` if that is impossible.
 pub fn rested(programs: &[Program], sizes: &[RankSizes], share: f64) -> Option<Vec<Program>> {
     if programs[0].pipeline.is_none() {
         let budgets = budgets(&programs[0], sizes, share);
@@ -70,7 +70,7 @@ pub fn rested(programs: &[Program], sizes: &[RankSizes], share: f64) -> Option<V
     programs.iter().map(one).collect()
 }
 
-/// What a session copies in epochs and evaluations, and has to.
+/// Bytes that a session copies in epochs and evaluations; checks them against the prediction.
 pub fn copies(session: &Session, again: &Again, epochs: u64) -> [u64; 2] {
     let sizes = session.sizes();
     let each = sizes.len() / again.programs.len().min(sizes.len());
@@ -96,15 +96,15 @@ fn halves(list: &[Instr]) -> usize {
     list.iter().map(one).sum()
 }
 
-/// Runs in ever smaller shares of the memory until it cannot be; the smallest share in percent, and how many
-/// copies ran beside computing.
+/// Runs in ever smaller shares of the memory until that is impossible. Returns the smallest
+/// share in percent, and the number of copies that overlapped computation.
 fn check(case: &Case, options: &TrainOptions, device: bool) -> (u32, usize) {
     let again = Again::new(case, options);
     let what = format!("{} x {}", options.placement, options.workers);
     shrink(again, &[85, 60, 35], device, &what)
 }
 
-/// The same of what is given, in these shares.
+/// The same for given programs, in these shares.
 fn shrink(mut again: Again, shares: &[u32], device: bool, what: &str) -> (u32, usize) {
     let programs = again.programs.clone();
     let found = |again: &Again| -> (Found, Session) {
@@ -210,7 +210,7 @@ fn offload_pipelines() {
         let (least, _) = check(&case, &options[n % 3], n == 0);
         smaller += usize::from(least <= 85);
     }
-    // Histories stay; where they are most of the memory, little can rest.
+    // Histories stay on the rank; if they take most of the memory, little can be offloaded.
     let all = crate::pipeline::MODELS.len();
     assert!(2 * smaller > all, "{smaller} of {all}");
 }
@@ -245,7 +245,7 @@ pub fn in_a_budget(
     Ok((losses, trainer))
 }
 
-/// By the options of a run, which checks the bytes of each epoch.
+/// Set by a run's options; the run checks the bytes of each epoch.
 #[test]
 fn offload_trains_in_a_budget() {
     let data = planted(Shape {
@@ -259,7 +259,7 @@ fn offload_trains_in_a_budget() {
     let trained = |device_memory| in_a_budget(&case, device_memory, 3);
     let (expected, whole) = trained(None).unwrap();
     let all = whole.session.peak_memory_bytes();
-    // The same program where it fits.
+    // The same program, with enough memory.
     let (losses, roomy) = trained(Some(2 * all)).unwrap();
     assert_eq!((losses, roomy.step_moved), (expected.clone(), 0));
     for part in [4, 3] {
@@ -276,7 +276,7 @@ fn offload_trains_in_a_budget() {
     }
 }
 
-/// The host has no memory that the device may copy from.
+/// The host has no memory that the device can copy from.
 #[test]
 fn offload_without_memory_of_the_host() {
     let case = case(GCN, false);
@@ -292,7 +292,7 @@ fn offload_without_memory_of_the_host() {
     }
 }
 
-/// Programs that use what is not here are refused.
+/// Programs that use absent data are refused.
 #[test]
 fn offload_is_checked() {
     let case = case(GCN, false);
@@ -373,7 +373,7 @@ fn offload_is_checked() {
     );
 }
 
-/// Random models, graphs, placements and shares of the memory; every tenth on the device.
+/// Random models, graphs, placements and memory shares; every tenth runs on the fake device.
 #[test]
 fn offload_random_models() {
     let mut runner = random::runner(60);

@@ -1,4 +1,4 @@
-//! Pipelines: what chunks and histories mean.
+//! Pipelines: the meaning of chunks and histories.
 
 use crate::check::Case;
 use crate::data::{Shape, planted};
@@ -37,7 +37,8 @@ const GAT: &str = "let h = x |> dropout(0.3) |> gat_conv(3, heads = 2, dropout =
 const GAT_LOOP: &str = "let h = x |> linear(6) |> relu
      repeat i in 1..=3 { h = h |> dropout(0.3) |> gat_conv(3, heads = 2) |> elu }
      let z = h |> linear(classes)";
-/// The largest of the neighbours' rows, of the same after a layer of each of them, and of products with weights.
+/// The maximum over the neighbors' rows, the same after a layer on each, and products with
+/// weights.
 const MAXIMA: &str = "let h = x |> linear(6) |> relu |> sage_conv(6) |> tanh
      let h = concat(h, aggregate(h |> dropout(0.3), max)) |> linear(5) |> tanh
      let h = aggregate(h |> linear(6) |> relu, max) + linear(h, 6)
@@ -45,20 +46,20 @@ const MAXIMA: &str = "let h = x |> linear(6) |> relu |> sage_conv(6) |> tanh
      let h = h |> linear(4) |> tanh
      let h = h + gather(p@src, max)
      let z = h |> sage_conv(classes)";
-/// Rows of neighbours, each times a number of its own: edges read two tensors that were aggregated.
+/// Rows of neighbors, each scaled by its own number: edges read two aggregated tensors.
 const SCALED: &str = "let h = x |> linear(6) |> relu |> gcn_conv(6) |> relu
      let m = h |> dropout(0.3)
      let c = h |> linear(1) |> tanh
      let h = gather(m@src * c@src, sum) |> linear(5) |> tanh
      let z = gather(tanh(dropout(h, 0.3)@src), sum) |> linear(classes)";
-/// Attention to embeddings of which some are dropped, without a weight in front.
+/// Attention to embeddings with dropout, without a weight in front.
 const DROPPED: &str = "let h = x |> linear(6) |> relu |> attend(0.3)
      let h = h |> linear(6) |> relu |> attend(0.3) |> tanh
      let z = h |> gcn_conv(classes)";
-/// Attention whose scores are not sums of vertices' scores.
+/// Attention whose scores are not sums of vertex scores.
 const GATV2: &str = "let h = x |> linear(6) |> gat2(3) |> elu |> dropout(0.3) |> gat2(4) |> elu
      let z = h |> gat2(classes)";
-/// Relations with bases and without.
+/// Relations with and without bases.
 const RGCN: &str = "let h = x |> dropout(0.3) |> rgcn_conv(6, bases = 2) |> relu
      let h = h |> rgcn_conv(5) |> elu
      let h = h |> dropout(0.3) |> rgcn_conv(4, bases = 3) |> tanh
@@ -90,7 +91,7 @@ pub fn case(body: &str) -> Case {
     Case::new(LAYERS, &format!("{body}\n{end}"), planted(shape))
 }
 
-/// Numbers without a pattern.
+/// Pseudo-random numbers.
 fn draw(seed: u64) -> impl FnMut() -> f64 {
     let mut state = seed.wrapping_mul(2) + 1;
     move || {
@@ -101,7 +102,7 @@ fn draw(seed: u64) -> impl FnMut() -> f64 {
     }
 }
 
-/// Histories that fit a form, drawn.
+/// Random histories that fit a form.
 pub fn histories(form: &Graph, rows: usize, seed: u64) -> Vec<Tensor> {
     let mut next = draw(seed);
     let mut found: Vec<Tensor> = Vec::new();
@@ -116,7 +117,7 @@ pub fn histories(form: &Graph, rows: usize, seed: u64) -> Vec<Tensor> {
     found
 }
 
-/// Parameters of a model without loops from those with.
+/// Parameters of an unrolled model from those of one with loops.
 pub fn elements(form: &Graph, model: &Graph, params: &[Tensor]) -> Vec<Tensor> {
     let mut out = Vec::new();
     for spec in &form.params {
@@ -242,7 +243,7 @@ fn forms_can_be_cut_between_layers() {
         assert_eq!(params, form.params.len());
         assert_eq!(parts[0].graph.results.len(), parts[1].graph.args.len());
         assert!(stages(&form, 1, &[layers as u32 + 1]).is_err());
-        // A stage each for the first and the last layer, and one for that between them.
+        // One stage each for the first and last layers, and one for those between.
         let both = stages(&form, 2, &[1, layers as u32 - 2, 1]).unwrap();
         let [first, second] = &both[..] else {
             panic!("{} stages", both.len())

@@ -14,7 +14,7 @@ use proptest::test_runner::{Config, RngAlgorithm, TestError, TestRng, TestRunner
 /// Columns of the state; divisible by 2 and 3.
 const WIDTH: u32 = 6;
 
-/// A step of a model: from `h` (and `h0`) to a new `h` of the same width.
+/// A step of a model: from `h` (and `h0`) to a new `h` with the same width.
 fn step() -> impl Strategy<Value = String> {
     prop_oneof![
         4 => convolution().prop_map(str::to_owned),
@@ -72,7 +72,7 @@ fn repeated() -> impl Strategy<Value = String> {
     })
 }
 
-/// A whole body of a model.
+/// A whole model body.
 pub fn body() -> impl Strategy<Value = String> {
     let (first, last) = (prop::sample::select(FIRST), prop::sample::select(LAST));
     (first, prop::collection::vec(step(), 1..4), last).prop_map(|(first, steps, last)| {
@@ -102,7 +102,7 @@ pub fn shape() -> impl Strategy<Value = Shape> {
 
 pub fn way() -> impl Strategy<Value = Way> {
     let partitioner = prop::sample::select(vec!["metis", "hash", "range"]);
-    // Stages are in `pipeline`.
+    // Pipelines are tested in `pipeline`.
     let whole: Vec<Placement> = (TABLE.iter().filter(|row| !row.staged()))
         .map(|row| row.placement)
         .collect();
@@ -117,8 +117,8 @@ pub fn way() -> impl Strategy<Value = Way> {
     )
 }
 
-/// The same cases in every run, so many or PROPTEST_CASES: the derivative of `relu` jumps, so that a case in which f32
-/// and f64 round to different sides of 0 is possible, if rare.
+/// Runs the same cases every time: `cases` many, or `PROPTEST_CASES`. The derivative of `relu`
+/// jumps, so a case where f32 and f64 round to different sides of 0 is possible but rare.
 pub fn runner(cases: u32) -> TestRunner {
     let asked = std::env::var("PROPTEST_CASES").ok();
     let config = Config {
@@ -137,7 +137,7 @@ fn random_models() {
         if relaxations(way.placement).contains(&Relaxation::Decouple) {
             match case.decoupled() {
                 Ok(decoupled) => case = decoupled,
-                // Not every model has such a form; none fails for a bug.
+                // Not every model has a decoupled form, but none may fail because of a bug.
                 Err(why) => {
                     prop_assert!(!matches!(why, DecoupleError::Type(_)), "{why}\n{body}");
                     return Ok(());

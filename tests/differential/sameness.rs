@@ -1,10 +1,10 @@
-//! Runs are equal to the bit, whatever the number of threads and however often.
+//! Runs are equal to the bit, at any number of threads and in every repetition.
 
 use crate::check::{Case, Way};
 use crate::data::{Shape, planted};
 use gnnc::ir::plan::Placement::{self, Graph, Tensor};
 
-/// Losses and last parameters of some epochs with a small learning rate, as bits.
+/// Losses and final parameters of some epochs with a small learning rate, as bits.
 fn bits(case: &Case, placement: Placement, ranks: u32, threads: usize) -> (Vec<u64>, Vec<u32>) {
     let mut trainer = case.start(Way {
         placement,
@@ -21,7 +21,7 @@ fn bits(case: &Case, placement: Placement, ranks: u32, threads: usize) -> (Vec<u
     (losses, values.map(|x| x.to_bits()).collect())
 }
 
-/// On a graph so large that a rank hands work to its other threads.
+/// Uses a graph large enough for a rank to give work to its other threads.
 fn check(body: &str, sparse: bool) {
     let data = planted(Shape {
         vertices: 8000,

@@ -1,4 +1,4 @@
-//! Exchanges that are left out while copies are fresh enough (SANCUS, section 7).
+//! Skippable exchanges (SANCUS, section 7).
 
 use crate::check::Case;
 use crate::data::{Shape, planted};
@@ -48,7 +48,7 @@ pub fn case(body: &str, sparse: bool) -> Case {
     Case::new("", body, planted(shape))
 }
 
-/// A run by blocks of rows; none is left out if there is no rule.
+/// A run by blocks of rows; without a rule, nothing is skipped.
 pub fn trainer(case: &Case, rule: Option<&str>, ranks: u32) -> Trainer {
     let placement = match rule {
         Some(_) => Placement::SkipBroadcast,
@@ -92,7 +92,7 @@ fn bits(trainer: &mut Trainer) -> Vec<u32> {
     logits.iter().map(|x| x.to_bits()).collect()
 }
 
-/// The only exchange that may be left out.
+/// The only skippable exchange.
 fn layer(trainer: &Trainer) -> LayerStaleness {
     let layers = trainer.session.staleness().layers;
     assert_eq!(layers.len(), 1, "{layers:?}");
@@ -136,7 +136,7 @@ fn without_age_it_is_broadcast_or_graph() {
     }
 }
 
-/// Copies are read, and make another function.
+/// Copies are read and change the function.
 #[test]
 fn old_copies_are_another_function() {
     for body in MODELS {
@@ -171,7 +171,8 @@ fn the_worked_example_comes_out() {
     let (all, none): ((u64, Ages), (u64, Ages)) = ((48, &[(0, 24)]), (0, &[(1, 24)]));
     let half: (u64, Ages) = (24, &[(0, 12), (1, 12)]);
     let two: (u64, Ages) = (0, &[(2, 24)]);
-    // The 10 rows that others have edges from; quarters 0 and 2 have as many of these as 1 and 3.
+    // The 10 rows from which others have edges; quarters 0 and 2 have as many as quarters 1 and
+    // 3.
     let (some, old): ((u64, Ages), (u64, Ages)) = ((20, &[(0, 10)]), (0, &[(1, 10)]));
     for (rule, expected) in [
         ("fixed:1", [all, none, all, none, all, none]),
@@ -188,7 +189,8 @@ fn the_worked_example_comes_out() {
         let mut before = LayerStaleness::default();
         for (epoch, (forward, ages)) in expected.into_iter().enumerate() {
             let report = trainer.epoch().unwrap();
-            // Gradients move as the rows did if they stop at copies, else always.
+            // If gradients stop at copies they move as the rows did; otherwise they always
+            // move.
             let backward = if stops { forward } else { 2 * rows };
             let floats = forward + backward + weights;
             assert_eq!(report.bytes_sent, 4 * floats, "{rule}, epoch {epoch}");
@@ -199,9 +201,10 @@ fn the_worked_example_comes_out() {
             assert_eq!(found, ages, "{rule}, epoch {epoch}");
             before = now;
         }
-        // Layer 1 reads the features, which are sent once: 8 rows of 4 to 3 others; and so are norms.
+        // Layer 1 reads the features, which are sent once: 8 rows of 4 to 3 others. So are
+        // norms.
         assert_eq!(trainer.session.setup_bytes(), Some(4 * (4 * rows + rows)));
-        // The mean of an epoch is what plans count with.
+        // Plans use the mean over epochs.
         let mean = match rule {
             "fixed:2" | "fixed:2/stop" => 16,
             _ => rows,
@@ -211,8 +214,8 @@ fn the_worked_example_comes_out() {
     }
 }
 
-/// Weights that stay: copies are exact after the first epoch. Dropout does not matter where it comes after
-/// the embedding, since copies of embeddings are kept and not what dropout leaves of them.
+/// With constant weights, copies are exact after the first epoch. Dropout after the embedding
+/// does not matter, because copies hold embeddings before dropout.
 #[test]
 fn constant_weights_need_no_second_broadcast() {
     for body in [
@@ -250,7 +253,7 @@ fn constant_weights_need_no_second_broadcast() {
     }
 }
 
-/// What rules promise of every read holds; the executor would refuse to read otherwise.
+/// Every read meets the bounds of the rule; the executor would refuse it otherwise.
 #[test]
 fn bounds_hold() {
     for body in MODELS {
@@ -274,7 +277,7 @@ fn bounds_hold() {
     }
 }
 
-/// Losses of nine epochs, logits and bytes, with ends that rest now and then, or not.
+/// Losses of nine epochs, logits and bytes, with or without random pauses in the transport.
 fn with_delays(case: &Case, rule: &str, delays: Option<u64>) -> (Vec<u64>, Vec<u32>, u64) {
     let place = Place {
         skip: Some(rule.parse().unwrap()),
@@ -316,8 +319,8 @@ fn delays_change_nothing() {
     }
 }
 
-/// A run that goes on has the copies, their ages and what was sent last; if vertices are divided otherwise,
-/// it begins with new ones.
+/// A resumed run has the copies, their ages and what was sent last. If vertices are divided
+/// differently, it starts with new copies.
 #[test]
 fn runs_go_on_bit_for_bit() {
     let folder = std::env::temp_dir().join(format!("gnnc-skip-{}", std::process::id()));
@@ -340,7 +343,7 @@ fn runs_go_on_bit_for_bit() {
             run(&mut first, 4);
             first.session.save(&path).unwrap();
             let mut second = trainer(&case, Some(rule), 3);
-            // What it had before does not matter.
+            // Earlier state does not matter.
             run(&mut second, 2);
             let resumed = second.session.resume(&path).unwrap();
             assert!(resumed.same_program && resumed.copies);
@@ -360,13 +363,13 @@ fn runs_go_on_bit_for_bit() {
             run(&mut other, 4);
         }
     }
-    // Placements that keep no copies go on too.
+    // Placements without copies can resume too.
     let mut broadcast = trainer(&case(MODELS[5], true), None, 3);
     assert!(broadcast.session.resume(&path).unwrap().copies);
     std::fs::remove_dir_all(folder).unwrap();
 }
 
-/// What rests on the host is no part of what a checkpoint is of.
+/// Checkpoints do not depend on what is offloaded.
 #[test]
 fn copies_go_on_in_another_budget() {
     let folder = std::env::temp_dir().join(format!("gnnc-skip-host-{}", std::process::id()));
@@ -393,7 +396,7 @@ fn copies_go_on_in_another_budget() {
     std::fs::remove_dir_all(folder).unwrap();
 }
 
-/// Where memory lacks, what copies take is said by tensor.
+/// If memory is short, the memory of copies is listed by tensor.
 #[test]
 fn copies_that_do_not_fit_are_named() {
     let case = case(MODELS[0], true);

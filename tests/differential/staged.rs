@@ -1,4 +1,4 @@
-//! Sessions in stages and chunks compute what the form of a pipeline says.
+//! Sessions in stages and chunks compute what the form of a pipeline defines.
 
 use crate::check::Case;
 use crate::data::planted;
@@ -21,7 +21,7 @@ use proptest::prelude::*;
 use proptest::test_runner::TestError;
 use std::cell::Cell;
 
-/// How a pipeline is run.
+/// Configuration of a pipeline.
 #[derive(Clone, Copy, Debug)]
 pub struct Way {
     pub ranks: u32,
@@ -54,7 +54,7 @@ impl Way {
     pub fn options(self) -> TrainOptions {
         TrainOptions {
             workers: self.ranks,
-            // A hybrid of one stage is graph parallelism, and has no chunks.
+            // A hybrid of one stage is graph parallelism and has no chunks.
             placement: match self.stages == self.ranks || self.stages == 1 {
                 true => Placement::Pipeline,
                 false => Placement::Hybrid,
@@ -79,7 +79,7 @@ impl Way {
     }
 }
 
-/// A session with start values that leave no parameter at 0 or 1.
+/// A session whose start values leave no parameter at 0 or 1.
 fn start(case: &Case, way: Way) -> Trainer {
     let mut trainer = Trainer::new(&case.loaded, &case.compiled, &way.options())
         .unwrap_or_else(|e| panic!("{way:?}: {e}"));
@@ -93,7 +93,7 @@ fn start(case: &Case, way: Way) -> Trainer {
     trainer
 }
 
-/// What becomes history, by number.
+/// The tensors that become histories, by number.
 fn kept(form: &Graph) -> Graph {
     let blends = form.nodes.iter().filter(|node| node.op == Op::Blend);
     let mut results: Vec<NodeId> = Vec::new();
@@ -117,7 +117,7 @@ fn check(body: &str, way: Way) {
     assert!(stale == (way.chunks > 1), "{way:?}\n{body}");
 }
 
-/// The same of a case. Gives whether histories made a difference.
+/// The same for a case. Returns whether histories made a difference.
 pub fn check_case(mut case: Case, body: &str, way: Way) -> bool {
     case.loss();
     let model = case.loaded.model.graph.clone();
@@ -175,7 +175,7 @@ pub fn check_case(mut case: Case, body: &str, way: Way) -> bool {
             .fold(0.0, |m: f64, g| m.max(g.abs()));
         for (n, spec) in form.params.iter().enumerate() {
             let old = &context.params[n].data;
-            // What nothing reads stays as it is.
+            // An unread parameter stays unchanged.
             let Some(grad) = training.grads[n].map(|g| &results[g].data) else {
                 assert_eq!(&after[n].data, old, "{way:?}: {}\n{body}", spec.name);
                 continue;
@@ -268,7 +268,8 @@ fn way() -> impl Strategy<Value = Way> {
     )
 }
 
-/// Models that use what the standard layers do not, those in stages that can be.
+/// Random models with operators that the standard layers do not use, as far as they can be
+/// divided into stages.
 #[test]
 fn random_models_in_stages() {
     let mut runner = random::runner(100);

@@ -1,4 +1,5 @@
-//! Pipelines whose layers are divided otherwise, or that go on from a checkpoint, give the same numbers.
+//! Pipelines with another division of layers, or resumed from a checkpoint, give the same
+//! numbers.
 
 use crate::check::Case;
 use crate::data::{Shape, planted};
@@ -16,12 +17,13 @@ use gnnc::runtime::{RunOptions, Session, Tensor};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// A session of `count` stages of `width` ranks each; of the graph placement on one rank if there are none.
+/// A session of `count` stages with `width` ranks each; for 0 stages, placement graph on one
+/// rank.
 fn session(case: &Case, count: u32, width: u32, chunks: u32) -> Session {
     in_turns(case, [count, width, 1], chunks, None)
 }
 
-/// The same with several runs of layers in each stage.
+/// The same with several runs of layers per stage.
 fn in_turns(
     case: &Case,
     [count, width, turns]: [u32; 3],
@@ -73,7 +75,7 @@ fn by_name(session: &Session) -> Vec<Tensor> {
     tensors
 }
 
-/// A file of one test, removed in the end.
+/// A file of one test, removed at the end.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -102,7 +104,7 @@ fn where_layers_run_changes_no_number() {
     }
 }
 
-/// Seven layers that hand over six columns, and what of them travels with each row.
+/// Seven layers that hand over six columns, and the number of columns that travel per row.
 pub const DEEP: [(&str, u64); 3] = [
     (
         "let h = x |> dropout(0.3) |> gcn_conv(6) |> relu
@@ -140,7 +142,7 @@ pub fn deep(body: &str, vertices: u32, seed: u64) -> Case {
     Case::new(LAYERS, &format!("{body}\n{end}"), planted(shape))
 }
 
-/// What some epochs find, to the last bit.
+/// Exact results of some epochs.
 #[derive(Debug, PartialEq)]
 struct Found {
     losses: Vec<f64>,
@@ -163,7 +165,7 @@ fn runs_of_layers_change_no_number() {
         let expected = found(in_turns(&case, [1, 1, 1], 4, None));
         for ways in [[2, 1, 1], [2, 1, 2], [2, 1, 3], [3, 1, 2]] {
             let mut session = in_turns(&case, ways, 4, None);
-            // Every row goes over every border between runs, and its gradient back.
+            // Every row crosses every border between runs, and so does its gradient.
             let [stages, _, turns] = ways.map(u64::from);
             let bytes = 2 * (stages * turns - 1) * 30 * columns * 4;
             assert_eq!(
@@ -200,7 +202,7 @@ fn random_runs_of_layers_change_no_number() {
     }
 }
 
-/// Every message takes a while, of a length that depends on the rank and the number of the message.
+/// Every message is delayed by a time that depends on the rank and the number of the message.
 #[test]
 fn delays_between_runs_of_layers_change_nothing() {
     for (body, _) in DEEP {
@@ -234,7 +236,7 @@ fn checkpoints_of_runs_of_layers_are_those_of_the_model() {
         losses(&mut first, 3);
         first.save(&file.0).unwrap();
         let want = losses(&mut first, 3);
-        // Another division goes on with the same histories.
+        // Another division continues with the same histories.
         for ways in [[2, 1, 3], [3, 1, 1], [3, 1, 2]] {
             let mut other = in_turns(&case, ways, 4, None);
             other.resume(&file.0).unwrap();

@@ -1,10 +1,12 @@
-//! Gradients that stop at copies of other ranks' embeddings (SANCUS, section 5: `stale_grad = stop`).
+//! Gradients that stop at copies of other ranks' embeddings (SANCUS, section 5: `stale_grad =
+//! stop`).
 
 use crate::check::Case;
 use crate::skip::{case, trainer};
 
-/// GCN, GraphSAGE, GAT, GIN, GCNII and APPNP with as few corners as can be, and how far a difference may be from a slope: scores of
-/// attention and GIN's layers have corners inside, and without copies differences are as far off.
+/// GCN, GraphSAGE, GAT, GIN, GCNII and APPNP with as few kinks as possible, and the allowed
+/// distance between a difference and a slope. Scores of attention and layers of GIN have kinks
+/// inside; without copies, differences are just as far off.
 const SMOOTH: [(&str, f64); 6] = [
     (
         "let h = x |> dropout(0.2) |> gcn_conv(8) |> tanh |> dropout(0.2)
@@ -46,14 +48,14 @@ const SMOOTH: [(&str, f64); 6] = [
     ),
 ];
 
-/// How far parameters are moved: losses are sums in 32 bits, so it must not be less.
+/// Step of the parameters; a smaller one would drown in the rounding of 32-bit losses.
 const STEP: f64 = 0.002;
 
 /// Elements of all parameters, tensor by tensor.
 type Elements = Vec<Vec<f32>>;
 
-/// The loss of the second epoch and the parameters after it, with copies of the first epoch and, in the
-/// second, other parameters than in that: `moved` from those.
+/// The loss of the second epoch and the parameters after it, with copies from the first epoch.
+/// The second epoch starts from other parameters than the first: `moved` applied to them.
 fn second_epoch(case: &Case, rule: &str, moved: &dyn Fn(&mut Elements)) -> (f64, [Elements; 2]) {
     let mut trainer = trainer(case, Some(rule), 3);
     trainer.session.set_learning_rate(0.0);
@@ -76,8 +78,8 @@ fn second_epoch(case: &Case, rule: &str, moved: &dyn Fn(&mut Elements)) -> (f64,
     (loss, [elements, after])
 }
 
-/// For each parameter how steep the loss is along its gradient, with copies held constant, beside how steep the
-/// gradient says it is.
+/// For each parameter, the slope of the loss along its gradient with copies held constant, and
+/// the slope according to the gradient.
 fn slopes(case: &Case, rule: &str) -> Vec<(f64, f64)> {
     let (_, [before, after]) = second_epoch(case, rule, &|_| ());
     // A step of 1 with a weight decay of 0.01.
@@ -100,7 +102,8 @@ fn slopes(case: &Case, rule: &str) -> Vec<(f64, f64)> {
     gradient.enumerate().map(one).collect()
 }
 
-/// Where gradients stop at copies they are those of the loss with copies held constant; else they are not.
+/// Gradients that stop at copies are those of the loss with copies held constant; others are
+/// not.
 #[test]
 fn gradients_that_stop_at_copies_are_those_of_the_loss() {
     for (body, share) in SMOOTH {
@@ -119,7 +122,7 @@ fn gradients_that_stop_at_copies_are_those_of_the_loss() {
     }
 }
 
-/// Features stored as non-zeros: copies are kept of their products.
+/// With features stored as non-zeros, copies of their products are kept.
 #[test]
 fn gradients_stop_at_copies_of_products_too() {
     let case = case(SMOOTH[0].0, true);

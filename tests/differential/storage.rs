@@ -1,9 +1,10 @@
-//! Tensors in 16 bits: every placement trains as it does in 32, with bytes and memory as predicted, on the
-//! processor and on a device.
+//! Tensors in 16 bits: every placement trains as in 32 bits, with bytes and memory as
+//! predicted, on the processor and on the fake device.
 //!
-//! A number that is stored is off by at most 2^-8 of itself in bf16, and 2^-11 in f16. Losses are means over many
-//! vertices of what has passed through some tens of roundings, which mostly cancel: they are held to 4 times that.
-//! Logits are single numbers after four steps of Adam, which divides by small ones: 16 times, of the largest logit.
+//! Storing a number changes it by at most 2^-8 of itself in bf16, and 2^-11 in f16. Losses are
+//! means over many vertices after some tens of roundings, which mostly cancel; their tolerance
+//! is 4 times that. Logits are single numbers after four steps of Adam, which divides by small
+//! numbers; their tolerance is 16 times that, relative to the largest logit.
 
 use crate::check::Case;
 use crate::data::{Shape, planted};
@@ -50,8 +51,8 @@ fn case(body: &str, sparse: bool) -> Case {
     Case::new("", body, planted(shape))
 }
 
-/// Every placement that the model has a form for with 4 ranks (a pipeline as many as there are layers, up to 4),
-/// and one rank.
+/// Every placement for which the model has a form with 4 ranks (for a pipeline, one per layer,
+/// up to 4), and one rank.
 pub fn placements(compiled: &Compiled) -> Vec<(Placement, u32)> {
     let all = gnnc::planner::placement::TABLE.iter();
     let several = all.map(|row| match row.placement {
@@ -84,7 +85,7 @@ pub fn options(placement: Placement, ranks: u32, storage: Storage) -> TrainOptio
     }
 }
 
-/// What some epochs come to.
+/// Results of some epochs.
 struct Found {
     losses: Vec<f64>,
     bytes: u64,
@@ -92,7 +93,7 @@ struct Found {
     logits: Vec<f32>,
 }
 
-/// A trainer checks in every epoch that as many bytes are sent as are predicted.
+/// Trains some epochs; the trainer checks in each that the bytes sent are the predicted ones.
 fn train(case: &Case, options: &TrainOptions) -> Found {
     let what = format!("{} in {}", options.placement, options.storage);
     let mut trainer = Trainer::new(&case.loaded, &case.compiled, options)
@@ -146,7 +147,7 @@ fn check(body: &str, sparse: bool) {
             assert_ne!(found.losses, expected.losses, "{what}: nothing was rounded");
             assert!(found.memory < expected.memory, "{what}: as much memory");
             let share = found.bytes as f64 / expected.bytes.max(1) as f64;
-            // What is aggregated last are the few columns of the classes.
+            // The last aggregations have only the few columns of the classes.
             let narrow = placement == Placement::TensorDecoupled;
             assert!(
                 ranks == 1 || narrow || share < 0.95,
@@ -182,7 +183,7 @@ fn loops_train_in_16_bits_on_every_placement() {
     check(GCNII, false);
 }
 
-/// What the last stage hands to the first one lies alike on both.
+/// What the last stage hands to the first has the same format on both.
 #[test]
 fn runs_of_layers_train_in_16_bits() {
     let case = case(GCNII, false);
@@ -200,7 +201,7 @@ fn runs_of_layers_train_in_16_bits() {
     }
 }
 
-/// Rows of vertices are halves where they are wide and evenly cut, and nothing else is.
+/// Only vertex rows that are wide and evenly divided are stored in 16 bits.
 #[test]
 fn what_lies_in_16_bits() {
     let case = case(GCN, false);
@@ -230,7 +231,7 @@ fn what_lies_in_16_bits() {
     }
 }
 
-/// Halo bytes of wide rows are half of what they are in 32 bits.
+/// Halo bytes of wide rows are half of those in 32 bits.
 #[test]
 fn exchanged_rows_are_half_as_long() {
     let case = case(GCN, false);
@@ -245,7 +246,7 @@ fn exchanged_rows_are_half_as_long() {
         )
     };
     let ((whole, sums), (halves, same)) = (halo(Storage::F32), halo(Storage::Bf16));
-    // Rows of the three classes stay: 12 bytes in each direction.
+    // Rows of the three classes stay in 32 bits: 12 bytes in each direction.
     assert_eq!(sums, same);
     assert!(
         2 * halves >= whole && 2 * halves <= whole + 2 * 24,
@@ -253,7 +254,7 @@ fn exchanged_rows_are_half_as_long() {
     );
 }
 
-/// The same programs on a device, which checks every access to the byte.
+/// The same programs on the fake device, which checks every access to the byte.
 #[test]
 fn device_halves_agree_with_the_processor() {
     for (n, body) in [GCN, SAGE, GAT, GCNII].into_iter().enumerate() {
@@ -281,7 +282,7 @@ fn device_halves_agree_with_the_processor() {
     }
 }
 
-/// Ranks hold the same parameters to the bit, with any number of threads.
+/// Ranks hold bit-identical parameters at any number of threads.
 #[test]
 fn halves_do_not_depend_on_threads() {
     let shape = Shape {
@@ -314,7 +315,8 @@ fn halves_do_not_depend_on_threads() {
     }
 }
 
-/// Slices of 31 columns are of 16 and of 15, on either side of what is wide enough, and even and odd.
+/// Slices of 31 columns have 16 or 15 columns: even and odd, on both sides of the minimum
+/// width.
 #[test]
 fn slices_of_two_widths_lie_alike() {
     let mut data = planted(Shape {
@@ -335,7 +337,7 @@ fn slices_of_two_widths_lie_alike() {
     }
 }
 
-/// Parameters are saved as they are, and histories, which lie in 16 bits, lose nothing on the way.
+/// Parameters are saved exactly, and 16-bit histories lose nothing in a checkpoint.
 #[test]
 fn a_run_in_16_bits_goes_on_from_its_checkpoint() {
     let case = case(GCN, false);
@@ -369,7 +371,7 @@ fn a_run_in_16_bits_goes_on_from_its_checkpoint() {
     }
 }
 
-/// A program whose buffers and kernels do not agree on how numbers lie is refused before it runs.
+/// A program whose buffers and kernels disagree on storage is refused before it runs.
 #[test]
 fn programs_that_mix_storages_up_are_refused() {
     let case = case(GCN, false);
@@ -412,7 +414,7 @@ fn programs_that_mix_storages_up_are_refused() {
     assert!(message.contains("expected f32"), "{message}");
 }
 
-/// Rules that look at values: distances of rows in 16 bits from what was sent last.
+/// Rules by values: distances of 16-bit rows from what was sent last.
 #[test]
 fn copies_in_16_bits_are_as_close_as_a_rule_says() {
     let case = case(GCN, false);

@@ -1,4 +1,5 @@
-//! What does not fit by itself runs over one chunk of its rows after the other, and comes to the same.
+//! Programs that do not fit as a whole run over chunks of rows, one after the other, with the
+//! same results.
 
 use crate::check::Case;
 use crate::data::{Shape, planted};
@@ -23,7 +24,7 @@ const PLACED: [(Placement, u32); 3] = [
     (Placement::Tensor, 2),
 ];
 
-/// Shares of the memory in percent, ever smaller.
+/// Ever smaller shares of the memory, in percent.
 fn shares() -> impl Iterator<Item = u32> {
     (4..76).rev().step_by(2)
 }
@@ -39,7 +40,8 @@ fn case(body: &str, vertices: u32) -> Case {
     Case::new("", body, planted(shape))
 }
 
-/// Instructions that run over a chunk of rows, and the most chunks of one.
+/// Number of instructions that run over a chunk of rows, and the most chunks of one
+/// instruction.
 fn chunks(program: &Program) -> (usize, u32) {
     let works = |instr: &&Instr| matches!(instr, Instr::Launch(_) | Instr::MatMul(_));
     let all = program.step.iter().filter(works);
@@ -48,7 +50,7 @@ fn chunks(program: &Program) -> (usize, u32) {
     (found.len(), found.iter().copied().max().unwrap_or(0))
 }
 
-/// Bytes of the ends of edges that ranks keep on the host instead of beside their buffers.
+/// Bytes of edge ends that ranks keep on the host.
 pub fn freed(programs: &[Program], sizes: &[RankSizes]) -> u64 {
     let pairs = programs.iter().cycle().zip(sizes);
     let of_rank = |(program, sizes): (&Program, &RankSizes)| -> u64 {
@@ -63,13 +65,13 @@ pub fn freed(programs: &[Program], sizes: &[RankSizes]) -> u64 {
     pairs.map(of_rank).sum()
 }
 
-/// The smallest shares of its memory that a model was seen in.
+/// The smallest memory shares in which a model ran.
 struct Seen {
     /// Without chunks.
     whole: u32,
     /// With chunks.
     cut: u32,
-    /// With the ends of edges on the host too.
+    /// With edge ends on the host too.
     edges: u32,
     /// The most chunks of an instruction.
     most: u32,
@@ -78,7 +80,7 @@ struct Seen {
 fn shrink(case: &Case, options: &TrainOptions, device: bool) -> Seen {
     let mut again = Again::new(case, options);
     let programs = again.programs.clone();
-    // The second epoch is the first that a device replays.
+    // A device first replays work in the second epoch.
     let epochs = if device { 2 } else { 3 };
     let what = format!("{} x {}", options.placement, options.workers);
     let found = |again: &Again| -> (Found, Session) {
@@ -114,7 +116,7 @@ fn shrink(case: &Case, options: &TrainOptions, device: bool) -> Seen {
         };
         let first = std::mem::replace(least, percent) == 100;
         seen.most = seen.most.max(of);
-        // Each share says as much as the next one; on the device they take long.
+        // Neighboring shares tell little more, and runs on the device take long.
         if !first && (device || percent % 6 != 0) {
             continue;
         }
@@ -134,7 +136,7 @@ fn shrink(case: &Case, options: &TrainOptions, device: bool) -> Seen {
     seen
 }
 
-/// In how many of the placements chunks do with less memory than whole tensors.
+/// Number of placements in which chunks need less memory than whole tensors.
 #[allow(clippy::print_stdout, reason = "docs tell what was reached")]
 fn everywhere(body: &str, vertices: u32, device: bool) -> usize {
     let case = case(body, vertices);
@@ -178,12 +180,12 @@ fn streamed_gat() {
 
 #[test]
 fn streamed_on_the_device() {
-    // Chunks of small graphs are few.
+    // Small graphs have few chunks.
     let all = [GCN, SAGE, GIN, GAT].map(|body| everywhere(body, 1500, true));
     assert!(all.iter().sum::<usize>() > 2 * PLACED.len(), "{all:?}");
 }
 
-/// A model with so little memory that the ends of edges are on the host, on one rank.
+/// A model on one rank with so little memory that edge ends are on the host.
 fn smallest(case: &Case) -> (Again<'_>, Vec<RankSizes>) {
     let mut again = Again::new(case, &options(Placement::Graph, 1));
     let sizes = again.on_processor().sizes();
@@ -195,7 +197,7 @@ fn smallest(case: &Case) -> (Again<'_>, Vec<RankSizes>) {
     (again, sizes)
 }
 
-/// The copy that an instruction makes, or begins to make, of a chunk.
+/// The copy of a chunk that an instruction makes or starts.
 fn copy(instr: &Instr) -> Option<(Ref, Ref, u32)> {
     match instr {
         Instr::Begin(half) => copy(&half.what),
@@ -204,7 +206,8 @@ fn copy(instr: &Instr) -> Option<(Ref, Ref, u32)> {
     }
 }
 
-/// All chunks together copy each row, or the end of each edge, once: 4 bytes times rows times columns.
+/// All chunks together copy each row, or each edge's end, once: 4 bytes times rows times
+/// columns.
 #[test]
 fn streamed_bytes_are_those_of_the_closed_form() {
     let case = case(GCN, 4000);
@@ -236,11 +239,11 @@ fn streamed_bytes_are_those_of_the_closed_form() {
         edges += u64::from(listed);
         assert_eq!(bytes, 4 * rows * u64::from(whole.columns), "{}", whole.name);
     }
-    // Two layers forward, one backward, and where degrees are counted none.
+    // Two layers forward and one backward; counting degrees needs none.
     assert_eq!(edges, 4, "lists of edges");
 }
 
-/// Programs that read rows, or ends of edges, that are not here are refused.
+/// Programs that read absent rows or edge ends are refused.
 #[test]
 fn streamed_is_checked() {
     let case = case(GCN, 4000);
@@ -263,7 +266,7 @@ fn streamed_is_checked() {
         };
         program.step.iter().position(reads).unwrap()
     };
-    // What the second chunk reads is never fetched.
+    // The second chunk's input is never fetched.
     refused(
         &|program| {
             let place = launch(program, 1);
@@ -328,7 +331,8 @@ fn streamed_is_checked() {
     );
 }
 
-/// By the options of a run, which checks the bytes of each epoch; edges of the graph may lack their reverse.
+/// Set by a run's options; the run checks the bytes of each epoch. Edges of the graph may lack
+/// their reverse.
 #[test]
 fn streamed_trains_in_a_budget() {
     for directed in [false, true] {
@@ -342,7 +346,7 @@ fn streamed_trains_in_a_budget() {
         let case = Case::new("", GCN, planted(shape));
         let trained = |device_memory| in_a_budget(&case, device_memory, 2);
         let (expected, whole) = trained(None).unwrap();
-        // Of both workers together.
+        // Both workers together.
         let all = whole.session.peak_memory_bytes() / 2;
         let mut fitted = Vec::new();
         for percent in (20..95).rev().step_by(5) {

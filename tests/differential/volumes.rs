@@ -1,5 +1,5 @@
-//! Bytes of an epoch against the closed forms of the published systems, where their assumptions hold:
-//! widths and vertices that divide by the ranks.
+//! Bytes of an epoch against the closed forms of the published systems, where their assumptions
+//! hold: the ranks divide widths and vertices.
 
 use crate::check::{Case, Way};
 use crate::data::{FEATURES, Shape, planted};
@@ -20,8 +20,8 @@ const SHAPE: Shape = Shape {
     seed: 3,
 };
 
-/// Bytes that all ranks send in an epoch of a GCN whose layers all aggregate `WIDTH` columns, and
-/// whose trainable floats (and the loss) are returned too.
+/// Bytes that all ranks send in an epoch of a GCN whose layers all aggregate `WIDTH` columns,
+/// and the number of trainable floats plus the loss.
 fn measured(placement: Placement, ranks: u32) -> (u64, u64) {
     volume(
         "let h = x |> linear(8) |> relu
@@ -49,7 +49,7 @@ fn epoch(case: &Case, placement: Placement, ranks: u32) -> u64 {
         threads: 1,
     });
     trainer.session.set_learning_rate(0.05);
-    // Checks that what is sent is what is predicted.
+    // Also checks that the bytes sent are the predicted ones.
     trainer.epoch().unwrap();
     trainer.step_bytes
 }
@@ -59,14 +59,14 @@ fn tensor_parallelism_sends_what_neutrontp_says() {
     for ranks in [2, 4, 8] {
         let (bytes, reduced) = measured(Placement::Tensor, ranks);
         let ranks = u64::from(ranks);
-        // Coupled, section 4: four collectives a layer, and the weights.
+        // Coupled, section 4: four collectives per layer, and the weights.
         let collective = (ranks - 1) * VERTICES * WIDTH / ranks;
         let floats = 4 * LAYERS * collective + 2 * (ranks - 1) * reduced;
         assert_eq!(bytes, 4 * floats, "{ranks} ranks");
     }
 }
 
-/// Where the first layer aggregates before its product, slices need no halo.
+/// If the first layer aggregates before its product, slices need no halo.
 #[test]
 fn push_pull_sends_partial_activations_and_halos() {
     for (first, more, halos) in [
@@ -92,8 +92,8 @@ fn push_pull(body: &str, halos: u64, (ranks, sparse): (u32, bool)) {
     let boundary: u64 = parts.iter().map(|part| part.halo() as u64).sum();
     let case = Case::new("", body, data);
     let others = u64::from(ranks) - 1;
-    // Halos in both directions, shares of what the first product gives and copies of its gradient, and
-    // all weights but the first, with the loss.
+    // Halos in both directions, shares of the first product's result, copies of its gradient,
+    // and all weights except the first, with the loss.
     let first = u64::from(FEATURES) * WIDTH;
     let reduced = case.loaded.model.graph.trainable() + 1 - first;
     let rows = 2 * halos * boundary * WIDTH + 2 * others * reduced;
@@ -103,7 +103,7 @@ fn push_pull(body: &str, halos: u64, (ranks, sparse): (u32, bool)) {
         4 * (rows + 2 * others * VERTICES * WIDTH),
         "{ranks} ranks: {body}"
     );
-    // Graph parallelism sends the first weights instead, and features that dropout left.
+    // Graph parallelism sends the first weights instead, and features after dropout.
     let features = match halos {
         1 => boundary * u64::from(FEATURES),
         _ => 0,
@@ -128,7 +128,7 @@ fn broadcasts_send_what_sancus_says() {
     }
 }
 
-/// Four collectives of the output's width, however many rounds (NeutronTP, section 4).
+/// Four collectives with the output's width, at any number of rounds (NeutronTP, section 4).
 #[test]
 fn decoupled_tensor_parallelism_sends_four_collectives() {
     for layers in [2, 3, 5] {
@@ -147,8 +147,8 @@ fn decoupled_tensor_parallelism_sends_four_collectives() {
     }
 }
 
-/// With attention, scores of both ends of every head go to all ranks, and their gradients come back
-/// from all (NeutronTP, section 4, vertex form).
+/// With attention, scores of both ends of every head go to all ranks, and their gradients come
+/// back from all (NeutronTP, section 4, vertex form).
 #[test]
 fn decoupled_attention_shares_its_scores() {
     let body = "let h = x |> gat_conv(4, heads = 2) |> elu

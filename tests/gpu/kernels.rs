@@ -1,5 +1,5 @@
-//! Every kind of kernel on a GPU beside the interpreter: the kernels that the tests of the code
-//! generator run on the processor.
+//! Every kind of kernel on a GPU against the interpreter: the kernels that the tests of the
+//! code generator run on the processor.
 
 use crate::live;
 use crate::support::kernels::{DENSE_SHAPES, Form, SHAPES, dense_kernel, forms, random_kernel};
@@ -11,7 +11,7 @@ use gnnc::runtime::device::gpu::single::{Arrays, Loaded};
 
 type Named = (String, Kernel);
 
-/// Few edges make a hub, or there are none.
+/// Edges from which a row is a hub: few, or so many that there are none.
 const HUBS: [u64; 2] = [7, 1 << 40];
 
 fn run(
@@ -43,7 +43,8 @@ fn run(
     outputs
 }
 
-/// Compares kernels with the interpreter, with hubs from so many edges on; twice gives the same bits.
+/// Compares kernels with the interpreter, for several hub thresholds; running twice gives the
+/// same bits.
 fn check(test: &str, part: &Part, kernels: Vec<Named>, hubs: [u64; 2], random: &mut Random) {
     let Some(mut live) = live(test) else {
         return;
@@ -109,7 +110,7 @@ fn large_graphs_agree() {
     let kernels = of_all(&shapes, |form, heads, width| {
         random_kernel(random, form, heads, width, 2)
     });
-    // Without hubs a sum over all edges of a type would be one of 60,000 floats, in turn.
+    // Without hubs, a sum over all edges of a type would add 60,000 floats in sequence.
     let hubs = [7, HUB_EDGES];
     check("large_graphs_agree", &part, kernels, hubs, &mut Random(4));
 }

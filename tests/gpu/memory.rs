@@ -1,10 +1,10 @@
-//! Copies, streams, events, captured work, and what is refused.
+//! Copies, streams, events, captured work, and refused calls.
 
 use crate::live;
 use gnnc::runtime::device::cuda::{Live, LiveOptions};
 use gnnc::runtime::device::gpu::driver::{Address, Driver, DriverError, Event, Launch, Stream};
 
-/// More than the slots that copies go through.
+/// More than the staging slots for copies hold.
 const MANY: usize = (17 << 20) + 12_345;
 
 fn pattern(length: usize, seed: u64) -> Vec<u8> {
@@ -129,7 +129,7 @@ fn numbers_that_mean_nothing_are_refused() {
 const ADD: &str = "extern \"C\" __global__ void add(unsigned *x, unsigned long long n)\n\
     { unsigned long long i = blockIdx.x * 256ull + threadIdx.x; if (i < n) x[i] += 1; }";
 
-/// Two streams that wait for each other, done as they are told, captured, and done again.
+/// Work on two streams that wait for each other: executed directly, captured, and replayed.
 #[test]
 fn captured_work_is_done_again() {
     let Some(mut live) = live("captured_work_is_done_again") else {
@@ -152,12 +152,12 @@ fn captured_work_is_done_again() {
         };
         live.launch(on, &launch).unwrap();
     };
-    // a is counted up on one stream, copied and counted up on the other, and copied back.
+    // a is incremented on one stream, copied and incremented on the other, and copied back.
     let work = |live: &mut Live| {
         add(live, one, a);
         live.record(forth, one).unwrap();
         live.wait(two, forth).unwrap();
-        // Of a capture it is no part, and over.
+        // The event is not part of the capture, and is complete.
         live.wait(two, before).unwrap();
         live.copy(two, a, b, numbers * 4).unwrap();
         add(live, two, b);

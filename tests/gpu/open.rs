@@ -1,4 +1,4 @@
-//! The device of a test, which it has for itself.
+//! The device of a test, for its exclusive use.
 
 use gnnc::codegen::cache::Cache;
 use gnnc::runtime::device::cuda::{Live, LiveOptions};
@@ -27,7 +27,7 @@ impl DerefMut for Open {
     }
 }
 
-/// Where machine code is kept.
+/// Where machine code is cached.
 pub fn cache() -> Cache {
     let named = std::env::var_os("GNNC_CACHE").map(PathBuf::from);
     let folder = named.unwrap_or_else(|| Path::new(env!("CARGO_TARGET_TMPDIR")).join("kernels"));
@@ -40,7 +40,7 @@ pub fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The GPU of number 0 with the libraries of some folders, or nothing with the reason said.
+/// GPU 0 with the libraries of some folders, or `None` with a printed reason.
 pub fn open(test: &str, folders: Vec<PathBuf>) -> Option<Open> {
     let alone = alone();
     let options = LiveOptions {

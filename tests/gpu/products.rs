@@ -1,11 +1,11 @@
-//! Dense products of every kind, beside plain loops in double precision.
+//! Dense products of every kind, against plain loops in double precision.
 
 use crate::live;
 use crate::support::Random;
 use gnnc::ir::words::storage::Storage;
 use gnnc::runtime::device::gpu::driver::{Address, Driver, Matrix, Product, ProductEnd};
 
-/// Storage of factors and of the result.
+/// Storage of the factors and of the result.
 const KINDS: [(Storage, Storage); 5] = [
     (Storage::F32, Storage::F32),
     (Storage::Bf16, Storage::Bf16),
@@ -49,7 +49,8 @@ fn products_agree_with_loops() {
         let kinds = KINDS
             .into_iter()
             .flat_map(|kind| turned.map(|turned| (kind, turned)));
-        // Without an end, with a bias, a ReLU, and both; nothing ends a sum of nothing.
+        // Without an epilogue, with a bias, with ReLU, with both; sums of nothing have no
+        // epilogue.
         let ends = [[false, false], [true, false], [false, true], [true, true]];
         let kinds = kinds.flat_map(|kind| ends.map(|end| (kind, end)));
         let kinds = kinds.filter(|(_, end)| inner > 0 || *end == [false, false]);
@@ -64,7 +65,7 @@ fn products_agree_with_loops() {
             } else {
                 [inner, columns]
             };
-            // Rows lie further apart than they are wide; what is between them stays.
+            // Rows are farther apart than they are wide; what lies between must not change.
             let [a_stride, b_stride, stride] = [a_columns + 3, b_columns + 1, columns + 2];
             let mut floats = |n: u64, storage: Storage| -> Vec<f32> {
                 (0..n).map(|_| storage.round(random.float())).collect()
@@ -97,12 +98,12 @@ fn products_agree_with_loops() {
                 factors,
                 result,
                 end: (biased || relu).then(|| ProductEnd {
-                    // Not where memory begins.
+                    // Not at the start of an allocation.
                     bias: biased.then(|| addresses[3].plus(8 * result.bytes())),
                     relu,
                 }),
             };
-            // A product of which the library knows no end is ended by a kernel.
+            // If the library has no algorithm with the epilogue, a kernel applies it.
             if product.end.is_some() && !live.ends(stream, &product).unwrap() {
                 println!("no algorithm for {product:?}");
                 addresses.iter().for_each(|at| live.release(*at).unwrap());

@@ -1,5 +1,5 @@
-//! Whole training runs on a device beside the same on the processor: models, placements on several
-//! ranks, checkpoints.
+//! Whole training runs on a device against the processor: models, placements on several ranks,
+//! checkpoints.
 
 use crate::{device, open};
 use gnnc::graph::generate::{Attributes, PlantedPartition};
@@ -15,7 +15,7 @@ use gnnc::{Device, Loaded, Source, TrainOptions, Trainer};
 use std::path::Path;
 
 const EPOCHS: usize = 4;
-/// Largest difference of losses and parameters, relative to 1 and the largest parameter.
+/// Largest difference in losses and parameters, relative to 1 and to the largest parameter.
 const CLOSE: f64 = 2e-4;
 
 const GCN: &str = "let h = x |> dropout(0.4) |> gcn_conv(12) |> relu
@@ -38,7 +38,7 @@ const APPNP: &str = "let u = x |> dropout(0.5) |> linear(8) |> relu |> linear(cl
   repeat k in 1..=3 {
     z = z |> appnp_step(u, alpha = 0.1, dropout = 0.5)
   }";
-/// Biases of 6 floats, one behind the other: not all begin at a multiple of 16 bytes.
+/// Biases of 6 floats, one after the other: not all start at a multiple of 16 bytes.
 const NARROW: &str = "let h = x |> linear(6) |> relu
   repeat l in 1..=3 {
     h = h |> linear(6) |> relu
@@ -84,7 +84,7 @@ fn loaded(body: &str) -> Loaded {
     }
 }
 
-/// What a run leaves.
+/// Results of a run.
 struct Run {
     losses: Vec<f64>,
     metrics: Metrics,
@@ -142,7 +142,8 @@ fn same(name: &str, own: &Run, other: &Run) {
     }
 }
 
-/// Tensors in 16 bits: losses as in 32 on the processor, but for roundings; the same again in every run.
+/// With tensors in 16 bits, losses match those in 32 bits on the processor up to rounding, and
+/// repeat in every run.
 #[test]
 fn halves_train_as_floats_do() {
     let Some(device) = device("halves_train_as_floats_do") else {
@@ -190,7 +191,7 @@ fn halves_train_as_floats_do() {
     }
 }
 
-/// The same on the device and on the processor, and twice on the device.
+/// Compares the device with the processor, and two runs on the device.
 fn compare(name: &str, device: &Device, body: &str, options: &TrainOptions) {
     let loaded = loaded(body);
     let on_device = TrainOptions {
@@ -334,7 +335,7 @@ fn placements_train_as_on_the_processor() {
     }
 }
 
-/// What does not fit on the device rests on the host, and nothing else changes.
+/// What does not fit on the device is offloaded, and nothing else changes.
 #[test]
 fn a_small_device_trains_as_a_large_one() {
     let Some(device) = device("a_small_device_trains_as_a_large_one") else {
@@ -354,7 +355,7 @@ fn a_small_device_trains_as_a_large_one() {
             device: device.clone(),
             ..here
         };
-        // The largest budget that is too small: the peak counts what lies beside the buffers too.
+        // The largest budget that is too small: the peak also counts memory outside buffers.
         let small = [17, 15, 13, 11, 9].map(|share| TrainOptions {
             device_memory: Some(all * share / 20),
             ..large.clone()
@@ -373,7 +374,7 @@ fn a_small_device_trains_as_a_large_one() {
     }
 }
 
-/// A checkpoint of one device goes on on the other.
+/// A checkpoint of one device resumes on the other.
 #[test]
 fn checkpoints_change_devices() {
     let Some(device) = device("checkpoints_change_devices") else {

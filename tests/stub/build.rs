@@ -1,4 +1,4 @@
-//! Makes the stubs, once for each process.
+//! Builds the stubs, once per process.
 
 use gnnc::codegen::cuda::libraries::Part;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ const LIBRARIES: [(&str, &str); 5] = [
     ("nccl.c", "libnccl.so.2"),
 ];
 
-/// The folder of the stubs, or nothing with the reason said.
+/// The folder of the stubs, or `None` with a printed reason.
 pub fn folder(test: &str) -> Option<PathBuf> {
     static FOLDER: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     match FOLDER.get_or_init(made) {

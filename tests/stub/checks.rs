@@ -1,4 +1,5 @@
-//! `scripts/gpu_check` on the stubs: with a suite of which one test hangs, one crashes and one ends early.
+//! `scripts/gpu_check` on the stubs, with a suite in which one test hangs, one crashes and one
+//! ends early.
 
 use crate::stub;
 use serde_json::Value;
@@ -10,7 +11,7 @@ use std::time::{Duration, Instant};
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
-/// What stands in for the suite. The test that hangs does so in a process that it started.
+/// Stand-in for the suite. The test that hangs does so in a process that it started.
 const SUITE: &str = r#"#!/bin/sh
 if [ "$1" = --list ]; then
     printf 'a::passes: test\nb::hangs: test\nc::crashes: test\nd::leaves: test\ne::fails: test\nf::skips: test\ng::ends: test\nh::passes: test\n'
@@ -54,7 +55,7 @@ fn copy(from: &Path, to: &Path, ending: &str) {
 }
 
 impl Bundle {
-    /// Nothing, with the reason said, where there is no Python or no C compiler.
+    /// `None` with a printed reason, if there is no Python or no C compiler.
     fn new(test: &str) -> Option<Self> {
         let libraries = stub::folder(test)?;
         if Command::new("python3").arg("--version").output().is_err() {
@@ -92,7 +93,7 @@ impl Bundle {
         command.output().unwrap()
     }
 
-    /// Name, outcome and words of the rows of a step.
+    /// Name, outcome and text of a step's rows.
     fn rows(&self, step: &str) -> Vec<[String; 3]> {
         let text = fs::read_to_string(self.folder.join("out/report.json")).unwrap();
         let report: Value = serde_json::from_str(&text).unwrap();
@@ -103,7 +104,7 @@ impl Bundle {
             .collect()
     }
 
-    /// Whether the process whose number is in a file still runs.
+    /// Whether the process whose ID is in a file still runs.
     fn runs(&self, file: &str) -> bool {
         let number = fs::read_to_string(self.folder.join(file)).unwrap();
         Path::new("/proc").join(number.trim()).join("exe").exists()
@@ -164,7 +165,7 @@ fn a_test_that_hangs_or_crashes_ends_no_other() {
     assert_eq!(bundle.rows("devices")[0][..2], ["Stub", "passed"]);
 }
 
-/// What the budget leaves no time for is named, and what is under way is ended.
+/// The report names what the budget leaves no time for, and running work is ended.
 #[test]
 fn a_budget_is_kept() {
     let Some(bundle) = Bundle::new("a_budget_is_kept") else {
@@ -190,7 +191,7 @@ fn a_budget_is_kept() {
     assert!(!bundle.rows("devices").is_empty());
 }
 
-/// A check that is ended ends what it started, and leaves the rows that it has.
+/// A check that is terminated ends what it started, and keeps the rows that it has.
 #[test]
 fn a_check_that_is_ended_leaves_its_rows() {
     let Some(bundle) = Bundle::new("a_check_that_is_ended_leaves_its_rows") else {
@@ -219,8 +220,8 @@ fn a_check_that_is_ended_leaves_its_rows() {
     assert_eq!(bundle.rows("suite").len(), 1);
 }
 
-/// Names without a version in the loader's path would win over the named folder, for one of two libraries that
-/// have to be of one version.
+/// Unversioned names in the loader's path would win over the named folder for one of two
+/// libraries, but both must have the same version.
 #[test]
 fn products_are_of_one_place() {
     let Some(bundle) = Bundle::new("products_are_of_one_place") else {
@@ -249,7 +250,7 @@ fn products_are_of_one_place() {
     }
 }
 
-/// What stands in for gnnc and for PyTorch in the benchmark of epochs: they write down what they are asked.
+/// Stand-ins for gnnc and PyTorch in the epoch benchmark: they record what they are asked.
 const EPOCHS: &str = r#"#!/bin/sh
 while read -r line; do
     echo gnnc >> asked
@@ -265,7 +266,8 @@ for line in sys.stdin:
     print(json.dumps({"variants": ["v"], "epoch_seconds": [1.0], "peak_bytes": 2}), flush=True)
 "#;
 
-/// Neither side keeps memory while the other trains, and a row whose epochs copy from the host has failed.
+/// Neither side holds memory while the other trains, and a row whose epochs copy from the host
+/// counts as failed.
 #[test]
 fn epochs_are_compared_on_an_empty_device() {
     let Some(bundle) = Bundle::new("epochs_are_compared_on_an_empty_device") else {

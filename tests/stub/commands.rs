@@ -72,7 +72,7 @@ impl Place {
         ended(self.command(words).spawn().unwrap())
     }
 
-    /// The report of a run that leaves nothing behind on the device.
+    /// The report of a run that leaves nothing allocated on the device.
     #[track_caller]
     fn report(&self, words: &[&str]) -> Value {
         report(&self.run(words))
@@ -92,7 +92,7 @@ fn report(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// Waits for a process, but not for ever.
+/// Waits for a process, with a limit.
 #[track_caller]
 fn ended(mut child: Child) -> Output {
     let begin = Instant::now();
@@ -128,7 +128,7 @@ fn a_run_is_that_of_the_processor() {
     let cpu = place.report(&["train", "m.gir"]);
     let own = place.report(&["train", "m.gir", "--device", "cuda"]);
     close(&own, &cpu);
-    // Machine code is there the second time.
+    // The second time, machine code is cached.
     let failing = ["train", "m.gir", "--device", "cuda"];
     let mut again = place.command(&failing);
     again.env("GNNC_STUB_FAIL", "nvrtcCompileProgram:1");
@@ -215,7 +215,7 @@ fn processes_train_together() {
     }
 }
 
-/// Processes with other options are refused at once, with what differs.
+/// Processes with different options are refused at once, and the message names the difference.
 #[test]
 fn processes_that_differ_are_refused() {
     let Some(place) = Place::new("processes_that_differ_are_refused") else {
@@ -245,7 +245,7 @@ fn processes_that_differ_are_refused() {
     assert!(!file.exists());
 }
 
-/// What fails in one process ends both.
+/// A failure in one process ends both.
 #[test]
 fn a_process_that_fails_ends_all() {
     let Some(place) = Place::new("a_process_that_fails_ends_all") else {
@@ -259,7 +259,7 @@ fn a_process_that_fails_ends_all() {
     }
 }
 
-/// Every call that fails ends the run with its name and exit code 2.
+/// Every failing call ends the run with the call's name and exit code 2.
 #[test]
 fn every_call_that_fails_is_said() {
     let Some(place) = Place::new("every_call_that_fails_is_said") else {
@@ -306,13 +306,14 @@ fn every_call_that_fails_is_said() {
         let report: Value = serde_json::from_str(&text).unwrap();
         let message = report["error"]["message"].as_str().unwrap();
         assert!(message.contains(said), "{call}: {message}");
-        // Whatever was made before it failed is given back.
+        // Everything allocated before the failure is freed.
         let left = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(left, "", "{call}");
     }
 }
 
-/// Where cuBLASLt has no algorithm for a product with its end, a launch ends it: for the first shape, or for a later one.
+/// If cuBLASLt has no algorithm for a product with its epilogue, a launch applies it: for the
+/// first shape, or for a later one.
 #[test]
 fn ends_without_an_algorithm_are_launched() {
     let Some(place) = Place::new("ends_without_an_algorithm_are_launched") else {
@@ -327,7 +328,7 @@ fn ends_without_an_algorithm_are_launched() {
     }
 }
 
-/// With less memory the same is trained, and what the host gives no memory for is said.
+/// With less memory, training gives the same result, and a refusal of host memory is reported.
 #[test]
 fn a_small_device_trains_with_the_host() {
     let Some(place) = Place::new("a_small_device_trains_with_the_host") else {
@@ -359,7 +360,8 @@ fn a_small_device_trains_with_the_host() {
     }
 }
 
-/// Calibration trains on the device; all of it would take many minutes here, so it is ended.
+/// Calibration trains on the device. All of it would take many minutes here, so it is ended
+/// early.
 #[test]
 fn calibration_runs_on_the_device() {
     let Some(place) = Place::new("calibration_runs_on_the_device") else {

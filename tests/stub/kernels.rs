@@ -1,4 +1,4 @@
-//! Kernels by themselves: arguments, hubs and outputs are those of the kernel.
+//! Single kernels: their arguments, hubs and outputs.
 
 use crate::live;
 use gnnc::graph::generate::Rmat;
@@ -9,7 +9,7 @@ fn aggregations_are_right() {
     let Some(mut live) = live("aggregations_are_right") else {
         return;
     };
-    // A power law, with rows that are hubs.
+    // A power law, so that some rows are hubs.
     let topology = Rmat::default().generate().unwrap().topology;
     for (kernel, width, heads) in [
         (Aggregation::Spmm, 16, 1),

@@ -1,15 +1,15 @@
-//! What happens before what on streams, and what each word of memory was used for last.
+//! Ordering of work on streams, and the last use of each word of memory.
 
 use gnnc::runtime::device::gpu::driver::{Event, Stream};
 use std::collections::BTreeMap;
 
-/// Streams, at most.
+/// Limit on the number of streams.
 const STREAMS: usize = 20;
 
-/// How much of each stream is over.
+/// How much of each stream has completed.
 type Clock = [u32; STREAMS];
 
-/// A use of memory: the stream's count, 0 for none, and the number of the work.
+/// A use of memory: the stream's tick (0 for none), and the number of the work.
 #[derive(Clone, Copy, Default)]
 struct Use {
     tick: u32,
@@ -24,7 +24,7 @@ pub struct Word {
     reads: [Use; STREAMS],
 }
 
-/// A place in time.
+/// A point in time.
 #[derive(Clone, Copy, Default)]
 struct StepContext {
     clock: Clock,
@@ -40,7 +40,7 @@ pub struct Clocks {
     names: Vec<String>,
 }
 
-/// Where an event is.
+/// The point that an event recorded.
 #[derive(Clone, Copy, Default)]
 struct Recorded {
     at: Option<StepContext>,
@@ -64,14 +64,14 @@ impl StepContext {
 }
 
 impl Word {
-    /// The word has been written before anything began.
+    /// Marks the word as written before anything started.
     pub fn begin(&mut self) {
         self.written = true;
     }
 }
 
 impl Clocks {
-    /// The work that began last on a stream copies words; those that were never written still were not.
+    /// The latest work on a stream copies words; words that were never written stay so.
     pub fn copy(&self, on: Stream, from: &mut [Word], to: &mut [Word]) -> Result<(), String> {
         for (from, to) in from.iter_mut().zip(to) {
             let written = std::mem::replace(&mut from.written, true);
@@ -82,7 +82,7 @@ impl Clocks {
         Ok(())
     }
 
-    /// The processor uses words: work on streams that does so too is over.
+    /// The processor uses words; fails unless conflicting work on streams is complete.
     pub fn by_host(&self, words: &mut [Word], write: bool) -> Result<(), String> {
         for word in words {
             for (stream, over) in self.host.clock.iter().enumerate() {
@@ -114,7 +114,7 @@ impl Clocks {
         event
     }
 
-    /// Begins a piece of work.
+    /// Starts a piece of work.
     pub fn work(&mut self, on: Stream, name: String) {
         let host = self.host;
         let stream = &mut self.streams[on.0 as usize];
@@ -124,7 +124,7 @@ impl Clocks {
         self.names.push(name);
     }
 
-    /// The work that began last on a stream uses words.
+    /// The latest work on a stream uses words.
     pub fn touch(&self, on: Stream, words: &mut [Word], write: bool) -> Result<(), String> {
         let (own, now) = (on.0 as usize, &self.streams[on.0 as usize].clock);
         let work = self.names.len() as u32 - 1;
@@ -168,7 +168,7 @@ impl Clocks {
         Ok(())
     }
 
-    /// An event of captured work has no place outside of it.
+    /// An event recorded in captured work has no meaning outside it.
     pub fn forget(&mut self, event: Event) {
         if let Some(known) = self.events.get_mut(&event) {
             known.at = None;
@@ -187,13 +187,13 @@ impl Clocks {
         Ok(())
     }
 
-    /// Lets a stream wait for all of another.
+    /// Makes a stream wait for all work of another.
     pub fn follow(&mut self, stream: Stream, other: Stream) {
         let other = self.streams[other.0 as usize];
         self.streams[stream.0 as usize].join(&other);
     }
 
-    /// The processor waits for a stream.
+    /// Makes the processor wait for a stream.
     pub fn synchronize(&mut self, on: Stream) {
         let stream = self.streams[on.0 as usize];
         self.host.join(&stream);
@@ -210,7 +210,7 @@ impl Clocks {
     }
 }
 
-/// Whether work in an order, all of it on some streams, is over when one of them is at its end.
+/// Whether all work in a list of orderings is complete when stream `on` is.
 pub fn joined(on: Stream, work: impl Iterator<Item = Ordering>) -> bool {
     let mut streams: BTreeMap<Stream, Clock> = BTreeMap::new();
     let mut events: BTreeMap<Event, Clock> = BTreeMap::new();
@@ -238,7 +238,7 @@ pub fn joined(on: Stream, work: impl Iterator<Item = Ordering>) -> bool {
         .all(|(stream, clock)| clock[stream.0 as usize] <= end[stream.0 as usize])
 }
 
-/// What captured work does to the order.
+/// What captured work does to the ordering.
 #[derive(Clone, Copy)]
 pub enum Ordering {
     Work(Stream),

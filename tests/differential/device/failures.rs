@@ -1,4 +1,4 @@
-//! A device that fails at any call.
+//! A device that fails at any given call.
 
 use super::Again;
 use super::case;
@@ -10,7 +10,7 @@ use gnnc::planner::placement::Stages;
 use gnnc::runtime::RuntimeError;
 use std::sync::{Arc, Mutex};
 
-/// Everything that asks the device for something.
+/// Makes every kind of request to the device.
 fn all(again: &Again, seen: &Arc<Mutex<Seen>>) -> Result<(), RuntimeError> {
     let mut session = again.try_on_device(Box::new(Fake::new(seen)))?;
     let run = |session: &mut gnnc::runtime::Session| -> Result<(), RuntimeError> {
@@ -25,7 +25,7 @@ fn all(again: &Again, seen: &Arc<Mutex<Seen>>) -> Result<(), RuntimeError> {
     let Err(first) = run(&mut session) else {
         return Ok(());
     };
-    // It does not come back.
+    // The session does not recover.
     let RuntimeError::Rank(first) = first else {
         return Err(first);
     };
@@ -50,7 +50,7 @@ fn device_failures_are_reported() {
     all(&again, &seen).unwrap();
     let calls = seen.lock().unwrap().calls;
     assert!(calls > 500, "{calls}");
-    // Some, which meet all kinds.
+    // A sample of calls that covers every kind.
     for n in (1..=calls).step_by(11) {
         let seen: Arc<Mutex<Seen>> = Arc::default();
         seen.lock().unwrap().fails = Some(n);
@@ -60,7 +60,7 @@ fn device_failures_are_reported() {
     }
 }
 
-/// What is no number is not kept as history.
+/// NaN and infinity are not kept as history.
 #[test]
 fn device_histories_are_finite() {
     use gnnc::TrainOptions;
@@ -91,7 +91,8 @@ fn device_histories_are_finite() {
     assert!(fail(again.on_processor()).contains("would store a value"));
 }
 
-/// In a ring every stage may be sending while it has to take something: in memory of one process that waits for nobody.
+/// In a ring, every stage may be sending while it must receive. Only within one process is
+/// there memory for messages that nobody has received yet.
 #[test]
 fn device_stages_of_several_processes_are_no_ring() {
     let case = crate::pipeline::case(crate::pipeline::MODELS[0]);

@@ -1,5 +1,5 @@
-//! A GPU that is none: it computes on the processor what it is told, at once, and says what a GPU would be
-//! free to do in another order.
+//! A fake GPU that executes requests at once on the processor, and reports where a GPU would be
+//! free to reorder them.
 
 #[path = "work.rs"]
 mod work;
@@ -15,18 +15,18 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex};
 
-/// Bytes that memory begins at a multiple of.
+/// Alignment of allocations, in bytes.
 const ALIGNMENT: usize = 256;
 
 /// Memory of the device.
 struct Block {
     bytes: usize,
-    /// What each four bytes were used for.
+    /// The uses of each four bytes.
     words: Vec<Word>,
     number: usize,
 }
 
-/// Messages that wait to be received.
+/// Messages waiting to be received.
 type Queue = VecDeque<Vec<u8>>;
 
 /// Messages between processes, by sender and receiver.
@@ -36,18 +36,18 @@ pub struct Wires {
     sent: Condvar,
 }
 
-/// What a driver was asked for and how often, for who made it.
+/// Requests to a driver and their counts, shared with its creator.
 #[derive(Default)]
 pub struct Seen {
-    /// Calls that can fail, so far.
+    /// Number of calls so far that can fail.
     pub calls: u64,
     /// The call that fails, counted from 1.
     pub fails: Option<u64>,
-    /// Whether the host has no memory to give.
+    /// Whether the host refuses to give memory.
     pub no_host_memory: bool,
-    /// Times that captured work was replayed.
+    /// How often captured work was replayed.
     pub replays: u64,
-    /// What was put on streams, if somebody asked.
+    /// Work put on streams, if recorded.
     pub listed: Option<Vec<String>>,
 }
 
@@ -65,7 +65,7 @@ enum Work {
     Wait(Event),
 }
 
-/// Work that is written down.
+/// Captured work.
 #[derive(Default)]
 struct Capture {
     streams: BTreeSet<Stream>,
@@ -101,7 +101,7 @@ impl Fake {
         Self::among(seen, 0, &Arc::default())
     }
 
-    /// One of several processes, each of which has one rank.
+    /// One of several processes with one rank each.
     pub fn among(seen: &Arc<Mutex<Seen>>, rank: u32, wires: &Arc<Wires>) -> Self {
         Self {
             seen: Arc::clone(seen),
@@ -117,7 +117,7 @@ impl Fake {
         }
     }
 
-    /// Counts a call, which may be the one that fails.
+    /// Counts a call, and fails if it is the one to fail.
     fn call(&mut self, call: &'static str) -> Done {
         let mut seen = self.seen.lock().unwrap();
         seen.calls += 1;
@@ -127,7 +127,7 @@ impl Fake {
         }
     }
 
-    /// As [`Self::call`], of what may not be done while work is captured.
+    /// Like [`Self::call`], for calls that are illegal during capture.
     fn outside(&mut self, call: &'static str) -> Done {
         self.call(call)?;
         match self.capture {
@@ -136,12 +136,12 @@ impl Fake {
         }
     }
 
-    /// The block that bytes lie in, with the words that they touch.
+    /// The block that contains these bytes, and the words that they touch.
     fn block(&self, at: Address, bytes: u64) -> Result<(u64, Range<usize>), String> {
         within(&self.memory, at, bytes)
     }
 
-    /// Copies between the device and the host. Words that were never written may be copied: they still were not.
+    /// Copies between the device and the host. Words never written may be copied; they stay so.
     fn copied(
         &mut self,
         on: Stream,
@@ -169,7 +169,7 @@ impl Fake {
         Ok(())
     }
 
-    /// A use of the host's memory by the processor itself.
+    /// Records a use of host memory by the processor itself.
     fn by_host(&mut self, at: HostAddress, bytes: u64, write: bool) -> Result<(), String> {
         let (block, words) = within(&self.hosts, Address(at.0), bytes)?;
         let block = self.hosts.get_mut(&block).ok_or("no memory")?;
@@ -177,7 +177,7 @@ impl Fake {
     }
 }
 
-/// The block of a memory that bytes lie in, with the words that they touch.
+/// The block of a memory that contains these bytes, and the words that they touch.
 fn within(
     memory: &BTreeMap<u64, Block>,
     at: Address,
@@ -203,7 +203,7 @@ impl Fake {
             .touch(on, &mut block.words[words], touched.written)
     }
 
-    /// Bytes of the device's memory.
+    /// Bytes of device memory.
     fn bytes(&mut self, at: Address, bytes: u64) -> Result<&mut [u8], String> {
         if bytes == 0 {
             return Ok(&mut []);
@@ -213,7 +213,7 @@ impl Fake {
         Ok(unsafe { std::slice::from_raw_parts_mut(at.0 as *mut u8, bytes as usize) })
     }
 
-    /// Puts work on a stream, or writes it down.
+    /// Puts work on a stream, or adds it to the capture.
     fn put(&mut self, call: &'static str, on: Stream, work: Work) -> Done {
         self.call(call)?;
         let Some((_, capture)) = &mut self.capture else {
@@ -292,7 +292,7 @@ impl Driver for Fake {
 
     fn allocate(&mut self, bytes: u64) -> Result<Address, DriverError> {
         self.outside("allocate")?;
-        // What is read before it is written shall show.
+        // Makes reads before writes visible.
         let (at, block) = block(bytes, 0xff, self.memory.len());
         self.memory.insert(at, block);
         Ok(Address(at))

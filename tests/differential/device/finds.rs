@@ -1,4 +1,4 @@
-//! What the device that computes on the processor finds wrong.
+//! Errors that the fake device detects.
 
 use super::fake::{Fake, Seen};
 use gnnc::runtime::device::gpu::driver::{Address, Driver, Launch, Message, Stream, Touched};
@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 const BYTES: u64 = 64;
 
-/// A device with two streams and two pieces of memory, of which the first is written on the first stream.
+/// A device with two streams and two buffers; the first buffer is written on the first stream.
 fn device() -> (Fake, [Stream; 2], [Address; 2]) {
     let seen: Arc<Mutex<Seen>> = Arc::default();
     let mut device = Fake::new(&seen);
@@ -33,7 +33,7 @@ fn device_finds_what_is_not_ordered() {
     device.record(event, one).unwrap();
     device.wait(two, event).unwrap();
     device.copy(two, a, b, BYTES).unwrap();
-    // What the other stream still reads may not be overwritten.
+    // What the other stream still reads must not be overwritten.
     says(device.clear(one, a, BYTES), "race: clear");
 }
 

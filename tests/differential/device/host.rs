@@ -1,4 +1,4 @@
-//! CUDA C that is compiled for the processor.
+//! CUDA C compiled for the processor.
 
 use libloading::{Library, Symbol};
 use std::collections::hash_map::DefaultHasher;
@@ -11,23 +11,24 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 const SHIM: &str = include_str!("../../../codegen/tests/cuda/shim.c");
-/// What kernels whose threads wait for each other hold.
+/// Text found in kernels whose threads wait for each other.
 const WAITS: [&str; 4] = ["__shfl", "__syncthreads", "gnnc_block_sum", "gnnc_warp"];
 
 type Run = unsafe extern "C" fn(*const u64, u32, u32) -> i32;
 
-/// A loaded translation unit with its entry points in order.
+/// A loaded translation unit, with its entry points in order.
 pub struct Host {
     library: Library,
     pub entries: Vec<String>,
 }
 
-/// Compiling is done by one at a time, so that a text is compiled once.
+/// One thread compiles at a time, so that each text is compiled once.
 static COMPILING: Mutex<()> = Mutex::new(());
 static COPIES: AtomicU32 = AtomicU32::new(0);
 
 impl Host {
-    /// Compiles and loads a text. Every caller gets a copy, since kernels have memory of their own.
+    /// Compiles and loads a text. Every caller gets its own copy, because kernels have static
+    /// memory.
     pub fn load(text: &str, entries: &[(&str, usize)]) -> Result<Self, String> {
         let mut all = SHIM.to_owned();
         all += &text.replace("extern \"C\" ", "");
@@ -51,7 +52,7 @@ impl Host {
         let number = COPIES.fetch_add(1, Ordering::Relaxed);
         let copy = file.with_extension(format!("{}-{number}.so", std::process::id()));
         fs::copy(&file, &copy).map_err(|e| e.to_string())?;
-        // SAFETY: the library was made from generated C and has no initialisers.
+        // SAFETY: the library was made from generated C and has no initializers.
         let library = unsafe { Library::new(&copy) }.map_err(|e| e.to_string())?;
         fs::remove_file(&copy).map_err(|e| e.to_string())?;
         Ok(Self {
@@ -66,7 +67,7 @@ impl Host {
     /// Runs an entry point.
     ///
     /// # Safety
-    /// The arguments are what it takes, and what they point to is there.
+    /// The arguments must match the entry point, and their pointers must be valid.
     pub unsafe fn run(
         &self,
         entry: usize,
@@ -93,7 +94,7 @@ fn waits(text: &str, entry: &str) -> bool {
     WAITS.iter().any(|word| behind[..end].contains(word))
 }
 
-/// The library of a text, from an earlier time if it was compiled before.
+/// The library of a text, reused if it was compiled before.
 fn compiled(text: &str) -> Result<PathBuf, String> {
     let mut hasher = DefaultHasher::new();
     text.hash(&mut hasher);

@@ -1,4 +1,4 @@
-//! Runs on a device and the same runs on the processor, or in another way.
+//! Runs on a device against the same runs on the processor or in another configuration.
 
 use super::fake::{Fake, Seen, Wires};
 use super::{Again, case, shape};
@@ -24,7 +24,7 @@ pub fn options(placement: Placement, ranks: u32) -> TrainOptions {
     }
 }
 
-/// What some epochs with a small learning rate come to.
+/// Results of some epochs with a small learning rate.
 #[derive(Debug, PartialEq)]
 pub struct Found {
     losses: Vec<f64>,
@@ -80,9 +80,9 @@ pub fn close(a: &Found, b: &Found, what: &str) {
     compare("logits", &a.logits, &b.logits);
 }
 
-/// Runs that the interpreter has no word for: old rows, chunks in all orders, several stages.
+/// Runs that the interpreter does not cover: stale rows, chunks in any order, several stages.
 pub fn staged(chunks: u32, stages: u32, ranks: u32) -> TrainOptions {
-    // A hybrid of one stage is graph parallelism, and has no chunks.
+    // A hybrid of one stage is graph parallelism and has no chunks.
     let placement = match stages == ranks || stages == 1 {
         true => Placement::Pipeline,
         false => Placement::Hybrid,
@@ -97,7 +97,7 @@ pub fn staged(chunks: u32, stages: u32, ranks: u32) -> TrainOptions {
     }
 }
 
-/// The same with so many runs of layers a stage.
+/// The same with this many runs of layers per stage.
 pub fn in_turns(turns: u32, mut options: TrainOptions) -> TrainOptions {
     options.stages = options.stages.map(|stages| Stages { turns, ..stages });
     options
@@ -193,7 +193,7 @@ fn device_rules_by_distance_need_one_process() {
     );
 }
 
-/// Messages beside computing, chunks and replayed work change no bit.
+/// Messages beside computation, chunks and replayed work change no bit.
 #[test]
 fn device_order_changes_no_bit() {
     for (placement, ranks) in [
@@ -219,7 +219,7 @@ fn device_order_changes_no_bit() {
                 run(&mut Again::new(&case, options).on_device(seen), 4)
             };
             let first = session(&with(true, 1, false), &seen);
-            // From the second epoch and evaluation on.
+            // From the second epoch and the second evaluation on.
             assert_eq!(seen.lock().unwrap().replays, 6);
             let what = format!("{placement} {body}");
             assert_eq!(
@@ -247,7 +247,7 @@ fn device_order_changes_no_bit() {
     }
 }
 
-/// A file of one test, removed in the end.
+/// A file of one test, removed at the end.
 struct Scratch(PathBuf);
 
 impl Drop for Scratch {
@@ -323,7 +323,7 @@ fn device_traces_are_those_of_the_processor() {
     }
 }
 
-/// What is put on streams for a small program.
+/// Lists the work put on streams for a small program.
 #[test]
 fn device_lists_are_as_expected() {
     let mut shape = shape(false);
@@ -340,7 +340,7 @@ fn device_lists_are_as_expected() {
     insta::assert_snapshot!(listed.join("\n"));
 }
 
-/// Ranks in processes of their own send to each other as ranks of one process do.
+/// Ranks in separate processes exchange the same messages as ranks in one process.
 #[test]
 fn device_processes_agree_with_one() {
     for placement in [Placement::Graph, Placement::Tensor, Placement::Broadcast] {

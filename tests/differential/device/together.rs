@@ -1,4 +1,4 @@
-//! The updates of all parameters in one launch a kernel.
+//! The updates of all parameters, in one launch per kernel.
 
 use super::fake::Seen;
 use super::runs::{close, options, run};
@@ -24,7 +24,7 @@ fn with(optimizer: Optimizer, body: &str) -> Case {
     case
 }
 
-/// Launches of updates in an epoch, and those that there would be of one each.
+/// Launches of updates in an epoch, and what their number would be without grouping.
 fn launches(again: &Again) -> [usize; 2] {
     let seen: Arc<Mutex<Seen>> = Arc::default();
     let mut session: Session = again.on_device(&seen);
@@ -60,9 +60,9 @@ fn device_updates_all_parameters_at_once() {
         (ADAM, gcn, [1, 6]),
         (momentum, gcn, [1, 6]),
         (plain, gcn, [1, 6]),
-        // Two numbers for the decay.
+        // Two decay values.
         (ADAM, decayed, [2, 4]),
-        // Eight, and four of each iteration of a loop of three, which lie in slots of one buffer.
+        // Eight, plus four per iteration of a loop of three, in slots of one buffer.
         (ADAM, RES_PLUS, [1, 20]),
     ] {
         let case = with(optimizer, body);

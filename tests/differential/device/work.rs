@@ -1,4 +1,4 @@
-//! Work as the processor does it, with what it must not do.
+//! Executes work on the processor and checks that it does nothing illegal.
 
 use super::{Fake, Work};
 use gnnc::ir::words::storage::Storage;
@@ -7,7 +7,8 @@ use gnnc::runtime::device::gpu::driver::{
 };
 use std::fmt::Write;
 
-/// Whether a product is computed with its end: some are, so that the same program has both.
+/// Whether a product is computed with its epilogue: some are, so that one program has both
+/// kinds.
 pub(super) fn ends(product: &Product) -> bool {
     !product.columns.is_multiple_of(4)
 }
@@ -96,7 +97,7 @@ impl Fake {
         }
     }
 
-    /// Runs a kernel; it may write nothing but what was said.
+    /// Runs a kernel and checks that it writes only what it declared.
     fn launched(
         &mut self,
         on: Stream,
@@ -115,7 +116,7 @@ impl Fake {
             before.push((*begin, bytes.to_vec()));
         }
         let (module, entry) = self.functions[function.0 as usize];
-        // SAFETY: the arguments are those of the entry point; memory is there.
+        // SAFETY: the arguments are those of the entry point, and their memory is valid.
         unsafe { self.modules[module].run(entry, arguments, grid) }?;
         let may = |at: u64| {
             let inside = |t: &&Touched| t.written && t.at.0 <= at && at < t.at.0 + t.bytes;
@@ -183,7 +184,7 @@ impl Fake {
         }
         let at = |matrix: Matrix, row: u64, column: u64| (matrix.at, row * matrix.stride + column);
         let number = |(at, n): (Address, u64), storage| match storage {
-            // SAFETY: `touch` found all of it in memory that was allocated.
+            // SAFETY: `touch` found all of it in allocated memory.
             Storage::F32 => unsafe { *(at.plus(4 * n).0 as *const f32) },
             // SAFETY: as above.
             half => half.decode(unsafe { *(at.plus(2 * n).0 as *const u16) }),
@@ -215,7 +216,7 @@ impl Fake {
         Ok(())
     }
 
-    /// An address as the block that it is in and the bytes behind its begin.
+    /// An address as a block and an offset in it.
     fn place(&self, at: Address) -> String {
         match self.memory.range(..=at.0).next_back() {
             Some((begin, block)) if at.0 < begin + block.bytes as u64 => {
@@ -225,7 +226,7 @@ impl Fake {
         }
     }
 
-    /// The same on the host.
+    /// The same for host memory.
     fn host_place(&self, at: HostAddress) -> String {
         let before = self.hosts.range(..=at.0).next_back();
         before.map_or("nowhere".to_owned(), |(begin, block)| {
