@@ -1,4 +1,4 @@
-//! The compile cache: hits, and files that are corrupt, foreign or cannot be written.
+//! The compile cache: hits, and files that are corrupt, foreign or unwritable.
 #![allow(clippy::unwrap_used)]
 
 mod support;
@@ -138,8 +138,9 @@ fn a_folder_that_cannot_be_written_is_refused() {
     fs::remove_file(&folder.0).unwrap();
 }
 
-/// Code that somebody else may have written is not executed: a file that others can write to, a link
-/// to such a file, a pipe (which would make the run hang), and the whole folder where it is theirs.
+/// Code that somebody else may have written is never executed: a file that others can write to,
+/// a link to such a file, a pipe (which would hang the run), or a whole folder that belongs to
+/// others.
 #[test]
 fn code_that_others_can_write_is_not_used() {
     let folder = Folder::new("others");

@@ -1,4 +1,4 @@
-//! Checked code stops at an access that is outside, and says of what.
+//! Checked code stops at an out-of-bounds access and names the access.
 #![allow(clippy::unwrap_used)]
 
 use gnnc_codegen::args::checks::Memory;
@@ -58,7 +58,7 @@ fn gather(storage: Storage) -> Kernel {
     }
 }
 
-/// Lists and buffers that are right, to be made wrong.
+/// Valid lists and buffers, for tests to corrupt.
 struct Lists {
     indptr: Vec<u64>,
     indices: Vec<u32>,
@@ -102,7 +102,7 @@ impl Lists {
     }
 }
 
-/// Makes lists wrong, and the memory that is then accessed outside of it.
+/// Corrupts lists; the second part is the memory that is then accessed out of bounds.
 type Mistake = (fn(&mut Lists), Memory);
 
 #[test]
@@ -134,7 +134,7 @@ fn each_access_outside_is_named() {
     }
 }
 
-/// Code without checks is not run with such lists at all, in any build.
+/// Unchecked code never runs with such lists, in any build.
 #[test]
 fn code_without_checks_is_not_run() {
     let compiler = Compiler::new(None).unwrap();
@@ -147,7 +147,7 @@ fn code_without_checks_is_not_run() {
     assert_eq!(lists.out, [0.0; ROWS * WIDTH]);
 }
 
-/// A row list is checked too, and the message names what the user of a kernel calls it.
+/// Row lists are checked too, and the message uses the name that users know.
 #[test]
 fn a_row_list_is_checked() {
     let width = WIDTH as u32;

@@ -1,8 +1,8 @@
 //! The CUDA C of kernels, run on the processor, against the oracle.
 //!
-//! A shim gives the text the names of CUDA and runs the threads of a block in turn, so that wrong
-//! indices, missing barriers and shuffles that not all threads reach are found without a GPU. Not
-//! seen are what depends on a GPU's memory model beyond barriers, and speed.
+//! A shim defines CUDA's names and runs the threads of a block in turn. It finds wrong indices,
+//! missing barriers, and shuffles that not all threads reach, without a GPU. It cannot show
+//! speed, or effects of a GPU's memory model beyond barriers.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -24,7 +24,7 @@ use std::process::Command;
 use support::kernels::{DENSE_SHAPES, Form, SHAPES, dense_kernel, forms, in_halves, random_kernel};
 use support::{Case, Part, Random, packed, unpacked};
 
-/// Floats at addresses that vectors may be loaded from.
+/// Floats at addresses suitable for vector loads.
 #[derive(Clone)]
 struct Aligned {
     quads: Vec<Quad>,
@@ -54,7 +54,7 @@ impl Aligned {
     }
 }
 
-/// Kernels that run on the processor.
+/// Kernels compiled for the processor.
 struct Host {
     library: Library,
     sources: Vec<Source>,
@@ -63,7 +63,7 @@ struct Host {
 type Run = unsafe extern "C" fn(*const u64, u32, u32, i32) -> i32;
 
 impl Host {
-    /// Compiles kernels; nothing if there is no C compiler.
+    /// Compiles kernels; `None` if there is no C compiler.
     fn compile(test: &str, kernels: &[Kernel]) -> Option<Self> {
         let sources: Vec<Source> = kernels
             .iter()
@@ -117,13 +117,13 @@ impl Host {
         };
         let messages = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{test}: {messages}");
-        // SAFETY: the library was just made from generated C and has no initialisers.
+        // SAFETY: the library was just made from generated C and has no initializers.
         let library = unsafe { Library::new(&library) }.unwrap();
         Some(Self { library, sources })
     }
 
-    /// Runs kernel `number` over rows; rows with more than `most` edges are hubs. In reverse, threads run in the other
-    /// order, and teams take rows by their degrees.
+    /// Runs kernel `number` over rows; rows with more than `most` edges are hubs. With
+    /// `reverse`, threads run in the opposite order, and teams take rows by degree.
     fn run(&self, number: usize, case: &Case, most: u64, reverse: bool) -> Vec<Vec<f32>> {
         let source = &self.sources[number];
         let (indptr, indices) = case.edges();
@@ -201,7 +201,7 @@ impl Host {
             .collect()
     }
 
-    /// Compares a kernel with the oracle, with and without hubs, threads in both orders.
+    /// Compares a kernel with the oracle, with and without hubs, in both thread orders.
     fn check(&self, number: usize, name: &str, case: &Case) {
         let bits =
             |x: Vec<Vec<f32>>| -> Vec<u32> { x.concat().iter().map(|x| x.to_bits()).collect() };
@@ -251,7 +251,7 @@ fn deep_expressions_agree_with_the_oracle() {
     check_all("deep", &part, kernels, random);
 }
 
-/// All shapes and layouts with operands in 16 bits, some or all of them.
+/// All shapes and layouts, with some or all operands in 16 bits.
 #[test]
 fn halves_agree_with_the_oracle() {
     let random = &mut Random(8);
@@ -274,7 +274,8 @@ fn halves_agree_with_the_oracle() {
     check_all("halves", &part, kernels, random);
 }
 
-/// Every number of 16 bits to 32 and back, and numbers between, beyond and far below them: bit for bit.
+/// Every 16-bit number to 32 bits and back, and numbers between, above and far below them, bit
+/// for bit.
 #[test]
 fn halves_are_rounded_as_they_are_defined() {
     let random = &mut Random(9);
@@ -350,7 +351,7 @@ fn check_all(test: &str, part: &Part, kernels: Vec<(String, Kernel)>, random: &m
     }
 }
 
-/// Every function of one number, where it is 0, negative, infinite or no number at all.
+/// Every function of one number at zero, negative, infinite and NaN arguments.
 #[test]
 fn functions_treat_special_numbers_as_the_processor_does() {
     let unaries = [

@@ -1,4 +1,4 @@
-//! Compiled kernels against the oracle, over bodies, shapes, operand layouts and expressions.
+//! Compiled kernels against the oracle, across bodies, shapes, operand layouts and expressions.
 #![allow(clippy::unwrap_used)]
 
 mod support;
@@ -51,7 +51,7 @@ fn deep_expressions_agree_with_the_oracle() {
     }
 }
 
-/// All shapes and layouts with operands in 16 bits, some or all of them.
+/// All shapes and layouts, with some or all operands in 16 bits.
 #[test]
 fn halves_agree_with_the_oracle() {
     let compiler = Compiler::new(None).unwrap();
@@ -70,7 +70,8 @@ fn halves_agree_with_the_oracle() {
     }
 }
 
-/// A row with more neighbours than fit into a block of edges: its sums must not be rounded in between.
+/// A row with more neighbors than a block of edges holds: its sums must not be rounded in
+/// between.
 #[test]
 fn sums_of_many_edges_are_rounded_once() {
     let compiler = Compiler::new(None).unwrap();
@@ -86,7 +87,8 @@ fn sums_of_many_edges_are_rounded_once() {
     }
 }
 
-/// Every number of 16 bits to 32 and back, and numbers between, beyond and far below them: bit for bit.
+/// Every 16-bit number to 32 bits and back, and numbers between, above and far below them, bit
+/// for bit.
 #[test]
 fn halves_are_rounded_as_they_are_defined() {
     let compiler = Compiler::new(None).unwrap();
@@ -118,7 +120,8 @@ fn halves_are_rounded_as_they_are_defined() {
     }
 }
 
-/// Sums of products are one instruction a term where the processor has it, and never a call.
+/// A sum of products takes one instruction per term if the processor supports it, and never a
+/// call.
 #[test]
 fn sums_of_products_are_fused() {
     let compiler = Compiler::new(None).unwrap();
@@ -209,7 +212,7 @@ fn map(over: Over, width: u32, inputs: Vec<Operand>, values: Vec<Expr>) -> Kerne
     }
 }
 
-/// Momentum: two outputs in place of two of the inputs.
+/// Momentum: two outputs replace two of the inputs.
 #[test]
 fn element_wise_kernels_work_in_place() {
     let compiler = Compiler::new(None).unwrap();
@@ -272,7 +275,7 @@ fn element_wise_kernels_work_in_place() {
     }
 }
 
-/// Every function on points of its whole domain, against double precision.
+/// Every function at points of its whole domain, against double precision.
 #[test]
 fn functions_are_accurate_to_units_in_the_last_place() {
     let compiler = Compiler::new(None).unwrap();
@@ -333,9 +336,9 @@ fn functions_are_accurate_to_units_in_the_last_place() {
             let exact = unary.eval(f64::from(x));
             let rounded = exact as f32;
             let relative = match unary {
-                // Sums of numbers that cancel.
+                // A sum of numbers that cancel.
                 Unary::Elu => 1e-7,
-                // 1 + exp(-x) and the quotient round once more each.
+                // 1 + exp(-x) and the quotient each round once more.
                 _ => 4.0 * f64::from(f32::EPSILON) * exact.abs(),
             };
             let smallest = f64::from(f32::MIN_POSITIVE);
@@ -387,7 +390,7 @@ fn what_is_not_a_number_stays_so() {
     }
 }
 
-/// `relu` and maxima of what is no number, and the derivative of `relu` there, in 32 bits and in 16.
+/// `relu` and maxima of NaN, and the derivative of `relu` there, in 32 bits and in 16.
 #[test]
 fn activations_hide_nothing_that_is_not_a_number() {
     let compiler = Compiler::new(None).unwrap();
@@ -437,7 +440,8 @@ fn activations_hide_nothing_that_is_not_a_number() {
     }
 }
 
-/// Integers tie often; maxima of all-negative neighbourhoods are not 0, empty ones are.
+/// Integers tie often. The maximum of an all-negative neighborhood is not 0; that of an empty
+/// one is.
 #[test]
 fn maxima_with_ties_and_empty_neighbourhoods() {
     let compiler = Compiler::new(None).unwrap();

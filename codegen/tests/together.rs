@@ -1,4 +1,4 @@
-//! One launch over several sets of operands against a launch for each, bit for bit.
+//! One launch over several sets of operands against one launch each, bit for bit.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -58,7 +58,7 @@ fn update() -> Kernel {
     }
 }
 
-/// Weights, gradients and states of so many numbers.
+/// Weights, gradients and states of `rows` numbers each.
 fn tensors(rows: usize, salt: usize) -> [Vec<f32>; 3] {
     [3, 7, 11].map(|step| {
         let number = |n: usize| ((n * step + salt) % 97) as f32 * 0.013 + 0.1;
@@ -98,7 +98,7 @@ fn sets_are_what_launches_of_their_own_are() {
     };
     let messages = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{messages}");
-    // SAFETY: the library was just made from generated C and has no initialisers.
+    // SAFETY: the library was just made from generated C and has no initializers.
     let library = unsafe { Library::new(&library) }.unwrap();
     let run = |name: &str, arguments: &[u64], blocks: u32| {
         // SAFETY: the function was generated with this type.
@@ -107,7 +107,7 @@ fn sets_are_what_launches_of_their_own_are() {
         assert_eq!(unsafe { run(arguments.as_ptr(), blocks, 1, 0) }, 1);
     };
 
-    // Less than a block, none, some blocks, exactly one.
+    // Less than a block, none, several blocks, exactly one.
     let sizes = [5, 0, 1000, 256, 1];
     let (rate, factors) = ([0.03f32], [0.9f32, 0.8, 0.7, 0.6, 0.5]);
     let make = || -> Vec<[Vec<f32>; 3]> {

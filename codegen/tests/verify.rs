@@ -1,4 +1,4 @@
-//! Specifications that mean nothing are refused with what is wrong, and never crash.
+//! Meaningless specifications are refused with an explanation and never crash.
 #![allow(clippy::unwrap_used)]
 
 use gnnc_codegen::CodegenError;

@@ -47,7 +47,7 @@ fn limits_hold() {
     let error = read(&path, 99).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::FileTooLarge);
     assert!(error.to_string().contains("100 bytes"), "{error}");
-    // A sparse file claims what it does not hold.
+    // A sparse file, larger than what it holds.
     File::create(&path).unwrap().set_len(1 << 41).unwrap();
     assert_eq!(
         read(&path, 1 << 40).unwrap_err().kind(),
@@ -84,7 +84,7 @@ fn planted_links_are_not_followed() {
     replace(&path, b"new").unwrap();
     assert_eq!(fs::read(&victim).unwrap(), b"precious");
     assert!(fs::symlink_metadata(&path).unwrap().is_file());
-    // Names differ from one file to the next, so that none can be planted.
+    // Names change from one file to the next, so that nobody can plant one.
     let one = Replacement::begin(&path).unwrap();
     let before = names(&folder);
     drop(one);
@@ -156,7 +156,7 @@ fn the_file_before_is_kept() {
         file.write_all(content.as_bytes()).unwrap();
         file.finish_keeping(&before).unwrap();
     }
-    // As a writer leaves it that is killed before its last step.
+    // As left by a writer that was killed before its last step.
     fs::remove_file(&before).unwrap();
     fs::hard_link(&path, &before).unwrap();
     let mut file = Replacement::begin(&path).unwrap();

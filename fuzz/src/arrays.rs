@@ -1,4 +1,4 @@
-//! NumPy arrays that follow from any bytes: valid, or nearly so.
+//! NumPy arrays derived from arbitrary bytes: valid or nearly so.
 
 use crate::models::Choices;
 
@@ -20,7 +20,7 @@ const TYPES: &[(&str, usize)] = &[
     ("<U3", 12),
 ];
 
-/// An array, and whether a matrix of numbers was made without a mistake.
+/// An array, and its shape if it is a valid matrix.
 pub struct Array {
     /// Header and elements.
     pub bytes: Vec<u8>,
@@ -28,7 +28,7 @@ pub struct Array {
     pub matrix: Option<[usize; 2]>,
 }
 
-/// An array; what choices leave of the bytes are its elements, again and again.
+/// Builds an array; the bytes left after all choices become its elements, repeated as needed.
 pub fn array(mut choices: Choices) -> Array {
     let kind = choices.below(TYPES.len());
     let (name, size) = TYPES[kind];

@@ -1,6 +1,6 @@
-//! Random changes of inputs, always the same for a seed.
+//! Random mutations of inputs, deterministic for a seed.
 
-/// What changes put in: numbers at borders, and what means something to one reader or another.
+/// Tokens that mutations insert: boundary numbers, and words with a meaning to some reader.
 const TOKENS: &[&str] = &[
     "0",
     "-1",
@@ -42,7 +42,7 @@ const TOKENS: &[&str] = &[
 pub struct Random(u64);
 
 impl Random {
-    /// Numbers that follow from a seed.
+    /// A generator that starts from a seed.
     pub fn new(seed: u64) -> Self {
         Self(seed.max(1))
     }
@@ -56,7 +56,7 @@ impl Random {
     }
 }
 
-/// One of the inputs, with one to three changes.
+/// One of the inputs with one to three mutations.
 pub fn changed(random: &mut Random, inputs: &[Vec<u8>]) -> Vec<u8> {
     let mut input = inputs[random.below(inputs.len())].clone();
     let other = &inputs[random.below(inputs.len())];
@@ -66,7 +66,7 @@ pub fn changed(random: &mut Random, inputs: &[Vec<u8>]) -> Vec<u8> {
     input
 }
 
-/// Changes a byte, a run of bytes, or puts a word in.
+/// Changes a byte or a run of bytes, or inserts a token.
 pub fn change(random: &mut Random, input: &mut Vec<u8>, other: &[u8]) {
     let at = random.below(input.len() + 1);
     let to = (at + 1 + random.below(32)).min(input.len());

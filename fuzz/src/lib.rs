@@ -1,5 +1,5 @@
-//! Fuzz targets for everything that gnnc reads. Each takes any bytes, and panics if a reader
-//! does, or if what was read breaks a promise of the reader.
+//! Fuzz targets for everything that gnnc reads. Each takes any bytes and panics if a reader
+//! panics or breaks one of its promises.
 
 pub mod arrays;
 pub mod changes;
@@ -54,11 +54,11 @@ pub const TARGETS: &[Target] = &[
     ("listing", listing),
 ];
 
-/// Most diagnostics of a model that are rendered: what printing one of them does does not depend on the others.
+/// Most diagnostics of a model that are rendered. Each is printed independently of the others.
 const RENDERED: usize = 12;
 
-/// Model files: parser, printer, checker and the printing of diagnostics. What is printed
-/// parses to what prints the same.
+/// Model files: parser, printer, checker and rendering of diagnostics. Printed text parses to a
+/// tree that prints the same.
 pub fn gir(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else {
         return;
@@ -74,7 +74,7 @@ pub fn gir(data: &[u8]) {
         assert_eq!(syntax::print(&again), printed, "printing is not stable");
     }
     let (model, found) = check::elaborate(&module, &GraphFacts::PLACEHOLDER, &[]);
-    // The checker is silent about what the parser has reported.
+    // The checker does not repeat what the parser has reported.
     let checked = model.is_some();
     assert!(!(checked && has_errors(&found)), "a model with errors");
     if let Some(model) = model {
@@ -87,7 +87,7 @@ pub fn gir(data: &[u8]) {
     to_json(&diagnostics, "fuzz.gir", text);
 }
 
-/// Models that follow from the bytes, which are valid, and then with some changes as any text.
+/// Models derived from the bytes: first as valid models, then mutated as arbitrary text.
 pub fn model(data: &[u8]) {
     let mut choices = Choices::new(data);
     let changes = choices.below(4);
@@ -109,8 +109,8 @@ pub fn npz(data: &[u8]) {
     graph(Format::Npz, data);
 }
 
-/// Arrays inside a valid archive: the first byte says which array the others take the place
-/// of. Checksums of the archive would stop nearly every other change.
+/// Arrays inside a valid archive: the first byte selects the array that the rest replaces.
+/// Otherwise the archive's checksums would reject nearly every mutation.
 pub fn npz_array(data: &[u8]) {
     let Some((&which, content)) = data.split_first() else {
         return;
@@ -125,8 +125,8 @@ pub fn npy(data: &[u8]) {
     }
 }
 
-/// Arrays that follow from the bytes: matrices are read as what they are, and nothing panics with any of them in an
-/// archive.
+/// Arrays derived from the bytes: a matrix must be read with its shape, and no array in an
+/// archive may cause a panic.
 pub fn array(data: &[u8]) {
     let mut choices = Choices::new(data);
     let place = choices.below(256);
@@ -155,7 +155,7 @@ pub fn edges(data: &[u8]) {
     graph(Format::Edges, data);
 }
 
-/// Cluster files. What is written reads as the same cluster.
+/// Cluster files. A written file reads as the same cluster.
 pub fn cluster(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else {
         return;
@@ -167,7 +167,7 @@ pub fn cluster(data: &[u8]) {
     }
 }
 
-/// Plan files. What is written can be read.
+/// Plan files. A written file can be read.
 pub fn plan(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else {
         return;
@@ -178,7 +178,7 @@ pub fn plan(data: &[u8]) {
     }
 }
 
-/// Workload files. What is written can be read; checking any numbers ends in an answer.
+/// Workload files. A written file can be read, and the check of any numbers terminates.
 pub fn workload(data: &[u8]) {
     if let Ok(workload) = serde_json::from_slice::<Workload>(data) {
         let _ = workload.check();
@@ -196,7 +196,7 @@ pub fn checkpoint(data: &[u8]) {
     }
 }
 
-/// A graph that is read is valid, with the reverse edges too, and can be summarised.
+/// A graph that was read is valid, with reverse edges too, and can be summarized.
 fn graph(format: Format, data: &[u8]) {
     for symmetrise in [false, true] {
         let options = LoadOptions {

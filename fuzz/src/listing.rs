@@ -1,4 +1,4 @@
-//! Programs as text: what verifies runs within its memory.
+//! Programs as text: verified programs run within their memory.
 
 use crate::session::compiled;
 use gnnc::graph::partition::{Partitioner, Range};
@@ -10,18 +10,19 @@ use gnnc_ir::program::instr;
 use gnnc_ir::program::{Instr, Program};
 use gnnc_ir::program::trace::Phase;
 
-/// Ranks that programs are run on at most.
+/// Most ranks of a program that is run.
 const RANKS: u32 = 3;
-/// Instructions that a list of a program that is run executes at most, and columns of its kernels.
+/// Most instructions executed per list, and most columns of kernels, of a program that is run.
 const MOST: u64 = 2000;
-/// Bytes that the buffers of a program that is run take at most.
+/// Most bytes of buffers of a program that is run.
 const MEMORY: u64 = 16 << 20;
 
-/// Listings: what is read prints to what reads the same, and what also fits the graph of the examples is run on it
-/// for two epochs and an evaluation by kernels that check each access.
+/// Listings: a program that was read prints to text that reads the same. If it also fits the
+/// graph of the examples, it runs there for two epochs and an evaluation, with kernels that
+/// check every access.
 ///
 /// # Panics
-/// If an access of a program that was verified is outside of its buffers.
+/// If a verified program accesses memory outside its buffers.
 pub fn listing(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else {
         return;
@@ -32,7 +33,7 @@ pub fn listing(data: &[u8]) {
     let printed = program.to_string();
     let again = printed.parse::<Program>();
     let again = again.unwrap_or_else(|error| panic!("{error}\n{printed}"));
-    // As text, since a number of a listing may be none and then is not equal to itself.
+    // As text, because a NaN in a listing is not equal to itself.
     assert_eq!(again.to_string(), printed, "printing is not stable");
     if is_small(&program) {
         run(program, &printed);
@@ -50,7 +51,7 @@ fn is_small(program: &Program) -> bool {
         && !Phase::ALL.iter().any(long)
 }
 
-/// Instructions that a list executes.
+/// Number of instructions that a list executes.
 fn executed(list: &[Instr]) -> u64 {
     let counts = list.iter().map(|instr| match instr {
         Instr::Repeat(instr::Repeat { count, body, .. }) => executed(body).saturating_mul((*count).into()),

@@ -1,9 +1,9 @@
-//! Models that follow from any bytes: nearly all of them are valid.
+//! Models derived from arbitrary bytes; nearly all are valid.
 
 use crate::layers::{CHEAP, CONVOLUTIONS, FIRST, LAST, LAYERS};
 use gnnc_ir::workload::GraphFacts;
 
-/// The graph that models are for.
+/// Facts of the graph that the models use.
 pub const FACTS: GraphFacts = GraphFacts {
     features: 12,
     classes: 3,
@@ -13,18 +13,18 @@ pub const FACTS: GraphFacts = GraphFacts {
 /// Most steps of a model.
 const STEPS: usize = 4;
 
-/// Choices that follow from bytes, one byte each; after the last byte always the first choice.
+/// Choices derived from bytes, one byte each; after the last byte, always the first choice.
 pub struct Choices<'a> {
     bytes: &'a [u8],
 }
 
 impl<'a> Choices<'a> {
-    /// Choices that follow from `bytes`.
+    /// Choices derived from `bytes`.
     pub fn new(bytes: &'a [u8]) -> Self {
         Self { bytes }
     }
 
-    /// A number below `n`, at most 256.
+    /// A number below `n`, which is at most 256.
     pub fn below(&mut self, n: usize) -> usize {
         match self.bytes.split_first() {
             Some((first, rest)) => {
@@ -35,12 +35,12 @@ impl<'a> Choices<'a> {
         }
     }
 
-    /// One of several.
+    /// One of several values.
     pub fn pick<T: Copy>(&mut self, of: &[T]) -> T {
         of[self.below(of.len())]
     }
 
-    /// The bytes that no choice was made by.
+    /// The bytes not used by choices.
     pub fn rest(self) -> &'a [u8] {
         self.bytes
     }

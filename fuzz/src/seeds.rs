@@ -10,10 +10,10 @@ use std::sync::LazyLock;
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipArchive, ZipWriter};
 
-/// Inputs of a target.
+/// Seeds of a target.
 ///
 /// # Panics
-/// If the repository lacks the files that seeds are taken from, or there is no such target.
+/// If the repository lacks the files that seeds come from, or there is no such target.
 pub fn of(target: &str) -> Vec<Vec<u8>> {
     let graph = example::g8();
     match target {
@@ -60,7 +60,7 @@ pub fn of(target: &str) -> Vec<Vec<u8>> {
     }
 }
 
-/// The tensors whose checkpoints are read.
+/// The tensors of the checkpoints.
 pub fn tensors() -> Vec<Tensor> {
     let tensor = |name: &str, shape: [u32; 3]| Tensor {
         name: name.to_owned(),
@@ -79,7 +79,7 @@ pub fn archive_with(which: usize, content: &[u8]) -> Vec<u8> {
         } else {
             bytes
         };
-        // Without compression: inflating is not what is tested, and took most of the time.
+        // Uncompressed, because inflating is not under test and took most of the time.
         let stored = SimpleFileOptions::default().compression_method(CompressionMethod::Stored);
         zip.start_file(name.as_str(), stored).expect("an entry");
         zip.write_all(bytes).expect("memory");
@@ -105,7 +105,7 @@ fn archive(graph: &GraphData) -> Vec<u8> {
     out.expect("memory").into_inner()
 }
 
-/// Bytes that choices are made by.
+/// Bytes for choices.
 fn bytes() -> Vec<Vec<u8>> {
     let mut random = Random::new(7);
     let mut bytes = |count: usize| (0..count).map(|_| random.below(256) as u8).collect();
@@ -143,7 +143,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// The files of folders with an ending, in order.
+/// The files with an extension in some folders, sorted.
 fn files(folders: &[&str], ending: &str) -> Vec<Vec<u8>> {
     let mut paths = Vec::new();
     for folder in folders {

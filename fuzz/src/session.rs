@@ -1,4 +1,4 @@
-//! Models that are trained on one rank and on several, which must agree.
+//! Models trained on one rank and on several; the results must agree.
 
 use crate::changes::Random;
 use crate::data::{Shape, planted};
@@ -10,13 +10,13 @@ use gnnc::planner::LowerError;
 use gnnc::planner::lower::pure;
 use gnnc::{Compiled, Error, Loaded, Source, TrainOptions, Trainer};
 
-/// Largest difference of two losses, as a share of the loss: that of `tests/differential`.
+/// Largest difference of two losses relative to the loss, as in `tests/differential`.
 const TOLERANCE: f64 = 1e-4;
 
 /// Epochs; the loss of the second depends on the gradients of the first.
 const EPOCHS: usize = 2;
 
-/// Placements that compute what one rank does.
+/// Placements that compute the same as one rank.
 const PLACEMENTS: &[Placement] = &[
     Placement::Graph,
     Placement::Tensor,
@@ -25,12 +25,12 @@ const PLACEMENTS: &[Placement] = &[
     Placement::PushPull,
 ];
 
-/// Trains a model that follows from the bytes on a graph that does, on one rank and on several, these with kernels that
-/// check each access.
+/// Trains a model derived from the bytes, on a graph derived from them, on one rank and on
+/// several; the latter with kernels that check every access.
 ///
 /// # Panics
-/// If the losses differ, if an access is outside, or if bytes sent are not those that were predicted, which a trainer
-/// checks.
+/// If the losses differ, if an access is out of bounds, or if the bytes sent are not the
+/// predicted ones (which a trainer checks).
 pub fn session(data: &[u8]) {
     let mut choices = Choices::new(data);
     let options = TrainOptions {
@@ -86,7 +86,7 @@ pub(crate) fn compiled(text: &str, graph: GraphData) -> (Loaded, Compiled) {
     (loaded, compiled)
 }
 
-/// Layouts of a mixture: some tensors by rows and some by columns.
+/// Layouts of a mixed placement: some tensors by rows and some by columns.
 fn mixture(compiled: &Compiled, options: &TrainOptions, random: &mut Random) -> Layouts {
     if options.placement != Placement::Mixed {
         return Layouts::default();
@@ -103,7 +103,8 @@ fn mixture(compiled: &Compiled, options: &TrainOptions, random: &mut Random) -> 
     layouts
 }
 
-/// The losses of a training run; none if the placement is not for this form of the model, which only push-pull says.
+/// The losses of a training run; `None` if the placement does not support this form of the
+/// model, which only push-pull reports.
 fn losses(
     loaded: &Loaded,
     compiled: &Compiled,

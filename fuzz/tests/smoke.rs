@@ -1,4 +1,4 @@
-//! Every target on its seeds and on some thousand changed seeds, always the same ones.
+//! Every target on its seeds and on some thousand mutated seeds, the same in every run.
 
 use gnnc_fuzz::changes::{Random, changed};
 use gnnc_fuzz::{TARGETS, checkpoint, seeds};
@@ -11,9 +11,9 @@ use gnnc_lang::syntax;
 use gnnc_runtime::parse_checkpoint;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Changed inputs of each target.
+/// Mutated inputs per target.
 const INPUTS: usize = 3000;
-/// Changed inputs of the targets that run programs.
+/// Mutated inputs per target that runs programs.
 const SESSIONS: usize = 60;
 
 #[test]
@@ -38,7 +38,7 @@ fn no_target_fails_on_changed_seeds() {
     }
 }
 
-/// Seeds that no reader takes would test little.
+/// Seeds that every reader refuses would test little.
 #[test]
 fn readers_take_their_seeds() {
     let text = |seed: &Vec<u8>| String::from_utf8(seed.clone()).expect("a text");

@@ -1,4 +1,4 @@
-//! Damaged and hostile files: an error that names the fact, never a panic.
+//! Damaged and hostile files give an error that names the problem, never a panic.
 
 #![allow(clippy::unwrap_used, reason = "a test may stop and say why")]
 
@@ -92,7 +92,7 @@ fn huge_claims() {
     assert!(matches!(with(&wide), Err(GraphError::Shape { .. })));
 }
 
-/// Elements are called what they are, with the values that they have.
+/// Errors name labels and masks as such, with their values.
 #[test]
 fn labels_and_masks_are_no_indices() {
     let message = |arrays: &[(&str, Vec<u8>)]| with(arrays).unwrap_err().to_string();
@@ -106,7 +106,7 @@ fn labels_and_masks_are_no_indices() {
     assert!(mask.ends_with(expected), "{mask}");
 }
 
-/// The shape of dense features may be there as that of sparse ones is, and is the shape of the matrix.
+/// Dense features may carry a shape array like sparse ones; it must match the matrix.
 #[test]
 fn shapes_of_dense_features_are_checked() {
     let dense = |shape: &[i64]| {
@@ -127,7 +127,7 @@ fn shapes_of_dense_features_are_checked() {
     assert!(message.ends_with(expected), "{message}");
 }
 
-/// The zip crate keeps the last array of a name; which one is meant nobody knows.
+/// The zip crate keeps the last array with a name, and nobody knows which one is meant.
 #[test]
 fn an_array_is_there_once() {
     let arrays = [
@@ -193,7 +193,7 @@ fn types_of_edges() {
     ));
 }
 
-/// Between two vertices there may be an edge of each type, but only one of each.
+/// Two vertices may have an edge of each type between them, but only one of each.
 #[test]
 fn edges_of_several_types() {
     let data = with(&[
@@ -246,7 +246,7 @@ fn bad_indices() {
             other => panic!("{other:?}"),
         }
     }
-    // Out of order, repeated, looped: mended, not refused.
+    // Unsorted, repeated and looped edges are repaired, not refused.
     let mended = with(&[("indices", i64s(&[2, 1, 0, 0, 2, 1]))]).unwrap();
     assert_eq!(mended.topology.in_neighbours(0), [1, 2]);
     assert_eq!(mended.topology.edges(), 4);
@@ -327,7 +327,8 @@ fn invalid_content_is_listed() {
 
 #[test]
 fn a_lying_zip_directory_allocates_little() {
-    // 100 MB of zeros in 100 KB, under a header of four bytes: read no further than claimed.
+    // 100 MB of zeros in 100 KB, under a header that declares four bytes: read no more than
+    // declared.
     let mut bomb = array("|u1", "(4,)", &[]);
     bomb.resize(100_000_000, 0);
     assert!(matches!(
@@ -355,7 +356,7 @@ proptest! {
         }
     }
 
-    /// Bytes changed inside the arrays, where no checksum notices.
+    /// Bytes changed inside arrays, where no checksum detects it.
     #[test]
     fn corrupt_arrays_never_panic(
         which in 0usize..8,

@@ -1,8 +1,8 @@
 //! Measured facts of real graphs, against values measured elsewhere.
 //!
-//! Some graphs are shipped in `examples/data`. Others are looked for in the folder that
-//! `GNNC_DATA` names, or in `../shared/data` beside the checkout; a graph that is not there
-//! is skipped, and the test says so.
+//! Some graphs ship in `examples/data`. Others are searched in the folder that `GNNC_DATA`
+//! names, or in `../shared/data` beside the checkout; missing graphs are skipped, and the test
+//! prints that.
 
 #![allow(
     clippy::unwrap_used,
@@ -33,7 +33,7 @@ fn find(name: &str) -> Option<GraphData> {
     Some(load(file, &LoadOptions::default()).unwrap())
 }
 
-/// Runs `check` on the graphs that are there. Shipped ones have to be.
+/// Runs `check` on the graphs that exist. Shipped ones must exist.
 fn on_each(names: &[&str], mut check: impl FnMut(&str, GraphData)) {
     let mut skipped = Vec::new();
     for name in names {
@@ -67,7 +67,7 @@ const FACTS: [Facts; 10] = [
     ("photo", 7650, 238_162, 745, 8, [4590, 1530, 1530]),
     ("computers", 13_752, 491_722, 767, 10, [8251, 2750, 2751]),
     ("minesweeper", 10_000, 78_804, 7, 2, [5000, 2500, 2500]),
-    // 29,043 edges of 45 relations and the reverses of all, each of a relation of its own.
+    // 29,043 edges of 45 relations, and the reverse of each with a relation of its own.
     ("aifb", 8285, 58_086, 0, 4, [140, 0, 36]),
     ("ego_twitter", 81_306, 2_684_592, 0, 0, [0, 0, 0]),
     ("wiki_vote", 7115, 103_689, 0, 0, [0, 0, 0]),
@@ -151,7 +151,8 @@ fn replication_factors_are_the_reference_ones() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// Asked together, METIS cuts a set of vertices once for all of them; that changes no part.
+/// When asked for several numbers of parts, METIS bisects each vertex set once for all of them;
+/// the parts do not change.
 #[test]
 fn parts_are_the_same_asked_together_and_one_by_one() {
     let counts = [2, 3, 4, 6, 12, 16];
@@ -174,7 +175,7 @@ fn parts_are_the_same_asked_together_and_one_by_one() {
     assert!(many.unwrap_err().to_string().contains("9999"));
 }
 
-/// Halves of halves are cut once: 2 to 64 parts take little longer than 64 do.
+/// Nested halves are bisected once: 2 to 64 parts take little longer than 64 alone.
 #[test]
 fn parts_of_which_twice_as_many_are_asked_for_cost_little() {
     let squirrel = find("squirrel").unwrap().topology;
@@ -203,7 +204,7 @@ fn hash_partitions_replicate_as_random_ones() {
             let k = f64::from(parts);
             let partition = Hash.partition(&data.topology, parts).unwrap();
             let measured = replication(&data.topology, &partition).unwrap().alpha;
-            // A vertex is copied to each other part that has an out-neighbour of it.
+            // A vertex is copied to each other part that holds an out-neighbor of it.
             let copies: f64 = data
                 .topology
                 .out_degrees()

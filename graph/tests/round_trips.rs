@@ -1,4 +1,4 @@
-//! What is written is read back.
+//! Written files read back the same.
 
 #![allow(clippy::unwrap_used, reason = "a test may stop and say why")]
 
@@ -14,7 +14,7 @@ use proptest::prelude::*;
 use std::io::Cursor;
 use std::path::{Path, PathBuf};
 
-/// A folder of its own, gone with the value.
+/// A private folder, removed with the value.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -241,7 +241,7 @@ fn dense_features_are_mapped_where_they_can_be() {
     let is_mapped =
         |f: &Features| matches!(f, Features::Dense { values, .. } if values.is_mapped());
 
-    // Padded as NumPy does it, so that the elements are aligned.
+    // Padded as by NumPy, so that the elements are aligned.
     let mut text = "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 2), }".to_owned();
     text.push_str(&" ".repeat(117 - text.len()));
     text.push('\n');

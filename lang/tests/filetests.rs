@@ -1,6 +1,6 @@
-//! Runs the files of `tests/filetests`: text with its expected diagnostics beside it.
+//! Runs the files of `tests/filetests`: texts with their expected diagnostics.
 //!
-//! Directives are comments of the form `# word: ..`; unknown ones fail, and so does a file
+//! Directives are comments of the form `# word: ..`. Unknown ones fail, and so does a file
 //! without an expectation.
 //!
 //! | directive | meaning |
@@ -55,7 +55,7 @@ struct Expected {
     lacks: Vec<String>,
 }
 
-/// The directives of a text, or what is wrong with them.
+/// The directives of a text, or an error in them.
 fn directives(text: &str) -> Result<Expected, String> {
     let mut expected = Expected::default();
     for (k, line) in text.lines().enumerate() {
@@ -122,7 +122,7 @@ fn directives(text: &str) -> Result<Expected, String> {
     Ok(expected)
 }
 
-/// Compares diagnostics with expectations; a list of differences.
+/// Compares diagnostics with expectations; returns the differences.
 fn differences(text: &str, found: &[Diagnostic], expected: &Expected) -> Vec<String> {
     let mut missing = expected.diagnostics.clone();
     let mut wrong = Vec::new();

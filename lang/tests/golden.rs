@@ -1,5 +1,5 @@
-//! The standard layers against values calculated by hand: row 0 (or 3) of each operator on G8,
-//! the graph of eight vertices with `x[v][j] = ((3 v + 5 j) mod 7) - 3`.
+//! The standard layers against values computed by hand: row 0 (or 3) of each operator on G8,
+//! the eight-vertex graph with `x[v][j] = ((3 v + 5 j) mod 7) - 3`.
 
 use gnnc_ir::graph::eval::{EvalContext, Tensor, evaluate};
 use gnnc_ir::graph::{Init, ParamSpec};
@@ -11,8 +11,8 @@ use gnnc_lang::syntax::parse;
 const INDPTR: [u64; 9] = [0, 2, 4, 7, 10, 13, 16, 18, 20];
 const INDICES: [u32; 20] = [1, 2, 0, 2, 0, 1, 3, 2, 4, 5, 3, 5, 6, 3, 4, 7, 4, 7, 5, 6];
 
-/// Weights become the identity (below each other where there are several), attention vectors
-/// look at the first column, everything else starts as it says.
+/// Start values: weights are the identity (repeated vertically if there are several), attention
+/// vectors select the first column, everything else starts as declared.
 fn value(spec: &ParamSpec) -> Tensor {
     let Rows::Fixed(rows) = spec.ty.rows else {
         panic!("{} has no fixed rows", spec.name)
@@ -38,7 +38,7 @@ fn value(spec: &ParamSpec) -> Tensor {
     Tensor::new(spec.ty, rows, (0..count).map(one).collect())
 }
 
-/// The type of an edge: 0 from a lower to a higher vertex, else 1.
+/// Edge types: 0 from a lower to a higher vertex, else 1.
 fn types() -> Vec<u16> {
     let rows = INDPTR.windows(2).zip(0..);
     let edges = rows.flat_map(|(ends, dst)| {
@@ -48,7 +48,7 @@ fn types() -> Vec<u16> {
     edges.collect()
 }
 
-/// The loss and the logits of a model body, labels 0 for the first half of the vertices.
+/// The loss and the logits of a model body; labels are 0 for the first half of the vertices.
 fn run(body: &str, classes: u32, train: &[usize]) -> (f64, Tensor) {
     run_typed(body, classes, train, types())
 }
@@ -99,7 +99,7 @@ fn layers_have_their_golden_values() {
     let appnp = "let z = x repeat k in 1..=2 { z = appnp_step(z, x) } return z";
     let sgc = "return x |> propagate |> propagate";
     let gcnii = "return gcnii_conv(x, x, alpha = 0.1, beta = 0.3)";
-    // eps = 0 and everything but the sum taken out of GIN.
+    // GIN with eps = 0, reduced to the sum.
     let gin = "return x + gather(x@src, sum)";
     let sym = "return aggregate(x, sum, norm = sym, self_loops = true)";
     let cases: [(&str, usize, [f64; 4]); 14] = [

@@ -1,4 +1,4 @@
-//! Properties of the front end: it reads anything without a panic, and prints what it reads.
+//! Properties of the front end: it reads any text without a panic, and prints what it read.
 
 #[path = "language/modules.rs"]
 mod modules;
@@ -16,7 +16,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// The examples: names and texts.
+/// Names and texts of the examples.
 fn examples() -> Vec<(String, String)> {
     let entries = fs::read_dir(root().join("examples")).expect("the examples");
     let paths = entries.map(|e| e.expect("an entry").path());
@@ -188,7 +188,8 @@ fn the_reference_has_every_function_layer_and_code() {
     }
 }
 
-/// Runs every stage on a text; none may panic, and they must agree on what an error is.
+/// Runs every stage on a text; none may panic, and they must agree on whether there is an
+/// error.
 fn survive(text: &str) {
     let (module, mut diagnostics) = parse(text);
     let errors = has_errors(&diagnostics);
@@ -245,7 +246,7 @@ fn hostile_texts_are_survived() {
     }
 }
 
-/// Layers that call each other twice, thirty deep: 2^30 calls if nobody stops.
+/// Layers that call the next one twice, thirty deep: 2^30 calls unless stopped.
 #[test]
 fn models_that_explode_are_stopped() {
     for body in ["F(h) + F(h)", "concat(F(h), F(h))"] {

@@ -1,5 +1,5 @@
-//! Programs that cut columns compute what programs that cut rows compute, and send what is
-//! written.
+//! Programs with a column layout compute what programs with a row layout compute, and send the
+//! bytes they claim.
 
 #![allow(clippy::unwrap_used)]
 
@@ -21,15 +21,15 @@ use network::builder::*;
 
 const SET: EdgeSet = EdgeSet::Looped;
 
-/// `x` with vertex dropout (in place: evaluate once), then sent along the edges twice: to
-/// destinations with edge dropout, and back to sources times a number of each edge.
+/// `x` with vertex dropout (in place, so evaluate only once), sent along the edges twice: to
+/// destinations with edge dropout, and back to sources times a number per edge.
 struct Spread {
     ranks: u32,
     features: u32,
 }
 
 impl Spread {
-    /// The program of a rank that has a slice of the columns of all rows.
+    /// The program of a rank that holds a slice of the columns of all rows.
     fn by_columns(&self, rank: u32) -> Program {
         let slice = Slice::new(Axis::Width, self.features, self.ranks, rank);
         let mut b = self.builder(rank);
@@ -61,14 +61,14 @@ impl Spread {
         program
     }
 
-    /// The program of ranks that have their own rows.
+    /// The program of ranks that hold their own rows.
     fn by_rows(&self) -> Program {
         let mut b = self.builder(0);
         let x = b.buffer("x", Extent::Local, self.features, 1, Role::Features);
         let degree = b.buffer("degree", Extent::Local, 1, 1, Role::Degree(SET, End::Dst));
         let out = self.kernels(&mut b, Extent::Inner, self.features, x, degree);
         let mut program = b.program;
-        // After dropout of the own rows.
+        // After dropout of own rows.
         program.eval.insert(
             1,
             Instr::HaloExchange(instr::HaloExchange {
@@ -93,7 +93,7 @@ impl Spread {
         Builder { program }
     }
 
-    /// Adds the steps over rows `rows`; `x` is changed, the result is by sources.
+    /// Adds the steps over rows `rows`; changes `x`, and the result is by source.
     fn kernels(
         &self,
         b: &mut Builder,
@@ -218,7 +218,7 @@ fn check(data: &GraphData, partition: &Partition) {
 #[test]
 fn columns_give_what_rows_give() {
     let data = example::g8();
-    // Four features: some ranks have fewer columns than others, some none; zeros stand for these.
+    // With four features, some ranks have fewer columns than others or none; zeros pad them.
     for ranks in 1..=6 {
         for partitioner in [&Range as &dyn Partitioner, &Hash] {
             check(
@@ -233,7 +233,7 @@ fn columns_give_what_rows_give() {
     );
 }
 
-/// Own rows of such graphs lie by degree, all rows by id.
+/// In such graphs, own rows are ordered by degree and all rows by ID.
 #[test]
 fn columns_of_a_graph_with_a_hub_give_what_rows_give() {
     let vertices = 1 << 14;
@@ -296,7 +296,7 @@ fn parts(program: &mut Program) -> Parts<'_> {
 
 type Change = fn(&mut Program);
 
-/// What a session of three ranks says to changed programs.
+/// The answer of a three-rank session to changed programs.
 fn answer(change: Change) -> Result<(), String> {
     let data = example::g8();
     let partition = Range.partition(&data.topology, 3).unwrap();
@@ -369,7 +369,7 @@ fn redistributions_that_do_not_fit_are_refused() {
         let error = answer(*change).expect_err(part);
         assert!(error.contains(part), "{n}: {error}\nexpected: {part}");
     }
-    // In another order, each rank's program is another rank's.
+    // In the wrong order, each rank has another rank's program.
     let network = Spread {
         ranks: 3,
         features: 4,

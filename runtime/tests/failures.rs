@@ -1,4 +1,4 @@
-//! What goes wrong stops all ranks with one message, and loses nothing on disk.
+//! A failure stops all ranks with one message and loses nothing on disk.
 
 #![allow(clippy::unwrap_used)]
 
@@ -102,7 +102,7 @@ fn a_failing_rank_stops_all_of_them() {
                 "no carrier"
             };
             assert!(failure.reason.contains(reason), "{failure}");
-            // It stays that way.
+            // The session stays failed.
             assert!(
                 matches!(session.evaluate(), Err(RuntimeError::Rank(again)) if again == failure)
             );
@@ -173,7 +173,7 @@ fn a_resumed_run_has_the_same_numbers() {
         assert_eq!((resumed.epoch, resumed.same_program), (4, true));
         assert_eq!(numbers(&mut second, 4), want);
         assert_eq!(second.best(), first.best());
-        // Another number of ranks may go on, and is told that it is another program.
+        // Another number of ranks may resume, and is told that the program differs.
         let mut third = session(&Network { ranks: 4, ..G8 }, &data, 5);
         assert!(!third.resume(&path).unwrap().same_program);
         assert_eq!(third.epochs(), 4);
@@ -216,7 +216,8 @@ fn damaged_and_foreign_checkpoints_are_refused() {
         let mut bytes = whole.clone();
         bytes[place] ^= 0x15;
         std::fs::write(&path, &bytes).unwrap();
-        // A changed digit may still be a checkpoint; anything else is refused, nothing panics.
+        // With a changed digit it may still be a checkpoint; anything else is refused, and
+        // nothing panics.
         let _ = other.resume(&path);
         if place < 8 {
             refusal(&mut s, &path);
@@ -268,7 +269,7 @@ fn a_checkpoint_that_cannot_be_written_leaves_the_old_one() {
         error.contains("no/such/folder") && error.contains("create the folder first"),
         "{error}"
     );
-    // A folder in the way: the rename fails, and nothing is left beside it.
+    // A folder is in the way: the rename fails and leaves nothing beside it.
     let taken = folder.0.join("taken");
     std::fs::create_dir_all(taken.join("inside")).unwrap();
     assert!(matches!(s.save(&taken), Err(RuntimeError::File { .. })));

@@ -1,5 +1,5 @@
-//! The number of messages grows with the ranks that have something to say to each other, not
-//! with all pairs of ranks.
+//! The number of messages grows with the ranks that have data for each other, not with all
+//! pairs of ranks.
 
 #![allow(clippy::unwrap_used)]
 
@@ -15,7 +15,7 @@ use network::Network;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Vertices in a ring.
+/// A ring of vertices.
 fn ring(vertices: u32) -> GraphData {
     let edges = (0..vertices).flat_map(|v| {
         let next = (v + 1) % vertices;
@@ -32,7 +32,7 @@ fn ring(vertices: u32) -> GraphData {
     data
 }
 
-/// Messages of an epoch of a ring over that many ranks of two vertices, and its loss.
+/// Messages of an epoch, and its loss, for a ring over `ranks` ranks with two vertices each.
 fn epoch(ranks: u32) -> (u64, f64) {
     let data = ring(2 * ranks);
     let network = Network {

@@ -1,5 +1,5 @@
-//! Programs compute what a plain double-precision version computes, at any number of ranks
-//! and threads.
+//! Programs compute what a plain double-precision version computes, at any number of ranks and
+//! threads.
 
 #![allow(clippy::unwrap_used)]
 
@@ -197,7 +197,7 @@ fn threads_change_no_bit() {
 #[test]
 fn sparse_features_give_what_dense_ones_give() {
     let (mut data, dense) = large();
-    // Three of four values away, the same ones at any storage.
+    // Drops three of four values, the same ones with any storage.
     let mut values = data.features.to_dense().values().to_vec();
     values.iter_mut().enumerate().for_each(|(i, x)| {
         if i % 4 != 1 {

@@ -1,4 +1,4 @@
-//! Stages, chunks and histories: the same numbers as on one rank, in whatever order messages come.
+//! Stages, chunks and histories: the same numbers as on one rank, in any order of messages.
 
 #![allow(clippy::unwrap_used)]
 
@@ -30,7 +30,7 @@ const G8: Staged = Staged {
     interval: 3,
 };
 
-/// The quarters of G8 as chunks of its whole or of its halves.
+/// The quarters of G8 as chunks of the whole or of its halves.
 fn quarters(width: u32, chunks: u32) -> Partition {
     let parts = Range.partition(&example::g8().topology, width).unwrap();
     let chunk = (0..8).map(|v| v * chunks / 8).collect();
@@ -126,10 +126,10 @@ fn chunks_read_what_is_old() {
     let plain = Staged { chunks: None, ..G8 };
     let want = losses(&mut session(plain, &data, &Partition::whole(8)), 3);
     let found = losses(&mut session(G8, &data, &quarters(1, 4)), 3);
-    // The history of the first epoch is what it would compute.
+    // The first epoch's history is what that epoch would compute.
     assert!((want[0] - found[0]).abs() < 1e-6, "{want:?} {found:?}");
     assert!((want[2] - found[2]).abs() > 1e-6, "{want:?} {found:?}");
-    // Without cross-chunk edges nothing is old.
+    // Without cross-chunk edges, nothing is stale.
     let edges = gnnc_graph::Topology::from_edges(8, (0..8).map(|v| (v ^ 1, v))).unwrap();
     let mut pairs = data.clone();
     pairs.topology = edges.0;
@@ -138,7 +138,7 @@ fn chunks_read_what_is_old() {
     assert_eq!(want, found);
 }
 
-/// Every message takes a while, of a length that depends on the rank and the number of the message.
+/// Every message is delayed by a time that depends on the rank and the number of the message.
 #[test]
 fn delays_change_nothing() {
     let data = example::g8();
@@ -169,8 +169,8 @@ fn delays_change_nothing() {
     }
 }
 
-/// However far a stage is ahead of the next one: messages are no longer than a chunk's, those of evaluations too, and have
-/// their memory from the beginning.
+/// Memory does not depend on how far a stage is ahead of the next. Messages are at most a chunk
+/// long, in evaluations too, and their memory is allocated at the start.
 #[test]
 fn memory_does_not_depend_on_who_is_ahead() {
     let data = example::g8();
@@ -202,7 +202,8 @@ fn memory_does_not_depend_on_who_is_ahead() {
     }
 }
 
-/// Each way and chunk one message of two rows of six floats; edges of half of the cross-chunk pairs.
+/// One message per direction and chunk, with two rows of six floats; edges of half of the
+/// cross-chunk pairs.
 #[test]
 fn bytes_and_ages_are_those_of_the_closed_forms() {
     let data = example::g8();
@@ -216,13 +217,13 @@ fn bytes_and_ages_are_those_of_the_closed_forms() {
     let names: Vec<&str> = staleness.layers.iter().map(|l| l.name.as_str()).collect();
     assert_eq!(names, ["history 0", "history 1"]);
     for layer in &staleness.layers {
-        // Epochs 1 to 7, kept in 0, 3 and 6; six of twenty edges an epoch.
+        // Epochs 1 to 7, stored in 0, 3 and 6; six of twenty edges per epoch.
         let ages: Vec<(u64, u64)> = layer.ages.iter().map(|(a, n)| (*a, *n)).collect();
         assert_eq!(ages, [(0, 98), (1, 18), (2, 12), (3, 12)]);
     }
 }
 
-/// A file of this test alone, removed in the end.
+/// A file of this test alone, removed at the end.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -247,7 +248,7 @@ fn a_resumed_run_is_the_one_that_never_stopped() {
         width: 2,
         ..G8
     };
-    // 5 is between the epochs in which histories are kept.
+    // Epoch 5 is between those that store histories.
     let mut first = session(network, &data, &quarters(2, 4));
     losses(&mut first, 5);
     first.save(&file.0).unwrap();
@@ -260,7 +261,7 @@ fn a_resumed_run_is_the_one_that_never_stopped() {
         assert_eq!(first.logits().unwrap(), second.logits().unwrap());
         assert_eq!(first.staleness().layers[0].ages.keys().max(), Some(&3));
     }
-    // One rank goes on with the same histories.
+    // One rank continues with the same histories.
     let mut alone = session(G8, &data, &quarters(1, 4));
     alone.resume(&file.0).unwrap();
     for (a, b) in want.iter().zip(losses(&mut alone, 6)) {
@@ -286,7 +287,7 @@ fn checkpoints_go_from_stages_to_none_and_back() {
     losses(&mut pipeline, 2);
     pipeline.resume(&file.0).unwrap();
     assert_eq!(by_name(&graph), by_name(&pipeline));
-    // Histories are those of the parameters that were read.
+    // Histories belong to the parameters that were read.
     let (a, b) = (losses(&mut graph, 1)[0], losses(&mut pipeline, 1)[0]);
     assert!((a - b).abs() < 1e-6, "{a} {b}");
     assert_eq!(pipeline.staleness().layers[1].ages.get(&1), Some(&12));
@@ -296,7 +297,7 @@ fn checkpoints_go_from_stages_to_none_and_back() {
     graph.resume(&file.0).unwrap();
     assert_eq!(by_name(&graph), by_name(&pipeline));
     assert_eq!(graph.epochs(), 7);
-    // A network of another width is told so.
+    // A network with another width is refused with that reason.
     let wider = Staged { hidden: 7, ..plain };
     let refused = session(wider, &data, &Partition::whole(8)).resume(&file.0);
     assert!(refused.unwrap_err().to_string().contains("in this model"));

@@ -41,7 +41,7 @@ pub enum Form {
     RowReduce(Over, Axis, Reduce),
     ColReduce(Over),
     TypeSum,
-    /// A gather whose edges name places of the result.
+    /// A gather whose edges select places in the result.
     Places(End),
     Softmax,
 }
@@ -55,7 +55,7 @@ impl Form {
     }
 }
 
-/// The body of a kind of kernel; only maps have more than one value.
+/// The body of a form; only maps have more than one value.
 fn body(form: Form, values: Vec<Expr>, finish: Expr) -> Body {
     let set = EdgeSet::Plain;
     let value = values.first().cloned().unwrap_or_default();
@@ -111,7 +111,8 @@ pub fn forms() -> Vec<Form> {
     forms
 }
 
-/// Two results of a number: input 0, a float, in 16 bits, and input 1, which lies in 16 bits, as a float.
+/// Two outputs per number: input 0, a float, in 16 bits; and input 1, stored in 16 bits, as a
+/// float.
 pub fn rounding(storage: Storage) -> Kernel {
     let float = Operand::dense(At::Row, 1, 1);
     let half = Operand { storage, ..float };
@@ -136,7 +137,7 @@ pub fn all_halves(mut kernel: Kernel, storage: Storage) -> Kernel {
     floats_that_pick(kernel)
 }
 
-/// The same kernel with operands in 16 bits: all of them, or some.
+/// The same kernel with some or all operands in 16 bits.
 pub fn in_halves(random: &mut Random, mut kernel: Kernel) -> Kernel {
     let half = random.pick(&[Storage::Bf16, Storage::F16]);
     let all = random.below(2) == 0;
@@ -153,7 +154,7 @@ pub fn in_halves(random: &mut Random, mut kernel: Kernel) -> Kernel {
     floats_that_pick(kernel)
 }
 
-/// The same kernel with 32 bits for the numbers that pick and for results with places.
+/// The same kernel with 32 bits for indices that pick and for results with places.
 fn floats_that_pick(mut kernel: Kernel) -> Kernel {
     let operands = kernel.inputs.iter().chain(&kernel.outputs);
     let picked = operands.filter_map(|operand| operand.picked.map(|picked| picked.by));
@@ -171,7 +172,7 @@ fn floats_that_pick(mut kernel: Kernel) -> Kernel {
     kernel
 }
 
-/// A random kernel of a form: operands of all layouts, masks, random expressions.
+/// A random kernel of a form: all operand layouts, masks, random expressions.
 pub fn random_kernel(
     random: &mut Random,
     form: Form,
@@ -213,7 +214,7 @@ pub fn random_kernel(
         };
     let value_leaves = leaves(0..inputs.len(), 0..masks.len(), random);
     let value = expression(random, &value_leaves, size);
-    // The finishing expression has operands of its own: per row, and no reduced axis.
+    // The finishing expression has its own operands: per row, without the reduced axis.
     let finish_from = (inputs.len(), masks.len());
     let (finish_heads, finish_width) = match form {
         Form::RowReduce(_, Axis::Width, _) => (heads, 1),
@@ -266,7 +267,7 @@ pub fn random_kernel(
     if form == Form::TypeSum {
         masks.clear();
     }
-    // Types of edges pick places of some operands, and of results that have them.
+    // Edge types pick places in some operands, and in results with places.
     if edges {
         let by = inputs.len() as u16;
         inputs.push(Operand::dense(At::Edge, 1, 1));
@@ -305,8 +306,8 @@ pub fn random_kernel(
     }
 }
 
-/// Heads and widths of contiguous operands: vectors of all sizes, groups that share edges, several tiles
-/// and several slabs.
+/// Heads and widths of contiguous operands: all vector sizes, groups that share edges, several
+/// tiles and slabs.
 pub const DENSE_SHAPES: [(u32, u32); 10] = [
     (1, 1),
     (1, 2),
@@ -320,8 +321,8 @@ pub const DENSE_SHAPES: [(u32, u32); 10] = [
     (3, 400),
 ];
 
-/// A kernel whose operands are contiguous, so that it reads vectors: two inputs and a mask, and a
-/// bias where there is a finishing expression.
+/// A kernel with contiguous operands, so that it loads vectors: two inputs, a mask, and a bias
+/// if it has a finishing expression.
 pub fn dense_kernel(form: Form, heads: u32, width: u32) -> Kernel {
     let edges = form.edges();
     let (near, far) = if form == Form::TypeSum {
@@ -351,7 +352,7 @@ pub fn dense_kernel(form: Form, heads: u32, width: u32) -> Kernel {
         _ => At::Row,
     };
     let body = body(form, vec![value], finish);
-    // Some operands and results have a place for each type of edges.
+    // Some operands and results have one place per edge type.
     let typed = matches!(form, Form::Places(_) | Form::Gather(End::Dst, _));
     let (step, types) = (heads * width, typed.then(|| Operand::dense(At::Edge, 1, 1)));
     let places = |at: At| match types {

@@ -58,7 +58,8 @@ fn buffer_len(part: &Part, kernel: &Kernel, operand: &Operand) -> usize {
     rows.saturating_sub(1) * operand.stride as usize + row as usize
 }
 
-/// As many numbers as there are of 16 bits: around every power of 2, special ones, and any bits.
+/// As many numbers as 16 bits can hold: around every power of 2, special values, and random
+/// bits.
 pub fn awkward() -> Vec<f32> {
     let mut random = Random(77);
     let mut numbers = vec![
@@ -81,7 +82,7 @@ pub fn awkward() -> Vec<f32> {
     numbers
 }
 
-/// Checks what [`kernels::rounding`] found.
+/// Checks the results of [`kernels::rounding`].
 pub fn rounded(storage: Storage, numbers: &[f32], found: &[Vec<f32>]) {
     for ((n, &x), found_of) in numbers.iter().enumerate().zip(&found[0]) {
         for (found, expected) in [
@@ -97,24 +98,24 @@ pub fn rounded(storage: Storage, numbers: &[f32], found: &[Vec<f32>]) {
     }
 }
 
-/// Numbers as they lie in memory.
+/// Packs numbers as they are stored in memory.
 pub fn packed(operand: &Operand, numbers: &[f32]) -> Vec<f32> {
     let mut words = vec![0.0; numbers.len().div_ceil(operand.storage.in_word() as usize)];
     operand.storage.pack(numbers, &mut words);
     words
 }
 
-/// As many numbers as there are in words.
+/// Unpacks `count` numbers from words.
 pub fn unpacked(operand: &Operand, words: &[f32], count: usize) -> Vec<f32> {
     let mut numbers = vec![0.0; count];
     operand.storage.unpack(words, &mut numbers);
     numbers
 }
 
-/// What elements hold that no kernel may touch.
+/// Value of elements that no kernel may touch.
 pub const UNTOUCHED: f32 = 12345.5;
 
-/// A kernel with its arguments, and the results that the oracle gets.
+/// A kernel with its arguments, and the oracle's results.
 pub struct Case<'a> {
     pub kernel: &'a Kernel,
     pub part: &'a Part,
@@ -150,7 +151,7 @@ impl<'a> Case<'a> {
             x.into_iter().map(|x| operand.storage.round(x)).collect()
         };
         let mut inputs: Vec<Vec<f32>> = kernel.inputs.iter().zip(inputs).map(rounded).collect();
-        // Numbers that pick are types of edges.
+        // Numbers that pick are edge types.
         let operands = kernel.inputs.iter().chain(&kernel.outputs);
         for by in operands.filter_map(|operand| operand.picked.map(|picked| picked.by)) {
             let by = usize::from(by);
@@ -172,7 +173,7 @@ impl<'a> Case<'a> {
         case
     }
 
-    /// The offsets and neighbours that the kernel walks.
+    /// The offsets and neighbors that the kernel walks.
     pub fn edges(&self) -> (&'a [u64], &'a [u32]) {
         match Walk::of(&self.kernel.body) {
             Walk::EdgesBySource => (&self.part.out_indptr, &self.part.out_indices),
@@ -212,9 +213,10 @@ impl<'a> Case<'a> {
         expected
     }
 
-    /// Sums of tens of terms in single precision are good to about 1e-6 of their largest term
-    /// (unit roundoff 6e-8), the polynomials to 3e-7; so elements must agree to 1e-5 of the
-    /// largest result, or of 1. Results in 16 bits are off by a unit roundoff of theirs more.
+    /// Compares results with the oracle's. Sums of tens of terms in single precision are good
+    /// to about 1e-6 of their largest term (unit roundoff 6e-8), and the polynomials to 3e-7.
+    /// Elements must therefore agree to 1e-5 of the largest result, or of 1. Results in 16 bits
+    /// may differ by their unit roundoff more.
     pub fn compare(&self, name: &str, found: &[Vec<f32>]) {
         let kernel = self.kernel;
         for (output, (found, expected)) in found.iter().zip(&self.expected).enumerate() {
@@ -226,7 +228,7 @@ impl<'a> Case<'a> {
             for (i, (&f, &e)) in found.iter().zip(expected).enumerate() {
                 let stored = match storage {
                     Storage::F32 => 0.0,
-                    // Half of the least step of binary16.
+                    // Half of the smallest step of binary16.
                     storage => storage.roundoff() * e.abs() + 2f64.powi(-25),
                 };
                 let close = (f64::from(f) - e).abs() <= 1e-5 * largest + stored
@@ -241,10 +243,11 @@ impl<'a> Case<'a> {
     }
 }
 
-/// Makes code that checks every access.
+/// Compiles code that checks every access.
 static CHECKED: LazyLock<Compiler> = LazyLock::new(|| Compiler::checked(None).unwrap());
 
-/// Compares compiled code with the oracle, for all rows, for rows in several calls, and with every access checked.
+/// Compares compiled code with the oracle: for all rows, for rows in several calls, and with
+/// every access checked.
 pub fn check(compiler: &Compiler, name: &str, kernel: &Kernel, part: &Part, seed: u64) {
     check_case(
         compiler,
@@ -308,7 +311,7 @@ fn check_case(compiler: &Compiler, name: &str, case: &Case) {
     let compiled = compile(compiler);
     let found = run(&compiled, &[(0, rows)]);
     case.compare(name, &found);
-    // Code that checks every access finds nothing wrong, and computes the same.
+    // Checked code finds nothing wrong and computes the same.
     let checked = run(&compile(&CHECKED), &[(0, rows)]);
     for (found, checked) in found.iter().zip(&checked) {
         let same = bits(found) == bits(checked);
@@ -328,7 +331,7 @@ fn check_case(compiler: &Compiler, name: &str, case: &Case) {
     }
 }
 
-/// An operand of one of the layouts that planners make.
+/// An operand with one of the layouts that the planner uses.
 pub fn operand(random: &mut Random, at: At, heads: u32, width: u32) -> Operand {
     let columns = heads * width;
     let of = |stride, offset, head_step, column_step| Operand {
@@ -439,7 +442,7 @@ pub fn expression(random: &mut Random, leaves: &[Value], size: usize) -> Expr {
         };
         smooth.push(id);
     }
-    // Reductions treat a product at the top in a way of its own: see both kinds.
+    // Reductions treat a top-level product specially, so generate both kinds.
     if random.below(2) == 0 {
         let last = expr.result();
         let scale = expr.push(Value::Const(0.75));

@@ -4,7 +4,7 @@ use super::Random;
 use gnnc_ir::kernel::Walk;
 use gnnc_ir::kernel::{At, Kernel};
 
-/// A part of a graph: edges into `inner` vertices from those and `halo` others.
+/// A part of a graph: edges into `inner` vertices from those and from `halo` others.
 pub struct Part {
     pub inner: usize,
     pub halo: usize,
@@ -21,7 +21,7 @@ pub struct Part {
     pub list: Vec<u32>,
 }
 
-/// Types of edges; the last has none.
+/// Number of edge types; the last has no edges.
 pub const TYPES: u32 = 5;
 
 impl Part {

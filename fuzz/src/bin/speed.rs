@@ -1,5 +1,5 @@
-//! Runs a target on changed seeds for some seconds, and prints executions a second:
-//! `speed TARGET [SECONDS]`, or `speed` for all targets.
+//! Runs a target on mutated seeds for some seconds, and prints executions per second: `speed
+//! TARGET [SECONDS]`, or `speed` for all targets.
 
 use gnnc_fuzz::changes::{Random, changed};
 use gnnc_fuzz::{TARGETS, Target, seeds};

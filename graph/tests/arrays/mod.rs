@@ -1,4 +1,4 @@
-//! Arrays and archives as NumPy would save them.
+//! Arrays and archives in the format that NumPy writes.
 
 use std::io::{Cursor, Write};
 

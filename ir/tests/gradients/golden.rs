@@ -7,8 +7,8 @@ use gnnc_ir::graph::op::{Clip, Input, Loss, Scan};
 use gnnc_ir::kernel::{Axis, End, Reduce, mask_key};
 use gnnc_ir::{Binary, EdgeSet, NodeId, Op, Rows, Type, Unary};
 
-/// G8: ten undirected edges, `x[v][j] = ((3v + 5j) mod 7) - 3`, labels 0 below vertex 4. A
-/// fifth feature is the number of the vertex, for formulas that compare vertices.
+/// G8: ten undirected edges, `x[v][j] = ((3v + 5j) mod 7) - 3`, label 0 below vertex 4. A fifth
+/// feature is the vertex number, for formulas that compare vertices.
 fn g8() -> EvalContext {
     let x = |v: usize, j: usize| {
         if j == 4 {
@@ -114,7 +114,7 @@ fn attention() {
         let e = b.unary(Unary::LeakyRelu(0.2), e);
         b.op(Op::EdgeSoftmax(EdgeSet::Looped), &[e])
     };
-    // The edges into vertex 0 come first, its self loop at its sorted place.
+    // The edges into vertex 0 come first, with its self loop in sorted position.
     for (edge, expected) in [0.1628, 0.2967, 0.5405].into_iter().enumerate() {
         golden(edge, &[expected], alpha);
     }
@@ -126,7 +126,7 @@ fn attention() {
     });
 }
 
-/// SANCUS's clip: of blocks of length 1 on four ranks with a bound of 1 on all rows, every one is halved.
+/// SANCUS's clip: blocks of length 1 on four ranks, with a bound of 1 on all rows, are halved.
 #[test]
 fn blocks_have_equal_shares_of_a_bound() {
     let clipped = |most: f32, blocks: Vec<u32>| {
@@ -134,7 +134,7 @@ fn blocks_have_equal_shares_of_a_bound() {
         let x = b.features();
         let y = b.op(Op::Clip(Clip::Rows, most), &[x]);
         b.graph.results = vec![y];
-        // Two rows a block, of five columns.
+        // Two rows per block, with five columns.
         let features = Tensor::full(Type::vertices(5), 8, 0.1f64.sqrt());
         let context = EvalContext {
             features,
@@ -160,7 +160,7 @@ fn blocks_have_equal_shares_of_a_bound() {
     assert_eq!(error, "expected 8 blocks of vertices, found 3");
 }
 
-/// The gradient by weights is that of what was clipped.
+/// The weights' gradient is computed from the clipped one.
 #[test]
 fn clipped_gradients_are_scaled_by_blocks() {
     let model = |most: Option<f32>| {
@@ -180,7 +180,7 @@ fn clipped_gradients_are_scaled_by_blocks() {
     };
     let gradient = |most: Option<f32>, train: &dyn Fn(usize) -> bool| {
         let training = differentiate(&model(most)).unwrap();
-        // One vertex of each block is trained on, and the other does not count.
+        // One vertex of each block is in the training set; the other does not count.
         let kept = (0..8).map(train).collect();
         let context = EvalContext {
             train: kept,
@@ -191,7 +191,7 @@ fn clipped_gradients_are_scaled_by_blocks() {
     };
     let most = 0.25;
     let found = gradient(Some(most), &|v| v == 0 || v == 7);
-    // The mean over one vertex, hence half of it, is what it brings to the mean over two.
+    // Each vertex contributes half of its own mean to the mean over two.
     let alone = [0, 7].map(|only| gradient(None, &move |v| v == only));
     let lengths = [0, 7].map(|v| {
         let x: f64 = context.features.row(v).iter().map(|x| x * x).sum();
@@ -212,7 +212,7 @@ fn gcnii_appnp_and_dagnn() {
         let (a, u) = (b.scale(0.9, a), b.scale(0.1, u));
         b.add(a, u)
     };
-    // With W = I the layer's matrix changes nothing, whatever beta is.
+    // With W = I, the layer's matrix changes nothing for any beta.
     golden(0, &[-0.4206, 0.4598, 0.6402, -1.2794], |b| {
         let x = x(b);
         hop(b, x, x)
@@ -296,7 +296,7 @@ fn norms_softmax_aggregation_and_film() {
 
 #[test]
 fn relations() {
-    // r0: edges u < v, W = I; r1: edges u > v, W = 2I; W_0 = I; a mean in each relation.
+    // r0: edges u < v, W = I; r1: edges u > v, W = 2I; W_0 = I; a mean per relation.
     golden(2, &[-0.5, -5.0, 4.5, -3.5], |b| {
         let (x, all) = (x(b), b.features());
         let number = b.op(Op::SliceCols { start: 4, len: 1 }, &[all]);
@@ -329,7 +329,7 @@ fn losses() {
         let z = logits(b);
         b.op(Op::Loss(Loss::CrossEntropy), &[z])
     });
-    // Binary: labels (1, 0) for vertex 0 and (0, 1) for vertex 7, logits (-3, 2) both.
+    // Binary: labels (1, 0) for vertex 0 and (0, 1) for vertex 7; logits (-3, 2) for both.
     let mut b = Build::new(5);
     let z = logits(&mut b);
     let loss = b.op(Op::Loss(Loss::BinaryCrossEntropy), &[z]);

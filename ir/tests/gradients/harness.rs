@@ -1,4 +1,4 @@
-//! Small data graphs, a terse way to write models, and central differences.
+//! Small data graphs, a concise way to build models, and central differences.
 
 use gnnc_ir::graph::Init;
 use gnnc_ir::graph::autodiff::{TrainingGraph, differentiate};
@@ -7,7 +7,7 @@ use gnnc_ir::graph::op::{Input, Scan};
 use gnnc_ir::kernel::{Axis, End, Reduce};
 use gnnc_ir::{Binary, EdgeSet, Graph, NodeId, Op, ParamId, ParamSpec, Rows, Type, Unary};
 
-/// A step of splitmix64.
+/// One step of splitmix64.
 pub fn next(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let x = (*state ^ (*state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -122,19 +122,19 @@ impl Build {
         self.op(Op::Gather(set, end, reduce), &[x])
     }
 
-    /// The sum over in-neighbours.
+    /// The sum over in-neighbors.
     pub fn neighbour_sum(&mut self, set: EdgeSet, x: NodeId) -> NodeId {
         let x = self.take(set, End::Src, x);
         self.gather(set, End::Dst, Reduce::Sum, x)
     }
 
-    /// The mean over in-neighbours.
+    /// The mean over in-neighbors.
     pub fn neighbour_mean(&mut self, x: NodeId) -> NodeId {
         let x = self.take(EdgeSet::Plain, End::Src, x);
         self.op(Op::GatherMean(EdgeSet::Plain), &[x])
     }
 
-    /// The symmetrically normalised sum with self loops.
+    /// The symmetrically normalized sum with self loops.
     pub fn propagate(&mut self, x: NodeId) -> NodeId {
         let into = self.op(Op::Input(Input::InDegree(EdgeSet::Looped)), &[]);
         let out = self.op(Op::Input(Input::OutDegree(EdgeSet::Looped)), &[]);
@@ -183,11 +183,11 @@ impl Build {
     pub fn edges(&mut self, set: EdgeSet, heads: u32, width: u32) -> NodeId {
         let (src, dst) = (self.vertex(heads, width), self.vertex(heads, width));
         let (src, dst) = (self.take(set, End::Src, src), self.take(set, End::Dst, dst));
-        // A product: what is added to all edges of a vertex would cancel in a softmax.
+        // A product, because a value added to all edges of a vertex would cancel in a softmax.
         self.mul(src, dst)
     }
 
-    /// A parameter of positive elements.
+    /// A parameter with positive elements.
     pub fn positive(&mut self, ty: Type) -> NodeId {
         let x = self.param(ty);
         let x = self.mul(x, x);
@@ -195,14 +195,14 @@ impl Build {
         self.add(x, least)
     }
 
-    /// A scan; the results.
+    /// Adds a scan and returns its results.
     pub fn scan(&mut self, scan: Scan, operands: &[NodeId]) -> Vec<NodeId> {
         let count = scan.body.results.len() as u32;
         let id = self.op(Op::Scan(Box::new(scan)), operands);
         (0..count).map(|n| self.op(Op::Out(n), &[id])).collect()
     }
 
-    /// The sum of the squares of all elements of `y` as the loss, and `y`'s node as logits.
+    /// Finishes with the sum of squares of all elements of `y` as the loss, and `y` as logits.
     pub fn squares(mut self, y: NodeId) -> Graph {
         let loss = self.mul(y, y);
         let loss = self.op(Op::SumRows, &[loss]);
@@ -270,8 +270,8 @@ pub fn context(graph: &Graph, seed: u64, dropout: bool) -> EvalContext {
     }
 }
 
-/// Compares the gradients of all parameters with central differences: 1e-6 of the largest
-/// element of a gradient. Every parameter must have a gradient that is not all 0.
+/// Compares the gradients of all parameters with central differences, to 1e-6 of the largest
+/// element of a gradient. Every parameter must have a gradient that is not all zero.
 pub fn check(graph: &Graph, context: &EvalContext) -> TrainingGraph {
     let (training, largest) = compare(graph, context, 0.0);
     for (spec, largest) in graph.params.iter().zip(largest) {
@@ -281,8 +281,8 @@ pub fn check(graph: &Graph, context: &EvalContext) -> TrainingGraph {
     training
 }
 
-/// The training graph and the largest element of every gradient, which may be absent or 0
-/// and differ from central differences by 1e-6 of `max(largest, floor)`.
+/// Returns the training graph and the largest element of every gradient. Gradients may be
+/// absent or 0, and may differ from central differences by 1e-6 of `max(largest, floor)`.
 pub fn compare(graph: &Graph, context: &EvalContext, floor: f64) -> (TrainingGraph, Vec<f64>) {
     let training = differentiate(graph).unwrap_or_else(|e| panic!("{e}\n{graph}"));
     training.graph.verify().unwrap();
@@ -314,8 +314,9 @@ pub fn compare(graph: &Graph, context: &EvalContext, floor: f64) -> (TrainingGra
     (training, sizes)
 }
 
-/// The central difference of the loss by one element of a parameter, extrapolated from two
-/// steps (Richardson), so that steps large enough for the rounding of the loss are exact enough.
+/// The central difference of the loss for one element of a parameter, extrapolated from two
+/// steps (Richardson), so that steps large enough for the rounding of the loss are still
+/// accurate.
 fn difference(graph: &Graph, context: &EvalContext, param: ParamId, i: usize) -> f64 {
     let loss = |step: f64| {
         let mut context = context.clone();

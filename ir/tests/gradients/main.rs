@@ -1,6 +1,6 @@
 //! Gradients against central differences, and values against the published formulas.
 
-#![allow(clippy::unwrap_used)] // helpers of tests, which clippy does not take for tests
+#![allow(clippy::unwrap_used)] // clippy does not recognize helpers of tests as tests
 
 mod golden;
 mod harness;

@@ -12,7 +12,7 @@ fn check_model(make: impl Fn(&mut Build) -> NodeId) {
     for dropout in [true, false] {
         check(&graph, &context(&graph, 7, dropout));
     }
-    // The draws are real ones.
+    // The draws are real.
     if graph
         .nodes
         .iter()

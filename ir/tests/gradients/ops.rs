@@ -7,7 +7,7 @@ use gnnc_ir::kernel::{Axis, End, Reduce};
 use gnnc_ir::{Binary, EdgeSet, Graph, Op, Rows, Type, Unary};
 use std::collections::BTreeSet;
 
-/// An exhaustive match that is also a list: a new variant does not compile until it is named
+/// An exhaustive match that doubles as a list: a new variant compiles only once it is named
 /// here, and then fails [`every_operator_has_a_gradient_test`] until it has a case.
 macro_rules! registry {
     ($name:ident, $list:ident, $ty:ty, $($pattern:pat => $key:literal),+ $(,)?) => {
@@ -85,7 +85,7 @@ registry!(binary_key, BINARIES, Binary,
     Binary::Eq => "eq",
 );
 
-/// What has no gradient to compare, and which test says so instead.
+/// Operators without a gradient to compare, with the test that covers them instead.
 const WITHOUT: &[&str] = &[
     "input",
     "const",
@@ -146,7 +146,7 @@ fn cases() -> Vec<(&'static [&'static str], Graph)> {
             b.op(Op::Gather(set, End::Dst, Reduce::Sum), &[edges])
         });
     }
-    // On one rank there are no copies.
+    // One rank has no copies.
     case(&["copies"], &|b| {
         let x = b.vertex(1, 2);
         let kept = b.op(Op::Copies(Copies::Kept, 0), &[x]);
@@ -175,7 +175,7 @@ fn cases() -> Vec<(&'static [&'static str], Graph)> {
         (&["div"], Binary::Div),
         (&["max"], Binary::Max),
     ] {
-        // A quotient has to stay away from 0, a maximum has to have both sides.
+        // A divisor must stay away from 0; a maximum must have both sides.
         let operand = |b: &mut Build, ty| {
             if f != Binary::Max {
                 return b.positive(ty);
@@ -201,7 +201,7 @@ fn cases() -> Vec<(&'static [&'static str], Graph)> {
                 });
             }
         }
-        // Vertex and edge rows against a shared row, and operands that are the same.
+        // Vertex and edge rows against a shared row, and equal operands.
         case(key, &|b| {
             let (x, y) = (b.vertex(2, 3), operand(b, Type::new(Rows::Fixed(1), 1, 3)));
             b.binary(f, x, y)
@@ -257,7 +257,7 @@ fn cases() -> Vec<(&'static [&'static str], Graph)> {
                     b.gather(set, end, reduce, x)
                 });
             }
-            // Edges into a vertex tie: all of them have the same value.
+            // Edges into a vertex tie: all have the same value.
             case(&["gather max"], &|b| {
                 let x = b.vertex(1, 2);
                 let x = b.take(set, end, x);

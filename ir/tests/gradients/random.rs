@@ -1,17 +1,17 @@
-//! Gradients of random programs with nested scans; of smooth functions only, as nobody
-//! chooses points away from kinks.
+//! Gradients of random programs with nested scans. They use smooth functions only, because
+//! nothing keeps random points away from kinks.
 
 use crate::harness::{Build, FEATURES, compare, context, next};
 use gnnc_ir::graph::op::Scan;
 use gnnc_ir::kernel::{Axis, End, Reduce};
 use gnnc_ir::{Binary, EdgeSet, NodeId, Op, Rows, Type, Unary};
 
-/// Every vertex tensor of a random program.
+/// Type of every vertex tensor in a random program.
 const VERTEX: Type = Type::vertices(2);
-/// Every matrix.
+/// Type of every matrix.
 const MATRIX: Type = Type::matrix(2, 2);
 
-/// What the next operators may read.
+/// Values that the next operators may read.
 #[derive(Clone, Default)]
 struct Pool {
     vertices: Vec<NodeId>,
@@ -37,7 +37,7 @@ impl Program {
         list[self.below(list.len())]
     }
 
-    /// One more vertex tensor, of elements that stay near -1 .. 1.
+    /// Adds a vertex tensor with elements near -1 .. 1.
     fn step(&mut self, b: &mut Build, pool: &mut Pool, depth: u32) {
         let x = self.pick(&pool.vertices);
         let y = self.pick(&pool.vertices);
@@ -94,7 +94,7 @@ impl Program {
         pool.vertices.push(node);
     }
 
-    /// A scan with random carries, constants, xs and ys.
+    /// Adds a scan with random carries, constants, xs and ys.
     fn scan(&mut self, b: &mut Build, pool: &mut Pool, depth: u32) {
         let (carries, consts) = (1 + self.below(2), self.below(3));
         let mut operands: Vec<NodeId> = (0..carries + consts)

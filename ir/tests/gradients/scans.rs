@@ -1,4 +1,4 @@
-//! The gradients of scans, and what their forward passes keep.
+//! Gradients of scans, and what their forward passes keep.
 
 use crate::harness::{Build, FEATURES, check, context};
 use gnnc_ir::graph::autodiff::{AutodiffError, TrainingGraph, differentiate};
@@ -14,7 +14,7 @@ fn forward_scan(training: &TrainingGraph) -> &Scan {
     scan.expect("a scan")
 }
 
-/// Types of what the forward scan returns beside its carries.
+/// Types of the forward scan's results other than carries.
 fn kept(training: &TrainingGraph) -> Vec<Type> {
     let scan = forward_scan(training);
     scan.result_types()[scan.carries as usize..].to_vec()
@@ -83,7 +83,7 @@ fn gcnii(reverse: bool) -> Graph {
 fn gcnii_keeps_two_tensors_a_layer() {
     for reverse in [false, true] {
         let training = run_graph(&gcnii(reverse));
-        // s for the weight, the result for relu; not the scaled degrees of every edge.
+        // s for the weight and the result for relu, but not the scaled degrees of every edge.
         assert_eq!(
             kept(&training),
             [Type::vertices(3).stacked(4); 2],
@@ -117,7 +117,7 @@ fn a_scan_equals_its_layers_written_out() {
     }
     let z = b.linear(h, 2);
     let graph = b.cross_entropy(z);
-    // Parameters: W_in, the four layers apart, W_out.
+    // Parameters: W_in, the four layers separately, W_out.
     let mut unrolled = context.clone();
     let stack = unrolled.params.remove(1);
     for l in (0..4).rev() {
@@ -186,7 +186,7 @@ fn attention_in_a_scan_keeps_no_messages() {
         .filter(|ty| matches!(ty.rows, Rows::Edges(_)))
         .map(|ty| ty.columns())
         .max();
-    // Attention weights, one a head.
+    // Attention weights, one per head.
     assert_eq!(widest, Some(2), "{}", training.graph);
 }
 
@@ -214,7 +214,7 @@ fn residual_layers_with_norms() {
     let h = b.layer_norm(h);
     let z = b.linear(h, 2);
     let training = run(b, z);
-    // Centred rows, the inverse deviation, relu's result and A n.
+    // Centered rows, the inverse deviation, relu's result and A n.
     let widths: Vec<u32> = kept(&training).iter().map(Type::columns).collect();
     assert!(
         widths.iter().sum::<u32>() <= 3 * 3 + 3,
@@ -225,7 +225,8 @@ fn residual_layers_with_norms() {
 
 #[test]
 fn every_layer_may_be_read_outside() {
-    // Jumping knowledge, DAGNN's gates: the loss reads a stack of ys, a carry and a constant.
+    // Jumping knowledge, with DAGNN's gates: the loss reads a stack of ys, a carry and a
+    // constant.
     let ty = Type::vertices(2);
     let mut body = Build::body(&[ty, ty, Type::matrix(2, 1)]);
     let [h, total, s] = [0, 1, 2].map(|n| body.arg(n));
@@ -273,7 +274,7 @@ fn carries_that_change_places() {
 
 #[test]
 fn a_carry_that_starts_from_a_constant() {
-    // The sum starts without a gradient and comes to have one; one carry never has.
+    // The sum starts without a gradient and later gets one; one carry never does.
     let ty = Type::vertices(2);
     let mut body = Build::body(&[ty, Type::SCALAR, ty, Type::matrix(2, 2)]);
     let [sum, step, x, w] = [0, 1, 2, 3].map(|n| body.arg(n));
@@ -313,7 +314,7 @@ fn stacked_parameters_may_be_computed_with() {
 
 #[test]
 fn nested_scans() {
-    // Outer layers with a matrix each, inner hops with a coefficient each; dropout in both.
+    // Outer layers with one matrix each, inner hops with one coefficient each; dropout in both.
     let ty = Type::vertices(2);
     let mut hop = Build::body(&[ty, ty, Type::SCALAR, Type::matrix(2, 2)]);
     let [z, u, a, v] = [0, 1, 2, 3].map(|n| hop.arg(n));

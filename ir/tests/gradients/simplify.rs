@@ -1,4 +1,4 @@
-//! What cleaning up removes, and that it changes no value.
+//! What simplification removes, and that it changes no value.
 
 use crate::harness::{Build, FEATURES, context};
 use gnnc_ir::graph::eval::evaluate;
@@ -6,7 +6,7 @@ use gnnc_ir::graph::op::Scan;
 use gnnc_ir::graph::simplify::simplify;
 use gnnc_ir::{Binary, Graph, NodeId, Op, Rows, Type, Unary};
 
-/// The simplified graph of one vertex tensor made from `x`, with its value checked.
+/// The simplified graph of a vertex tensor made from `x`; checks its value.
 fn simplified(make: impl Fn(&mut Build, NodeId) -> NodeId) -> Graph {
     let mut b = Build::new(FEATURES);
     let x = b.features();
@@ -117,7 +117,7 @@ fn what_is_not_trivial_stays() {
         }),
         4
     );
-    // 0 and -0 are different constants: 1 / x would tell.
+    // 0 and -0 are different constants: 1 / x differs.
     assert_eq!(
         of(|b, x| {
             let (a, c) = (b.scale(0.0, x), b.scale(-0.0, x));

@@ -1,4 +1,4 @@
-//! Copies between ranks and their hosts, by hand.
+//! Copies between ranks and their hosts, computed by hand.
 
 use crate::model::{HIDDEN, at, program};
 use crate::simulate::{SHAPE, cluster, cost, measured, near};
@@ -12,7 +12,7 @@ use gnnc_ir::program::{
 use gnnc_ir::words::units::{Bytes, Seconds};
 use gnnc_planner::simulate::{bound, host_memory, timeline};
 
-/// A program with a buffer on the host as large as the hidden rows, and a move to the rank and back.
+/// A program with a host buffer as large as the hidden rows, and a move to the rank and back.
 fn with_host(mut program: Program) -> (Program, [Instr; 2]) {
     let there = BufferId(program.buffers.len() as u32);
     let buffer = Buffer {
@@ -35,7 +35,7 @@ fn with_host(mut program: Program) -> (Program, [Instr; 2]) {
     (program, [fetch, store])
 }
 
-/// A device whose host copies a gigabyte a second, after a millisecond.
+/// A device whose host copies one gigabyte per second, after a millisecond.
 fn beside_a_host() -> Cluster {
     let mut cluster = cluster(1, 1);
     cluster.device.launch_floor = Seconds(0.0);
@@ -99,7 +99,7 @@ fn copies_run_beside_computing_each_way_by_itself() {
     );
 }
 
-/// Chunks of 2528 and 2472 rows take what their bytes take, and a latency each.
+/// Chunks of 2528 and 2472 rows take the time of their bytes, plus a latency each.
 #[test]
 fn chunks_of_copies_take_their_share() {
     let cluster = beside_a_host();

@@ -1,6 +1,6 @@
-//! Parts, simulation, search and reports, on programs built by hand.
+//! Parts, simulation, search and reports, on hand-built programs.
 
-// Helpers of tests are tests too.
+// Test helpers may unwrap, like tests.
 #![allow(clippy::unwrap_used)]
 
 mod host;

@@ -1,4 +1,4 @@
-//! A deep graph convolution as a program, and graphs to run it on.
+//! A deep graph convolution as a program, and graphs for it.
 
 use gnnc_ir::graph::op::Loss;
 use gnnc_ir::kernel::expr::{Expr, Value};
@@ -21,7 +21,7 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// Trainable floats.
+    /// Number of trainable floats.
     pub fn params(&self) -> u64 {
         let [f, h, l, c] = [self.features, self.hidden, self.layers, self.classes].map(u64::from);
         f * h + (l - 2) * h * h + h * c
@@ -118,8 +118,8 @@ fn product(product: Product, operands: [(Ref, u32); 3], inner: u32, columns: u32
     })
 }
 
-/// `x W_in`, then `layers` aggregations of width `hidden` each with a product, then `W_out`;
-/// backward the same way. Every aggregation exchanges halo rows, in both directions.
+/// `x W_in`, then `layers` aggregations of width `hidden`, each with a product, then `W_out`;
+/// backward the same. Every aggregation exchanges halo rows, in both directions.
 pub fn program(ranks: u32, shape: Shape) -> Program {
     let Shape {
         features: f,

@@ -34,7 +34,7 @@ fn two_boxes() -> Cluster {
         .unwrap()
 }
 
-/// Programs of graph parallelism, on at most so many ranks.
+/// Programs of graph parallelism, on at most this many ranks.
 struct UpTo(u32);
 
 impl Lower for UpTo {
@@ -90,7 +90,7 @@ fn nothing_fits() {
     let enough = best.ranks_to_fit.unwrap();
     assert!(enough > best.parameters.ranks);
     insta::assert_snapshot!(text(&plan));
-    // The remedy holds: with that many devices there is a plan.
+    // The remedy works: with that many devices, there is a plan.
     let larger = cluster.resized(Some(enough), None).unwrap();
     assert!(
         planned(&reddit(), &larger, Objective::Time)

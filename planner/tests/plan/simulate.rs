@@ -1,4 +1,4 @@
-//! What must hold of every estimate.
+//! Properties of every estimate.
 
 use crate::model::{HIDDEN, Shape, at, program, workload};
 use gnnc_ir::cluster::{Basis, Cluster, Costs, Measured, SharedBy};
@@ -22,7 +22,7 @@ pub const SHAPE: Shape = Shape {
     classes: 4,
 };
 
-/// Ranks with the rows that they read from each other.
+/// Ranks and the rows that they read from each other.
 pub fn measured(messages: Vec<Vec<u64>>, edges: &[u64]) -> Parts {
     let count = messages.len();
     let sizes = (0..count).map(|rank| RankSizes {
@@ -63,7 +63,7 @@ pub fn cost(program: &Program, cluster: &Cluster, parts: &Parts) -> Estimate {
     simulate(program, cluster, parts).unwrap()
 }
 
-/// Up to 2 nodes of 3 ranks, and what they read from each other; some read nothing.
+/// Up to 2 nodes with 3 ranks each, and what they read from each other; some read nothing.
 fn any_parts() -> impl Strategy<Value = (u32, u32, Parts)> {
     (1u32..3, 1u32..4)
         .prop_filter("two ranks", |(n, d)| n * d > 1)
@@ -79,7 +79,7 @@ fn any_parts() -> impl Strategy<Value = (u32, u32, Parts)> {
         })
 }
 
-/// `instrs` with loops written out.
+/// `instrs` with loops unrolled.
 fn unrolled(instrs: &[Instr]) -> Vec<Instr> {
     instrs
         .iter()
@@ -143,7 +143,7 @@ proptest! {
         prop_assert!(slow.epoch.seconds.0 >= fast.epoch.seconds.0 * (1.0 - 1e-9));
     }
 
-    /// Also of random lists of instructions, where ranks wait for each other in other places.
+    /// Includes random instruction lists, where ranks wait for each other in other places.
     #[test]
     fn bounds_are_below_what_is_simulated(
         (nodes, per_node, parts) in any_parts(),
@@ -248,7 +248,7 @@ proptest! {
     }
 }
 
-/// Costs that grow with everything that is counted.
+/// Costs for every count.
 pub fn calibrated(mut cluster: Cluster) -> Cluster {
     let terms = TERMS.iter().map(|term| ((*term).to_owned(), 1e-10));
     let terms: BTreeMap<String, f64> = terms.collect();
@@ -299,7 +299,7 @@ proptest! {
     #[test]
     fn ranks_of_a_node_share_its_link(per_node in 2u32..6, rows in 1000u64..4000) {
         let ranks = 2 * per_node as usize;
-        // Every rank sends as many rows to one rank of the other node.
+        // Every rank sends the same number of rows to one rank of the other node.
         let mut matrix = vec![vec![0; ranks]; ranks];
         for rank in 0..ranks {
             matrix[rank][(rank + per_node as usize) % ranks] = rows;
@@ -318,7 +318,7 @@ proptest! {
         prop_assert!((quotient / wanted - 1.0).abs() < 1e-3, "{quotient} {wanted}");
     }
 
-    /// Each kind of communication alone: its name, its bytes, and its time where no other
+    /// Each kind of communication alone: its name, its bytes, and its time unless another
     /// kind's formula gives the same.
     #[test]
     fn no_collective_is_priced_as_another(floats in 1_000u32..100_000, out in 100u64..2000, back in 2001u64..4000) {
@@ -358,7 +358,7 @@ proptest! {
     }
 }
 
-/// One exchange between two ranks on two nodes, by hand.
+/// One exchange between two ranks on two nodes, computed by hand.
 #[test]
 fn an_exchange_takes_latency_and_the_larger_direction() {
     let mut cluster = cluster(2, 1);
@@ -370,7 +370,7 @@ fn an_exchange_takes_latency_and_the_larger_direction() {
         buffer: at(HIDDEN.0),
         skip: None,
     })];
-    // Rank 0 owns 1000 rows that rank 1 reads, which owns 3000 that rank 0 reads; 64 bytes each.
+    // Rank 1 reads 1000 rows of rank 0, and rank 0 reads 3000 of rank 1; 64 bytes each.
     let parts = measured(vec![vec![0, 1000], vec![3000, 0]], &[1, 1]);
     let epoch = cost(&program, &cluster, &parts).epoch;
     let packing = 2.0 * 3000.0 * 64.0 / (cluster.device.memory_bandwidth * 0.7);
@@ -405,7 +405,7 @@ fn a_timeline_is_the_simulation_event_by_event() {
     let epoch = cost(&program, &cluster, &parts).epoch;
     let end = events.iter().map(|e| e.end_us).fold(0.0, f64::max);
     assert!(near(end, epoch.seconds.0 * 1e6));
-    // Each rank's events lie end to end, and what they sent is what is priced.
+    // Each rank's events are contiguous, and the bytes that they send are the priced ones.
     for pair in events
         .windows(2)
         .filter(|pair| pair[0].rank == pair[1].rank)

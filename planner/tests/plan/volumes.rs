@@ -7,7 +7,7 @@ use gnnc_ir::workload::{Origin, PartLoad, PartitionSummary};
 use gnnc_planner::parts::parts;
 use gnnc_planner::simulate::{PhaseCost, simulate};
 
-/// An epoch on the cluster of GNNPipe's tables: two nodes of four A5000.
+/// An epoch on the cluster of GNNPipe's tables: two nodes with four A5000 each.
 fn epoch_of((name, vertices, edges): (&str, u64, u64), shape: Shape, alpha: f64) -> PhaseCost {
     let cluster = Cluster::named("a5000x4").unwrap();
     let cluster = cluster.resized(Some(8), None).unwrap();
@@ -48,7 +48,7 @@ fn published_volumes_are_met_within_a_percent() {
     }
 }
 
-/// The graph of 8 vertices cut in halves: 3 rows cross, 1 one way and 2 the other.
+/// The graph of 8 vertices in two halves: 3 rows cross, 1 one way and 2 the other.
 #[test]
 fn a_measured_partition_is_counted_to_the_byte() {
     let shape = Shape {
@@ -86,8 +86,8 @@ fn a_measured_partition_is_counted_to_the_byte() {
 }
 
 /// GNNPipe, table 3, GCN, 32 layers, column "graph": seconds of an epoch and of its
-/// communication on two nodes of four A5000. The built-in link and spmm efficiencies were chosen
-/// with these rows in sight, so this guards them and does not validate them.
+/// communication on two nodes with four A5000 each. The built-in link and spmm efficiencies
+/// were chosen with these rows in sight, so this guards them but does not validate them.
 #[test]
 fn published_epochs_are_met_within_a_factor_of_two() {
     let rows = [

@@ -1,4 +1,4 @@
-//! What hides messages, and who waits, by hand.
+//! What hides messages, and who waits, computed by hand.
 
 use crate::model::{HIDDEN, at, program, workload};
 use crate::simulate::{SHAPE, calibrated, cluster, cost, measured, near};
@@ -16,7 +16,7 @@ use gnnc_ir::words::units::Seconds;
 use gnnc_planner::parts::{Parts, parts};
 use gnnc_planner::simulate::{PhaseCost, simulate_all};
 
-/// Two ranks that read 2000 rows of each other: the exchange, and something else to compute.
+/// Two ranks that read 2000 rows of each other: the exchange, and independent computation.
 fn exchanged() -> (Program, Parts, Transfer, Instr) {
     let parts = measured(vec![vec![0, 2000], vec![2000, 0]], &[1, 1]);
     let program = program(2, SHAPE);
@@ -28,7 +28,7 @@ fn exchanged() -> (Program, Parts, Transfer, Instr) {
     (program, parts, Transfer { tag: 1, what }, other)
 }
 
-/// An exchange that is cut in halves hides behind what stands between them, by hand.
+/// A split exchange hides behind the instructions between its halves.
 #[test]
 fn what_is_computed_meanwhile_hides_messages() {
     let mut cluster = cluster(2, 1);
@@ -84,7 +84,8 @@ fn a_slow_rank_makes_the_others_wait() {
     assert!(skewed.seconds > even.seconds);
 }
 
-/// A program for each of so many stages: a product in every run of layers, forward and backward.
+/// A program for each of `stages` stages, with a product in every run of layers, forward and
+/// backward.
 fn staged([stages, turns, chunks]: [u32; 3]) -> Vec<Program> {
     let buffer = |extent| Buffer {
         name: "x".to_owned(),
@@ -151,8 +152,9 @@ fn staged([stages, turns, chunks]: [u32; 3]) -> Vec<Program> {
     (0..stages).map(program).collect()
 }
 
-/// With runs that take as long as each other and messages that take nothing, `(S - 1) / (v K + S - 1)` of an epoch of
-/// `S` stages with `v` runs each is bubble; with fewer chunks than stages every further run waits too.
+/// With equal runs and free messages, `(S - 1) / (v K + S - 1)` of an epoch is bubble, for `S`
+/// stages with `v` runs each and `K` chunks. With fewer chunks than stages, every further run
+/// waits too.
 #[test]
 fn stages_wait_as_the_closed_form_says() {
     let vertices = 5040;
@@ -186,7 +188,7 @@ fn stages_wait_as_the_closed_form_says() {
     }
 }
 
-/// Costs of messages by their group: of each, of each row that is picked, of a byte.
+/// Costs of messages by group: per message, per picked row, per byte.
 fn messages(mut cluster: Cluster, costs: &[(&str, [f64; 3])]) -> Cluster {
     let measured = cluster.calibration.measured.as_mut().unwrap();
     for (group, [launch, row, byte]) in costs {
@@ -204,8 +206,8 @@ fn messages(mut cluster: Cluster, costs: &[(&str, [f64; 3])]) -> Cluster {
     cluster
 }
 
-/// On a calibrated machine ranks copy what they exchange, half before and half after: of that nothing hides, of the hand-over
-/// what is computed meanwhile.
+/// On a calibrated machine, ranks copy what they exchange, half before and half after. Nothing
+/// hides the copying, but computation in between hides the hand-over.
 #[test]
 fn copying_does_not_hide() {
     let costs = [("halo-exchange", [8e-6, 3e-9, 2e-9])];
@@ -230,8 +232,8 @@ fn copying_does_not_hide() {
     assert!(near(halves, copying), "{halves} {copying}");
 }
 
-/// On a calibrated machine a stage packs what it sends and unpacks what it receives; between nodes the link's time comes on
-/// top.
+/// On a calibrated machine, a stage packs what it sends and unpacks what it receives; between
+/// nodes, the link's time is added.
 #[test]
 fn stages_send_and_receive_as_was_measured() {
     let (vertices, chunks) = (5000, 5u32);
@@ -247,7 +249,7 @@ fn stages_send_and_receive_as_was_measured() {
     };
     let within = exposed(calibrated(cluster(1, 2)));
     let bytes = vertices as f64 * 64.0 * 4.0;
-    // All chunks forward and back: a rank sends and receives each of them, and waits for some.
+    // All chunks forward and back: a rank sends and receives each, and waits for some.
     let all = |waits: f64| f64::from(chunks) * 2e-6 + waits * 1e-6 + 2.0 * bytes * 4e-9;
     let waits = (1..=2 * chunks).map(|n| f64::from(n) / 2.0);
     let fitting = waits.filter(|&waits| near(within, all(waits))).count();
@@ -262,8 +264,8 @@ fn stages_send_and_receive_as_was_measured() {
     assert!(between > within, "{between} {within}");
 }
 
-/// A message of 200 KiB comes from a near memory; where it lay before it was waited for, it comes from one as large as all
-/// that the other stage sends, 1 MiB and more.
+/// A 200 KiB message comes from near memory. If it arrived before the rank waited, it is read
+/// from a memory as large as everything the other stage sends, 1 MiB or more.
 #[test]
 fn what_lay_for_a_while_is_read_from_farther_memory() {
     let (vertices, chunks) = (5000, 5u32);
@@ -287,7 +289,7 @@ fn what_lay_for_a_while_is_read_from_farther_memory() {
     assert!((1.0..2.0 * f64::from(chunks)).contains(&lay), "{lay}");
 }
 
-/// Launches of few numbers that do not depend on each other take the floor once on a GPU, which makes one of them.
+/// Independent launches over few numbers cost one launch floor on a GPU, which merges them.
 #[test]
 fn updates_wait_for_one_floor() {
     let mut program = program(1, SHAPE);

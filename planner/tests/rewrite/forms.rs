@@ -1,4 +1,4 @@
-//! Forms of whole models: what must come out, and that it computes the same.
+//! Forms of whole models: expected results, and equal values.
 
 use crate::{models, numbers, text};
 use gnnc_ir::{Graph, Op};
@@ -23,7 +23,7 @@ fn form(graph: &Graph, facts: &Facts) -> Form {
     rewrite(graph, facts, &RewriteOptions::default()).unwrap()
 }
 
-/// Nodes of a graph whose line holds a text.
+/// Number of nodes whose line contains a text.
 fn count(graph: &Graph, text: &str) -> usize {
     graph
         .to_string()
@@ -37,7 +37,7 @@ fn gcn_becomes_an_unweighted_sum_between_row_scalings() {
     let model = models::gcn(500, &[16, 7], true);
     let form = form(&model, &facts(500));
     assert!(numbers::agree(&model, &form.graph), "{}", form.graph);
-    // rows that travel are those of the products; nothing else is taken to the edges
+    // only the rows of products travel; nothing else is taken to the edges
     assert_eq!(count(&form.graph, "take"), 2, "{}", form.graph);
     assert_eq!(count(&form.graph, "[E+ x 16] = take"), 1, "{}", form.graph);
     assert_eq!(count(&form.graph, "[E+ x 7] = take"), 1, "{}", form.graph);
@@ -62,7 +62,7 @@ fn what_no_parameter_changes_is_aggregated_once() {
     let model = models::gcn(100, &[16, 7], false);
     let form = form(&model, &facts(100));
     assert!(numbers::agree(&model, &form.graph));
-    // without dropout the first sum is over the features themselves
+    // without dropout, the first sum is over the features themselves
     assert_eq!(count(&form.graph, "[E+ x 100] = take"), 1, "{}", form.graph);
     let single = Facts {
         train: false,
@@ -147,7 +147,7 @@ fn sgc_is_aggregated_before_training() {
 
 #[test]
 fn sparse_features_are_multiplied_as_they_are_stored() {
-    // Cora: 1.3 % of the features are not 0; dropout keeps them from being aggregated once
+    // Cora: 1.3 % of the features are non-zero; dropout prevents aggregating them only once
     let cora = Facts {
         vertices: 2708,
         edges: 10_556,
@@ -201,7 +201,7 @@ fn a_loop_body_is_one_region_whatever_its_depth() {
 fn equal_layers_are_saturated_once() {
     let model = models::gcn(32, &[32; 40], true);
     let form = form(&model, &facts(32));
-    // the first layer reads the features, the last has no relu
+    // the first layer reads the features, and the last has no relu
     assert!(
         form.report.regions.len() <= 4,
         "{}",

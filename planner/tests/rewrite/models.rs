@@ -1,4 +1,4 @@
-//! Models as graphs, as a person would write them down: message by message.
+//! Models as graphs, as a person would write them: message by message.
 
 use crate::text;
 use gnnc_ir::graph::op::{Input, Loss, Scan};
@@ -6,7 +6,7 @@ use gnnc_ir::graph::{Init, ParamSpec};
 use gnnc_ir::kernel::{End, Reduce};
 use gnnc_ir::{Binary, EdgeSet, Graph, NodeId, Op, Type, Unary};
 
-/// The graph convolution with symmetric normalisation as an edge weight, then the product.
+/// The graph convolution with symmetric normalization as an edge weight, then the product.
 pub fn gcn(features: u32, widths: &[u32], dropout: bool) -> Graph {
     let mut text = format!("features {features}\n");
     let mut h = "features".to_owned();
@@ -61,7 +61,8 @@ pub fn sage(features: u32, widths: &[u32], dropout: bool) -> Graph {
     text::graph(&text)
 }
 
-/// Graph attention: scores from the concatenation of both ends; `(heads, width)` of each layer.
+/// Graph attention, with scores from the concatenation of both ends; `(heads, width)` of each
+/// layer.
 pub fn gat(features: u32, layers: &[(u32, u32)]) -> Graph {
     let mut text = format!("features {features}\n");
     let mut h = "features".to_owned();
@@ -227,7 +228,7 @@ impl Writer<'_> {
         self.binary(Binary::Mul, by, x)
     }
 
-    /// The sum over neighbours and the vertex itself with symmetric normalisation on the edges.
+    /// The sum over neighbors and the vertex itself, with symmetric normalization on the edges.
     fn propagate(&mut self, h: NodeId) -> NodeId {
         let set = EdgeSet::Looped;
         let rows = self.op(Op::Take(set, End::Src), &[h]);

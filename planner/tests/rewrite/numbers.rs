@@ -1,14 +1,15 @@
-//! Numbers to evaluate graphs on, and their comparison.
+//! Numbers for evaluating graphs, and their comparison.
 
 use gnnc_ir::graph::eval::{DropoutKey, EvalContext, Tensor, evaluate_with_args};
 use gnnc_ir::{EdgeSet, Graph, Rows, Type};
 
-/// Vertices of the data graph; vertex 5 has no edge out, vertex 6 none at all, vertex 0 none in.
+/// Vertices of the data graph; vertex 5 has no out-edge, vertex 6 no edge at all, vertex 0 no
+/// in-edge.
 const INDPTR: [u64; 8] = [0, 0, 2, 5, 6, 8, 11, 11];
 const INDICES: [u32; 11] = [0, 3, 0, 1, 4, 2, 1, 3, 0, 2, 4];
 
-/// What a graph computes on fixed numbers; parameters, arguments and features are between -1 and
-/// 1 and differ everywhere.
+/// Evaluates a graph on fixed numbers. Parameters, arguments and features are between -1 and 1
+/// and differ everywhere.
 pub fn evaluate(graph: &Graph) -> Vec<Tensor> {
     let tensor = |ty: Type, salt: u32| {
         let rows = rows(ty.rows);
@@ -70,7 +71,7 @@ fn close(a: &Tensor, b: &Tensor) -> bool {
         .iter()
         .filter(|x| x.is_finite())
         .fold(1.0f64, |m, x| m.max(x.abs()));
-    // A quotient by 0 may be an infinity in one order of products and no number in another.
+    // A quotient by 0 may be infinite in one order of products and NaN in another.
     let wild = |x: &f64, y: &f64| !x.is_finite() && !y.is_finite();
     let same = |(x, y): (&f64, &f64)| x == y || wild(x, y) || (x - y).abs() <= 1e-9 * scale;
     a.ty == b.ty && a.data.len() == b.data.len() && a.data.iter().zip(&b.data).all(same)

@@ -1,4 +1,4 @@
-//! Random graphs: forms compute what the graphs compute.
+//! Random graphs: their forms compute the same.
 
 use crate::numbers;
 use gnnc_ir::graph::op::{Input, Relations};
@@ -19,7 +19,7 @@ const FACTS: Facts = Facts {
     train: true,
 };
 
-/// Types of the edges of [`numbers`].
+/// Edge types of [`numbers`].
 const RELATIONS: Relations = Relations {
     count: 3,
     all: false,
@@ -72,7 +72,7 @@ fn operator(choice: u8) -> Op {
     }
 }
 
-/// A graph of the choices that fit; its results are the last values.
+/// A graph from the choices that are legal; its results are the last values.
 fn graph(choices: &[Choice]) -> Graph {
     let mut graph = Graph::new(4);
     let mut values: Vec<NodeId> = Vec::new();
@@ -113,7 +113,7 @@ fn graph(choices: &[Choice]) -> Graph {
     for (op, a, b) in choices {
         let op = operator(*op);
         let pick = |choice: u8| values[choice as usize % values.len()];
-        // Types name rows and heads that there are.
+        // Types must name existing rows and heads.
         let ty = graph.ty(pick(*a));
         let fits = match op {
             Op::Pick => ty.rows == Rows::Fixed(RELATIONS.count),
@@ -129,7 +129,7 @@ fn graph(choices: &[Choice]) -> Graph {
             _ => vec![pick(*a)],
         };
         if let Ok(id) = graph.add(op, &inputs, 0) {
-            // Wide tensors only slow the test down.
+            // Wide tensors would only slow the test down.
             if graph.ty(id).columns() <= 16 {
                 values.push(id);
             }
@@ -139,7 +139,7 @@ fn graph(choices: &[Choice]) -> Graph {
     graph
 }
 
-/// Whether every number on the way is finite and of moderate size, so that 1e-9 means something.
+/// Whether every intermediate number is finite and moderate, so that 1e-9 means something.
 fn is_tame(graph: &Graph) -> bool {
     let mut all = graph.clone();
     all.results = graph.iter().map(|(id, _)| id).collect();

@@ -1,7 +1,7 @@
-//! One file for each rule in `rules/`: what it proves, and what must not be proved.
+//! One file per rule in `rules/`: what it proves, and what must not be proved.
 //!
-//! Cases are separated by blank lines. A case is a graph without result, a line `from`, and lines
-//! of what it is compared with:
+//! Cases are separated by blank lines. A case is a graph without result, a line `from`, and
+//! lines to compare it with:
 //! - `to`: the rule alone, applied once, leads there, and the numbers agree;
 //! - `not`: all rules together do not lead there, and the numbers differ;
 //! - `unproved`: all rules together do not lead there, though the numbers may agree.
@@ -41,7 +41,7 @@ fn files() -> Vec<(String, String)> {
     files
 }
 
-/// `(kind, from, to)` of every comparison of a file.
+/// `(kind, from, to)` of every comparison in a file.
 fn cases(file: &str) -> Vec<(String, Graph, Graph)> {
     let mut cases = Vec::new();
     for block in file.split("\n\n") {
@@ -89,7 +89,7 @@ fn leaves(graph: &Graph) -> Vec<Value> {
         .collect()
 }
 
-/// Adds a graph of arguments to an e-graph.
+/// Adds a graph with arguments to an e-graph.
 fn add(egraph: &mut EGraph, graph: &Graph) -> egg::Id {
     let mut ids: Vec<egg::Id> = Vec::new();
     for node in &graph.nodes {

@@ -1,4 +1,4 @@
-//! Graphs as text for tests: one directive a line, expressions in prefix notation.
+//! Graphs as text for tests: one directive per line, expressions in prefix notation.
 //!
 //! ```text
 //! features 5                       # width of `features`
@@ -15,7 +15,7 @@ use gnnc_ir::kernel::{Axis, End, Reduce};
 use gnnc_ir::{Binary, EdgeSet, Graph, Op, Rows, Type, Unary};
 use std::collections::BTreeMap;
 
-/// A graph from its text.
+/// Parses a graph.
 pub fn graph(text: &str) -> Graph {
     let mut builder = Builder {
         graph: Graph::new(1),
@@ -89,7 +89,7 @@ impl Builder {
         id
     }
 
-    /// One value; words are taken from the end.
+    /// Parses one value; words are taken from the end.
     fn value(&mut self, words: &mut Vec<&str>) -> NodeId {
         let word = words.pop().unwrap();
         if word != "(" {
@@ -122,7 +122,7 @@ impl Builder {
         self.add(op, &[])
     }
 
-    /// Adds a node, or finds the equal one.
+    /// Adds a node, or finds an equal one.
     fn add(&mut self, op: Op, kids: &[NodeId]) -> NodeId {
         let same = |(_, node): &(NodeId, &gnnc_ir::Node)| node.op == op && node.inputs == kids;
         let found = self.graph.iter().find(same).map(|(id, _)| id);
@@ -159,7 +159,7 @@ fn ty(text: &str) -> Type {
     }
 }
 
-/// An operator; a name that ends with `+` works on the edges with self loops.
+/// Parses an operator; a name that ends in `+` works on the edges with self loops.
 fn operator(name: &str, words: &mut Vec<&str>) -> Op {
     let (base, set) = match name.strip_suffix('+') {
         Some(base) => (base, EdgeSet::Looped),

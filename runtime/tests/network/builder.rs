@@ -1,4 +1,4 @@
-//! Pieces of hand-written programs.
+//! Building blocks of hand-written programs.
 
 use gnnc_ir::Type;
 use gnnc_ir::graph::{Init, ParamSpec};

@@ -1,8 +1,8 @@
 //! A small network as a hand-written program, and the same in plain double precision.
 //!
 //! `relu(A x W1 + b)`, then two layers `relu(h U_i)` in a loop, dropout, `A h W2`; `A` is the
-//! symmetrically normalised adjacency matrix with self loops. Momentum whose first step is
-//! that of plain gradient descent.
+//! symmetrically normalized adjacency matrix with self loops. Uses momentum, whose first step
+//! equals plain gradient descent.
 #![allow(dead_code)]
 
 pub mod builder;
@@ -174,7 +174,7 @@ impl Network {
             )
         };
         let (back_c, back_h) = (back(&mut b, c), back(&mut b, h));
-        // d of relu, from its result: in place.
+        // Derivative of relu, from its result, in place.
         let step = expr(|e| {
             let (g, y) = (e.push(load(0)), e.push(load(1)));
             let step = e.push(Value::Unary(Unary::Step, y));

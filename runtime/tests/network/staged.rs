@@ -1,8 +1,9 @@
-//! A network of two aggregations as hand-written programs: one for all ranks, or one for each of its stages,
-//! whose vertices are worked on in chunks.
+//! A network with two aggregations as hand-written programs: one for all ranks, or one per
+//! stage, with vertices in chunks.
 //!
-//! `x_0 = relu(X W1)`, then twice `x_l = relu((A x_(l-1)) U_l)`, and `x_2 W2`; `A` is the symmetrically
-//! normalised adjacency matrix with self loops. Momentum that starts as plain gradient descent.
+//! `x_0 = relu(X W1)`, then twice `x_l = relu((A x_(l-1)) U_l)`, and `x_2 W2`; `A` is the
+//! symmetrically normalized adjacency matrix with self loops. Uses momentum, which starts as
+//! plain gradient descent.
 
 use super::builder::*;
 use gnnc_ir::EdgeSet;
@@ -17,7 +18,7 @@ use gnnc_ir::words::scalar::{Binary, Unary};
 
 pub const LAYERS: u32 = 2;
 
-/// Sizes, and how it is divided.
+/// Sizes and division of the network.
 #[derive(Clone, Copy)]
 pub struct Staged {
     pub features: u32,
@@ -25,15 +26,15 @@ pub struct Staged {
     pub classes: u32,
     /// 1 or [`LAYERS`].
     pub stages: u32,
-    /// Ranks of a stage.
+    /// Ranks per stage.
     pub width: u32,
-    /// None for a program of no stage.
+    /// `None` for a program without stages.
     pub chunks: Option<u32>,
     pub shuffle: bool,
     pub interval: u32,
 }
 
-/// A parameter with what belongs to it.
+/// A parameter and its state.
 #[derive(Clone, Copy)]
 struct Trained {
     value: BufferId,
@@ -47,7 +48,7 @@ struct Trained {
 #[derive(Clone, Copy)]
 struct Layer {
     u: Trained,
-    /// What edges read.
+    /// The rows that edges read.
     x: BufferId,
     history: Option<BufferId>,
     z: BufferId,

@@ -1,4 +1,4 @@
-//! Programs of stages that do not fit each other.
+//! Programs of stages that do not match each other are refused.
 
 use super::network::staged::Staged;
 use super::{G8, options, quarters};
@@ -79,7 +79,7 @@ fn programs_that_do_not_fit_each_other_are_refused() {
         };
         program.step.iter().find_map(sends).unwrap()
     };
-    // The stage after the last one is the first one.
+    // The first stage follows the last one.
     refused(
         "stage 1 sends rows of [6] words of all chunks, stage 0 expects nothing",
         &good,
@@ -91,7 +91,7 @@ fn programs_that_do_not_fit_each_other_are_refused() {
             p[1].step.push(Instr::Send(stage_message));
         },
     );
-    // Each is sent what it waits for, but only by one that waits for it.
+    // Each waits for a message that the other sends only after its own wait.
     refused(
         "stage 0 waits for rows of [6] words of all chunks from stage 1, which itself waits",
         &good,
