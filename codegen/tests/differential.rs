@@ -111,7 +111,7 @@ fn halves_are_rounded_as_they_are_defined() {
                 outputs: outputs.iter_mut().map(|x| Buffer::output(x)).collect(),
                 ..KernelArgs::default()
             };
-            // SAFETY: the buffers have as many rows.
+            // SAFETY: the buffers have this many rows.
             unsafe { compiled.run_args(&args, 0..numbers.len() as u64) }.unwrap();
             let found = [(half, &outputs[0]), (float, &outputs[1])];
             let found = found.map(|(o, words)| unpacked(&o, words, numbers.len()));
@@ -254,9 +254,9 @@ fn element_wise_kernels_work_in_place() {
             ..Default::default()
         };
         args.check(&kernel, 0..rows as u64).unwrap();
-        // SAFETY: the buffers have as many floats as rows and columns.
+        // SAFETY: the buffers hold `rows * columns` floats.
         unsafe { compiled.run_args(&args, 0..3).unwrap() };
-        // SAFETY: the buffers have as many floats as rows and columns.
+        // SAFETY: the buffers hold `rows * columns` floats.
         unsafe { compiled.run_args(&args, 3..rows as u64).unwrap() };
         for i in 0..len {
             assert!(
@@ -330,7 +330,7 @@ fn functions_are_accurate_to_units_in_the_last_place() {
             scalars: &[0.0; 3],
             ..Default::default()
         };
-        // SAFETY: the buffers have as many floats as rows and columns.
+        // SAFETY: the buffers hold `rows * columns` floats.
         unsafe { compiled.run_args(&args, 0..points.len() as u64).unwrap() };
         for (&x, &found) in points.iter().zip(&out) {
             let exact = unary.eval(f64::from(x));
@@ -378,7 +378,7 @@ fn what_is_not_a_number_stays_so() {
             scalars: &[0.0; 3],
             ..Default::default()
         };
-        // SAFETY: the buffers have as many floats as rows and columns.
+        // SAFETY: the buffers hold `rows * columns` floats.
         unsafe {
             compiler
                 .compile(&kernel)
@@ -429,7 +429,7 @@ fn activations_hide_nothing_that_is_not_a_number() {
             ..KernelArgs::default()
         };
         let compiled = compiler.compile(&kernel).unwrap();
-        // SAFETY: the buffers have as many rows.
+        // SAFETY: the buffers have this many rows.
         unsafe { compiled.run_args(&args, 0..a.len() as u64) }.unwrap();
         for (n, (words, expected)) in outputs.iter().zip(&expected).enumerate() {
             let found = unpacked(&operand, words, a.len());

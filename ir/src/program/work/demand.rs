@@ -303,7 +303,7 @@ impl Terms {
         "copy"
     }
 
-    /// Counts a loss over `rows` vertices, of which `meant` are trained on.
+    /// Counts a loss over `rows` vertices; `meant` of them are trained on.
     pub(in crate::program) fn loss(&mut self, rows: u64, meant: u64, classes: u32) -> &'static str {
         let classes = u64::from(classes);
         self.counts[ROW] = rows as f64;
