@@ -93,7 +93,7 @@ fn the_first_page_prints_what_a_plan_prints() {
     );
 }
 
-/// Listings may leave out lines, where `...` stands.
+/// A line `...` in a listing stands for omitted lines.
 #[test]
 fn listings_of_pages_are_what_is_printed() {
     let mut seen = 0;

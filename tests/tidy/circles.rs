@@ -1,7 +1,7 @@
-//! No room of a crate imports from a room that imports from it.
+//! The top-level modules of a crate do not import each other in cycles.
 //!
-//! A room is a module at the top of a crate with all files below it. Files of one room may import each other in a circle; a
-//! circle of files through several rooms is refused. Tests are left out.
+//! A room is a top-level module with all files below it. Files of one room may import each
+//! other in cycles, but a cycle of files across rooms is refused. Tests do not count.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -12,7 +12,7 @@ type Module = Vec<String>;
 /// What each module of a crate imports from its own crate.
 struct Imports(BTreeMap<Module, BTreeSet<Module>>);
 
-/// The circles of files through several rooms of a crate, each as a line.
+/// The cycles of files across rooms of a crate, one line each.
 pub fn circles(root: &Path, files: &[(std::path::PathBuf, String)]) -> Vec<String> {
     let imports = Imports::of(root, files);
     let circles = imports.0.keys().filter_map(|start| {
@@ -54,7 +54,7 @@ impl Imports {
         Self(known.iter().map(imported).collect())
     }
 
-    /// The modules that one leads to, itself only if it is in a circle.
+    /// The modules reachable from one; includes itself only if it is on a cycle.
     fn reached<'a>(&'a self, from: &'a Module) -> BTreeSet<&'a Module> {
         let mut found = BTreeSet::new();
         let mut waiting: Vec<&Module> = self.0[from].iter().collect();
@@ -67,7 +67,7 @@ impl Imports {
     }
 }
 
-/// The code of a file without comments and without the tests at its end.
+/// The code of a file, without comments and without the tests at its end.
 fn code(text: &str) -> String {
     let tests = "#[cfg(test)]\nmod tests {";
     let text = text.split(tests).next().unwrap_or_default();
@@ -77,7 +77,7 @@ fn code(text: &str) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// The file's module that a path names, if it is one of the crate's.
+/// The module that a path refers to, if it belongs to the crate.
 fn target(from: &Module, path: &[String], known: &BTreeMap<Module, &String>) -> Option<Module> {
     let supers = path.iter().take_while(|part| *part == "super").count();
     let (mut at, rest): (Module, &[String]) = match path.first()?.as_str() {
@@ -99,7 +99,7 @@ fn target(from: &Module, path: &[String], known: &BTreeMap<Module, &String>) -> 
     known.contains_key(&at).then_some(at)
 }
 
-/// The paths that code names from `crate`, `super` or `self`, those in braces too.
+/// The paths that start with `crate`, `super` or `self`, including those in braces.
 fn paths(code: &str) -> Vec<Vec<String>> {
     let mut found = Vec::new();
     for start in ["crate::", "super::", "self::"] {
@@ -113,7 +113,7 @@ fn paths(code: &str) -> Vec<Vec<String>> {
     found
 }
 
-/// Reads one tree of a path, such as `a::{b, c::d}`, and returns what is behind it.
+/// Reads one tree of a path, such as `a::{b, c::d}`, and returns the text after it.
 fn expand<'a>(text: &'a str, mut path: Vec<String>, found: &mut Vec<Vec<String>>) -> &'a str {
     let mut rest = text.trim_start();
     loop {
@@ -130,7 +130,7 @@ fn expand<'a>(text: &'a str, mut path: Vec<String>, found: &mut Vec<Vec<String>>
         };
         loop {
             inner = expand(inner, path.clone(), found).trim_start();
-            // `as name` and `*` do not matter.
+            // Ignores `as name` and `*`.
             inner = inner.trim_start_matches(|c: char| !",}".contains(c));
             match inner.strip_prefix(',').map(str::trim_start) {
                 Some(more) if !more.starts_with('}') => inner = more,

@@ -9,11 +9,13 @@ impl Candidate {
     }
 }
 
-/// Name of a candidate: placement, ranks (stages x ranks of each), turns if there are several,
-/// partitioner, chunks if there are several, the rule for skipping, storage unless 32-bit, and
-/// `host` if tensors are offloaded. Examples: `graph x 8 metis`, `tensor x 8 hash / 4`, `hybrid
-/// 4x2 metis / 16`, `pipeline 4x1 in 2 turns / 4`, `skip-broadcast x 8 adaptive:1`, `graph x 8
-/// metis bf16`, `graph x 1 + host`.
+/// Name of a candidate: placement, ranks (stages x ranks of each), virtual stages if there are
+/// several per rank, partitioner, chunks if there are several, the rule for skipping, storage
+/// unless 32-bit, and `host` if tensors are offloaded.
+///
+/// Examples: `graph x 8 metis`, `tensor x 8 hash / 4`, `hybrid 4x2 metis / 16`,
+/// `pipeline 4x1 x 2 virtual / 4`, `skip-broadcast x 8 adaptive:1`, `graph x 8 metis bf16`,
+/// `graph x 1 + host`.
 pub fn candidate_name(placement: Placement, parameters: &Parameters) -> String {
     let mut name = match (parameters.stages, parameters.groups) {
         (Some(stages), Some(groups)) => format!("{placement} {stages}x{groups}"),
