@@ -186,7 +186,7 @@ impl Lower for Planner<'_> {
             return Ok(known.clone());
         }
         let training = self.compiled.training(spec.placement)?;
-        let programs = placement::lower(training, &spec.place())?;
+        let programs = placement::lower(training, &spec.place)?;
         self.made.borrow_mut().insert(key, programs.clone());
         Ok(programs)
     }
@@ -286,7 +286,7 @@ impl<'a> Planner<'a> {
         let parts = parts(&self.workload, spec.parts(), spec.partitioner);
         let parts = parts.map_err(|e| Error::Input(e.to_string()))?;
         let training = self.compiled.training(spec.placement)?;
-        let mut programs = placement::lower(training, &spec.place())?;
+        let mut programs = placement::lower(training, &spec.place)?;
         let parts = match programs.first() {
             Some(program) => parts.of(program),
             None => parts,

@@ -190,7 +190,7 @@ fn lowered(keys: &Keys, text: &str) -> Result<Vec<Program>, String> {
     if let Some(count) = keys.number("stages") {
         let mut stages = Stages::new(count);
         stages.chunks = keys.number("chunks").unwrap_or(2);
-        stages.turns = keys.number("turns").unwrap_or(1);
+        stages.virtual_stages = keys.number("turns").unwrap_or(1);
         stages.layers = match keys.get("layers") {
             Some(layers) => layers.split(' ').map(|n| n.parse().unwrap()).collect(),
             None => Vec::new(),

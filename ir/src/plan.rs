@@ -6,96 +6,23 @@
 mod choices;
 mod diff;
 mod facts;
-mod name;
+mod parameters;
 mod source;
 
 pub use crate::workload::Partitioner;
 pub use choices::{AlphaBasis, Layout, Objective, Placement, Relaxation};
 pub use diff::{Change, Pair, PlanDiff, diff};
 pub use facts::{Against, Host, Main, Volume};
-pub use name::candidate_name;
+pub use parameters::{Parameters, candidate_name};
 pub use source::{PlanSource, WorkloadSummary};
 
 use crate::cluster::{Basis, Cluster};
-use crate::program::Skipping;
-use crate::words::storage::Storage;
 use crate::words::units::{Bytes, Seconds};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 /// The version of plan files that this library reads and writes.
 pub const PLAN_VERSION: u64 = 1;
-
-/// What varies between candidates of one placement. Fields that do not apply are omitted.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Parameters {
-    /// Number of ranks.
-    pub ranks: u32,
-    /// How vertices are divided; `None` on one rank.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub partitioner: Option<Partitioner>,
-    /// Replication factor.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub alpha: Option<f64>,
-    /// How the replication factor was obtained.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub alpha_basis: Option<AlphaBasis>,
-    /// Edges of the largest part over those of the mean part.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub edge_imbalance: Option<f64>,
-    /// How the edge imbalance was obtained.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub edge_imbalance_basis: Option<AlphaBasis>,
-    /// Pipeline stages.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub stages: Option<u32>,
-    /// Ranks per stage.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub groups: Option<u32>,
-    /// Runs of layers per stage (virtual stages), if more than one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub turns: Option<u32>,
-    /// Layers per stage. With virtual stages, layers per run: the first runs of all stages,
-    /// then the second runs, and so on.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub layers: Vec<u32>,
-    /// Epochs between updates of histories.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub interval: Option<u32>,
-    /// Whether the order of chunks changes every epoch; `None` means true.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub shuffle: Option<bool>,
-    /// Chunks per epoch.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub chunks: Option<u32>,
-    /// Whether messages may overlap computation; `None` means true.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub overlap: Option<bool>,
-    /// Whether interior rows are computed while halo rows are in flight; `None` means false.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub interior: Option<bool>,
-    /// Rule for skipping exchanges, if the placement can skip.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub skip: Option<Skipping>,
-    /// Storage format of tensors.
-    #[serde(default, skip_serializing_if = "Storage::is_f32")]
-    pub storage: Storage,
-    /// Whether tensors that do not fit are offloaded to the host; `None` means false.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub offload: Option<bool>,
-    /// Layout of the input features in a mixed placement: `columns` if it starts like
-    /// push-pull. `None` means rows.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub feature_layout: Option<Layout>,
-    /// Layout of each set of connected edge tensors that can lie either way, in a mixed
-    /// placement. Program order: forward, backward, then inside loops.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub layouts: Vec<Layout>,
-    /// Like `layouts`, for an evaluation.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub eval_layouts: Vec<Layout>,
-}
 
 /// Bounds on the expected time of an epoch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]

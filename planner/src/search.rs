@@ -11,20 +11,19 @@ mod offload;
 mod order;
 mod reason;
 
-pub use candidates::{Pin, PlacementSpec};
+pub use crate::placement::{Pin, PlacementSpec};
 pub use offload::offload_to_fit;
 
 use crate::error::LowerError;
 use crate::layout::{Layouts, Pure};
 use crate::parts::{Parts, parts};
-use crate::placement::{Flow, Stages, row};
+use crate::placement::{Place, Stages, parameters, row};
 use crate::simulate::{Estimate, bound_all, busy_seconds, least_memory, peak_memory, simulate_all};
 use crate::stale::StaleError;
 use gnnc_ir::cluster::Cluster;
 use gnnc_ir::graph::model::Relaxation as Permission;
 use gnnc_ir::plan::{
-    Host, Layout, Objective, PLAN_VERSION, Parameters, Partitioner, Placement, Plan, Rejected,
-    Relaxation,
+    Host, Objective, PLAN_VERSION, Partitioner, Placement, Plan, Rejected, Relaxation,
 };
 use gnnc_ir::program::{Buffer, Program, Role};
 use gnnc_ir::words::units::Bytes;
@@ -156,15 +155,13 @@ fn seconds_of_layers(request: &PlanRequest, lower: &dyn Lower) -> Result<Vec<f64
         ..Stages::new(request.layers).with_layers(vec![1; request.layers as usize])
     };
     let spec = PlacementSpec {
-        placement: Placement::Pipeline,
-        ranks: request.layers,
+        place: Place {
+            stages: Some(each),
+            storage: request.pin.storage,
+            ..Place::new(Placement::Pipeline, request.layers)
+        },
         partitioner: Partitioner::Range,
-        layouts: Layouts::default(),
-        flow: Flow::default(),
-        skip: None,
         offload: false,
-        stages: Some(each),
-        storage: request.pin.storage,
     };
     let parts = divided(request, &spec)?;
     let programs = lower.programs(&spec).map_err(|e| e.to_string())?;
@@ -174,7 +171,7 @@ fn seconds_of_layers(request: &PlanRequest, lower: &dyn Lower) -> Result<Vec<f64
 fn too_few(stages: &Stages, layers: usize) -> String {
     let few = StaleError::Stages {
         stages: stages.count,
-        turns: stages.turns,
+        virtual_stages: stages.virtual_stages,
         layers: layers as u32,
     };
     few.to_string()
@@ -247,13 +244,11 @@ fn ready(
         .as_ref()
         .filter(|stages| stages.layers.is_empty() && !seconds_of_layers.is_empty())
     {
-        let into = [stages.count, stages.turns, stages.chunks];
+        let into = [stages.count, stages.virtual_stages, stages.chunks];
         let layers = layers::divide(seconds_of_layers, into);
         let layers = layers.ok_or_else(|| too_few(stages, seconds_of_layers.len()))?;
-        let spec = PlacementSpec {
-            stages: Some(stages.clone().with_layers(layers)),
-            ..spec.clone()
-        };
+        let mut spec = spec.clone();
+        spec.place.stages = Some(stages.clone().with_layers(layers));
         let programs = lowered(&spec)?;
         return made(spec, programs, few);
     }
@@ -262,9 +257,9 @@ fn ready(
         return made(spec.clone(), lowered(spec)?, few);
     }
     let with = |layouts: &Layouts| {
-        let layouts = layouts.clone();
-        let spec = spec.clone();
-        PlacementSpec { layouts, ..spec }
+        let mut spec = spec.clone();
+        spec.place.layouts = layouts.clone();
+        spec
     };
     let pure = lower.pure(spec.ranks).map_err(|e| e.to_string())?;
     let starts = mixture::starts(&pure, request.pin.features);
@@ -361,11 +356,8 @@ fn ranks_to_fit(request: &PlanRequest, spec: &PlacementSpec, lower: &dyn Lower) 
     }
     let doubled = std::iter::successors(spec.ranks.checked_mul(2), |ranks| ranks.checked_mul(2));
     for ranks in doubled.take_while(|ranks| *ranks <= MOST_RANKS) {
-        let spec = PlacementSpec {
-            ranks,
-            partitioner,
-            ..spec.clone()
-        };
+        let mut spec = spec.clone();
+        (spec.place.ranks, spec.partitioner) = (ranks, partitioner);
         let programs = lower.programs(&spec).ok()?;
         let parts = divided(request, &spec).ok()?.of(programs.first()?);
         let cluster = request.cluster;
@@ -419,43 +411,4 @@ fn copies(program: &Program, parts: &Parts) -> Vec<(String, Bytes)> {
     };
     kept.map(|buffer| (buffer.name.clone(), most(buffer)))
         .collect()
-}
-
-fn parameters(spec: &PlacementSpec, parts: Option<&Parts>) -> Parameters {
-    let divided = spec.ranks > 1;
-    // If rows are only dealt out, boundaries do not matter.
-    let bounded = spec.by_parts();
-    let parts = parts.filter(|_| spec.parts() > 1 && bounded);
-    let stages = spec.stages.as_ref();
-    Parameters {
-        ranks: spec.ranks,
-        partitioner: (spec.parts() > 1).then_some(spec.partitioner),
-        alpha: parts.map(|p| significant(p.alpha)),
-        alpha_basis: parts.map(|p| p.alpha_basis),
-        edge_imbalance: parts.map(|p| significant(p.edge_imbalance)),
-        edge_imbalance_basis: parts.map(|p| p.edge_imbalance_basis),
-        feature_layout: (spec.layouts.features == Layout::Columns).then_some(Layout::Columns),
-        layouts: spec.layouts.epoch.clone(),
-        eval_layouts: spec.layouts.eval.clone(),
-        stages: stages.map(|stages| stages.count),
-        turns: stages.and_then(|stages| (stages.turns != 1).then_some(stages.turns)),
-        groups: stages.map(|stages| stages.width(spec.ranks)),
-        layers: stages.map_or_else(Vec::new, |stages| stages.layers.clone()),
-        interval: stages.map(|stages| stages.interval),
-        shuffle: stages.and_then(|stages| (!stages.shuffle).then_some(false)),
-        chunks: match stages {
-            Some(stages) => Some(stages.chunks),
-            None => (spec.flow.chunks > 1).then_some(spec.flow.chunks),
-        },
-        overlap: (divided && !spec.flow.overlap).then_some(false),
-        interior: spec.flow.interior.then_some(true),
-        skip: spec.skip,
-        storage: spec.storage,
-        offload: spec.offload.then_some(true),
-    }
-}
-
-/// Six significant digits: the last bits of logarithms differ between machines, but plans must not.
-fn significant(value: f64) -> f64 {
-    format!("{value:.5e}").parse().unwrap_or(value)
 }

@@ -1,6 +1,7 @@
 //! `gnnc emit`: the intermediate forms of a model, as text.
 
-use super::inputs::{FlowArgs, ModelArgs};
+use super::inputs::ModelArgs;
+use super::knobs::FlowArgs;
 use super::numbers::{WORKERS, within};
 use super::output::{Answer, Failure, Output};
 use clap::{Args, ValueEnum};

@@ -1,15 +1,12 @@
 //! Arguments shared by the commands that work on a model.
 
-use super::numbers::{CHUNKS, within};
 use super::output::{Failure, Output, input};
 use super::text::{facts, grouped};
 use clap::Args;
 use gnnc::ir::graph::model::{Model, Relaxation};
 use gnnc::ir::plan::{Placement, Plan, PlanSource};
-use gnnc::ir::program::Skipping;
 use gnnc::ir::words::storage::Storage;
-use gnnc::planner::placement::{Flow, Stages, TABLE, names};
-use gnnc::planner::search::Pin;
+use gnnc::planner::placement::{TABLE, names};
 use gnnc::{LoadOptions, Loaded, Source};
 use std::path::{Path, PathBuf};
 
@@ -34,120 +31,6 @@ pub struct Changes {
     /// Use these graph statistics (from `gnnc graph stats --format json`) instead of the model's graph.
     #[arg(long, value_name = "FILE", conflicts_with = "graph")]
     workload: Option<PathBuf>,
-}
-
-/// How work is split, overlapped, skipped and stored.
-#[derive(Args)]
-pub struct FlowArgs {
-    /// Do not overlap communication with computation.
-    #[arg(long)]
-    no_overlap: bool,
-    /// Compute interior rows (those that read no halo row) while halo rows are in flight.
-    #[arg(long)]
-    interior: bool,
-    /// When to skip exchanges, if the placement allows it: fixed:EPOCHS, adaptive:EPOCHS or gap:DISTANCE (also gap-absolute,
-    /// gap-rms). Append /cut to send each reader only the rows it has edges from, then /stop to drop the gradients of rows
-    /// that were not sent, then /clip:LENGTH to clip the gradients of embeddings.
-    #[arg(long, value_name = "RULE")]
-    skip: Option<Skipping>,
-    /// Number of chunks. Placements that slice columns cut the work on all vertices into them (default 1); a pipeline
-    /// takes them as micro-batches of vertices (default 4 per stage).
-    #[arg(long, value_name = "N", value_parser = within(CHUNKS))]
-    chunks: Option<u32>,
-    /// Stages of a pipeline; by default one per rank.
-    #[arg(long, value_name = "N", value_parser = within(CHUNKS))]
-    stages: Option<u32>,
-    /// Virtual stages per stage: chunks pass through all stages once for each, so stages wait less when chunks are few.
-    /// 1 by default.
-    #[arg(long = "virtual-stages", alias = "turns", value_name = "N", value_parser = within(CHUNKS))]
-    turns: Option<u32>,
-    /// Layers of each stage, such as 4,3,3, or of each virtual stage in the order of the model; by default the fastest division.
-    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = within(CHUNKS))]
-    layers: Vec<u32>,
-    /// Epochs between updates of a pipeline's histories.
-    #[arg(long, value_name = "N", value_parser = within(CHUNKS))]
-    interval: Option<u32>,
-    /// Process a pipeline's chunks in the same order in every epoch.
-    #[arg(long)]
-    no_shuffle: bool,
-    /// How tensors are stored: f32 (the default), bf16 or f16. Sums always use 32 bits.
-    #[arg(long, value_name = "NAME", value_parser = storage)]
-    pub storage: Option<Storage>,
-}
-
-impl FlowArgs {
-    /// When to skip exchanges.
-    pub fn skip(&self) -> Option<Skipping> {
-        self.skip
-    }
-
-    /// How tensors are stored.
-    pub fn storage(&self) -> Storage {
-        self.storage.unwrap_or_default()
-    }
-
-    /// The options of the library.
-    pub fn flow(&self) -> Flow {
-        Flow {
-            overlap: !self.no_overlap,
-            chunks: self.chunks.unwrap_or(1),
-            interior: self.interior,
-        }
-    }
-
-    /// Search constraints implied by these flags.
-    pub fn pin(&self) -> Pin {
-        Pin {
-            chunks: self.chunks,
-            skip: self.skip,
-            stages: self.stages,
-            turns: self.turns,
-            layers: (!self.layers.is_empty()).then(|| self.layers.clone()),
-            interval: self.interval,
-            storage: self.storage(),
-            interior: self.interior.then_some(true),
-            ..Pin::default()
-        }
-    }
-
-    /// The first of these options on the command line, if any.
-    pub fn given(&self) -> Option<&'static str> {
-        let all = [
-            ("--no-overlap", self.no_overlap),
-            ("--interior", self.interior),
-            ("--skip", self.skip.is_some()),
-            ("--chunks", self.chunks.is_some()),
-            ("--stages", self.stages.is_some()),
-            ("--virtual-stages", self.turns.is_some()),
-            ("--layers", !self.layers.is_empty()),
-            ("--interval", self.interval.is_some()),
-            ("--no-shuffle", self.no_shuffle),
-            ("--storage", self.storage.is_some()),
-        ];
-        all.into_iter()
-            .find(|(_, given)| *given)
-            .map(|(name, _)| name)
-    }
-
-    /// Whether chunks keep the same order in every epoch.
-    pub fn ordered(&self) -> bool {
-        self.no_shuffle
-    }
-
-    /// The stages of a pipeline on `ranks` ranks. Without `--stages`, the number of stages of a hybrid is chosen later.
-    pub fn stages(&self, placement: Placement, ranks: u32) -> Stages {
-        let all = self
-            .stages
-            .map_or_else(|| Stages::of(placement, ranks), Stages::new);
-        Stages {
-            turns: self.turns.unwrap_or(all.turns),
-            layers: self.layers.clone(),
-            chunks: self.chunks.unwrap_or(all.chunks),
-            shuffle: !self.no_shuffle,
-            interval: self.interval.unwrap_or(all.interval),
-            ..all
-        }
-    }
 }
 
 impl ModelArgs {

@@ -1,18 +1,15 @@
 //! The machines to plan for, and the constraints on plans.
 
 use super::files::{MAX_PLAN, read_text};
-use super::numbers::{CHUNKS, DEVICES, EPOCHS, within};
+use super::knobs::pins;
 use super::output::{Failure, Output, input};
 use clap::{Args, ValueEnum};
 use gnnc::ir::cluster::{CLUSTERS, Cluster};
 use gnnc::ir::graph::model::Relaxation;
-use gnnc::ir::plan::{Layout, Objective, Partitioner};
-use gnnc::ir::program::{RULES, Skipping};
+use gnnc::ir::plan::{Objective, Partitioner};
+use gnnc::ir::program::Skipping;
 use gnnc::ir::words::storage::Storage;
-use gnnc::planner::placement;
-use gnnc::planner::search::Pin;
 use gnnc::{PlanOptions, Planner};
-use std::ops::RangeInclusive;
 use std::path::Path;
 
 /// Arguments of all commands that plan.
@@ -94,105 +91,12 @@ impl SearchArgs {
                 Goal::Bytes => Objective::Bytes,
             },
             partitioners: self.partitioner.iter().map(partitioner).collect(),
-            pin: self.pin()?,
+            pin: pins(&self.pin, self.storage)?,
             top: None,
             overlap: !self.no_overlap,
             allow: self.allow.clone(),
         })
     }
-
-    fn pin(&self) -> Result<Pin, Failure> {
-        let mut pin = Pin {
-            storage: self.storage,
-            ..Pin::default()
-        };
-        for text in &self.pin {
-            let (key, value) = text.split_once('=').unwrap_or((text, ""));
-            let (key, value) = (key.trim(), value.trim());
-            let wrong =
-                |expected: String| Err(input(format!("found --pin {text}, expected {expected}")));
-            match key {
-                "placement" => match super::inputs::placement(value) {
-                    Ok(placement) => pin.placement = Some(placement),
-                    Err(_) => {
-                        let known = placement::names().join(", ");
-                        return wrong(format!("placement= one of {known}"));
-                    }
-                },
-                "partitioner" => match Partitioner::ALL.iter().find(|p| p.name() == value) {
-                    Some(partitioner) => pin.partitioner = Some(*partitioner),
-                    None => {
-                        return wrong(format!("partitioner= one of {}", names(Partitioner::ALL)));
-                    }
-                },
-                "ranks" => match number(value, DEVICES) {
-                    Ok(ranks) => pin.ranks = Some(ranks),
-                    Err(expected) => return wrong(format!("ranks= {expected}")),
-                },
-                "chunks" => match number(value, CHUNKS) {
-                    Ok(chunks) => pin.chunks = Some(chunks),
-                    Err(expected) => return wrong(format!("chunks= {expected}")),
-                },
-                "skip" => match value.parse() {
-                    Ok(rule) => pin.skip = Some(rule),
-                    Err(_) => return wrong(format!("skip= one of {RULES}")),
-                },
-                // The skipping system's own name for it.
-                "stale_grad" if value == "through" => {}
-                "stale_grad" => {
-                    let why = "stale_grad=through, which passes gradients on as if all rows were current; \
-                               to drop the gradients of copies, append /stop to the rule, as in skip=RULE/stop";
-                    return wrong(why.to_owned());
-                }
-                "stages" => match number(value, CHUNKS) {
-                    Ok(stages) => pin.stages = Some(stages),
-                    Err(expected) => return wrong(format!("stages= {expected}")),
-                },
-                "virtual-stages" | "turns" => match number(value, CHUNKS) {
-                    Ok(turns) => pin.turns = Some(turns),
-                    Err(expected) => return wrong(format!("virtual-stages= {expected}")),
-                },
-                "interval" => match number(value, EPOCHS) {
-                    Ok(interval) => pin.interval = Some(interval),
-                    Err(expected) => return wrong(format!("interval= {expected}")),
-                },
-                "offload" => match value {
-                    "yes" => pin.offload = Some(true),
-                    "no" => pin.offload = Some(false),
-                    _ => return wrong("offload=yes or offload=no".to_owned()),
-                },
-                "interior" => match value {
-                    "yes" => pin.interior = Some(true),
-                    "no" => pin.interior = Some(false),
-                    _ => return wrong("interior=yes or interior=no".to_owned()),
-                },
-                "features" => match Layout::ALL.iter().find(|l| l.name() == value) {
-                    Some(layout) => pin.features = Some(*layout),
-                    None => return wrong(format!("features= one of {}", names(Layout::ALL))),
-                },
-                _ => {
-                    let known = "placement=NAME, ranks=N, partitioner=NAME, chunks=N, skip=RULE, stages=N, \
-                                 virtual-stages=N, interval=N, offload=yes|no (whether tensors are offloaded to the \
-                                 host; by default only where they must be), interior=yes|no (whether interior rows \
-                                 are computed while halo rows are in flight; by default where it pays) or \
-                                 features=columns (mixtures that begin with push-pull)";
-                    return wrong(known.to_owned());
-                }
-            }
-        }
-        Ok(pin)
-    }
-}
-
-/// Parses a number in `range`; the error says what was expected.
-fn number(text: &str, range: RangeInclusive<u32>) -> Result<u32, String> {
-    within(range)(text).map_err(|said| said.trim_start_matches("expected ").to_owned())
-}
-
-/// The names, separated by commas.
-fn names<T: ToString>(all: &[T]) -> String {
-    let names: Vec<String> = all.iter().map(ToString::to_string).collect();
-    names.join(", ")
 }
 
 /// Fails if the pins leave no candidate.

@@ -19,6 +19,7 @@ mod files;
 mod fmt;
 mod graph;
 mod inputs;
+mod knobs;
 mod machine;
 mod numbers;
 mod output;

@@ -5,7 +5,8 @@ use super::cache::{kernels, say_refused};
 use super::device::{DeviceArgs, MemoryArgs, ProcessArgs};
 use super::diff;
 use super::files::{replace, writable};
-use super::inputs::{FlowArgs, ModelArgs, Way, headline, load_planned};
+use super::inputs::{ModelArgs, Way, headline, load_planned};
+use super::knobs::FlowArgs;
 use super::machine::{cluster, warn};
 use super::numbers::{EPOCHS, RUNS, SEEDS, THREADS, WORKERS, within};
 use super::output::{Answer, Failure, Output, input};
@@ -111,7 +112,7 @@ impl Train {
         let choice = choice.as_ref();
         warn(choice.map_or(self.flow.skip(), |c| c.parameters.skip), out);
         let stages = match choice {
-            Some(choice) => PlacementSpec::of(choice).stages,
+            Some(choice) => PlacementSpec::of(choice).place.stages,
             None => self.stages(),
         };
         let epochs = self.epochs.unwrap_or(loaded.model.train.epochs);
@@ -261,7 +262,7 @@ impl Train {
                 Some(choice) => choice.relaxations.iter().map(|r| r.permission()).collect(),
                 None => self.allow.clone(),
             },
-            layouts: choice.map_or_else(Layouts::default, |c| PlacementSpec::of(c).layouts),
+            layouts: choice.map_or_else(Layouts::default, |c| PlacementSpec::of(c).place.layouts),
             cluster: self.cluster.as_deref().map(cluster).transpose()?,
             threads: self.threads,
             partitioner: partitioner
@@ -271,7 +272,7 @@ impl Train {
             skip: choice.map_or(self.flow.skip(), |c| PlacementSpec::of(c).skip),
             storage: choice.map_or(self.flow.storage(), |c| c.parameters.storage),
             stages: match choice {
-                Some(choice) => PlacementSpec::of(choice).stages,
+                Some(choice) => PlacementSpec::of(choice).place.stages,
                 None => Some(
                     self.flow
                         .stages(self.named().unwrap_or(Placement::Graph), workers),

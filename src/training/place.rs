@@ -91,15 +91,15 @@ pub fn place(loaded: &Loaded, compiled: &Compiled, options: &TrainOptions) -> Re
             pin: Pin {
                 partitioner,
                 stages: place.stages.as_ref().and_then(chosen),
-                turns: place.stages.as_ref().map(|stages| stages.turns),
+                virtual_stages: place.stages.as_ref().map(|stages| stages.virtual_stages),
                 storage: options.storage,
                 ..Pin::default()
             },
             ..PlanOptions::new(cluster)
         };
         let best = crate::best(loaded, compiled, &planned, (place.placement, place.ranks))?;
-        place.layouts = best.layouts;
-        if let (Some(stages), Some(best)) = (&mut place.stages, best.stages) {
+        place.layouts = best.place.layouts;
+        if let (Some(stages), Some(best)) = (&mut place.stages, best.place.stages) {
             (stages.count, stages.layers) = (best.count, best.layers);
             if stages.chunks == 0 {
                 stages.chunks = best.chunks;

@@ -49,7 +49,7 @@ fn all_placements_scale_by_the_same() {
 
 #[test]
 fn stages_clip_by_the_length_of_all_gradients() {
-    for (ranks, stages, turns, clip) in [
+    for (ranks, stages, virtual_stages, clip) in [
         (1, 1, 1, 0.05),
         (3, 3, 1, 0.05),
         (4, 2, 1, 0.05),
@@ -60,7 +60,7 @@ fn stages_clip_by_the_length_of_all_gradients() {
         let way = staged::Way {
             ranks,
             stages,
-            turns,
+            virtual_stages,
             chunks: 3,
             interval: 2,
         };

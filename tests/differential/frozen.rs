@@ -20,7 +20,7 @@ fn frozen_weights_make_histories_exact() {
             let way = Way {
                 ranks,
                 stages,
-                turns: 1,
+                virtual_stages: 1,
                 chunks,
                 interval,
             };

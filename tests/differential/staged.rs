@@ -26,7 +26,7 @@ use std::cell::Cell;
 pub struct Way {
     pub ranks: u32,
     pub stages: u32,
-    pub turns: u32,
+    pub virtual_stages: u32,
     pub chunks: u32,
     pub interval: u32,
 }
@@ -34,7 +34,7 @@ pub struct Way {
 impl Way {
     fn stages(self) -> Stages {
         Stages {
-            turns: self.turns,
+            virtual_stages: self.virtual_stages,
             chunks: self.chunks,
             interval: self.interval,
             ..Stages::new(self.stages)
@@ -229,7 +229,7 @@ pub fn check_case(mut case: Case, body: &str, way: Way) -> bool {
 fn sessions_compute_what_the_form_says() {
     for body in MODELS {
         let layers = case(body).compiled.layers();
-        for (ranks, [stages, turns], chunks, interval) in [
+        for (ranks, [stages, virtual_stages], chunks, interval) in [
             (1, [1, 1], 1, 1),
             (1, [1, 1], 5, 2),
             (2, [2, 1], 4, 1),
@@ -244,11 +244,11 @@ fn sessions_compute_what_the_form_says() {
             let way = Way {
                 ranks,
                 stages,
-                turns,
+                virtual_stages,
                 chunks,
                 interval,
             };
-            if stages * turns <= layers {
+            if stages * virtual_stages <= layers {
                 check(body, way);
             }
         }
@@ -257,11 +257,11 @@ fn sessions_compute_what_the_form_says() {
 
 fn way() -> impl Strategy<Value = Way> {
     (1..4u32, 1..3u32, 1..3u32, 1..6u32, 1..4u32).prop_map(
-        |(stages, width, turns, chunks, interval)| Way {
+        |(stages, width, virtual_stages, chunks, interval)| Way {
             ranks: stages * width,
             stages,
             // One stage has all layers in one run.
-            turns: if stages == 1 { 1 } else { turns },
+            virtual_stages: if stages == 1 { 1 } else { virtual_stages },
             chunks,
             interval,
         },
@@ -280,7 +280,7 @@ fn random_models_in_stages() {
         match form(&case.loaded.model.graph) {
             Err(StaleError::Type(why)) => prop_assert!(false, "{why}\n{body}"),
             Err(_) => return Ok(()),
-            Ok(_) if way.stages * way.turns > case.compiled.layers() => return Ok(()),
+            Ok(_) if way.stages * way.virtual_stages > case.compiled.layers() => return Ok(()),
             Ok(_) => {}
         }
         match Trainer::new(&case.loaded, &case.compiled, &way.options()) {

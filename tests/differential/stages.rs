@@ -26,7 +26,7 @@ fn session(case: &Case, count: u32, width: u32, chunks: u32) -> Session {
 /// The same with several runs of layers per stage.
 fn in_turns(
     case: &Case,
-    [count, width, turns]: [u32; 3],
+    [count, width, virtual_stages]: [u32; 3],
     chunks: u32,
     ends: Option<Vec<Box<dyn Transport>>>,
 ) -> Session {
@@ -38,7 +38,7 @@ fn in_turns(
         ),
         _ => {
             let stages = Stages {
-                turns,
+                virtual_stages,
                 chunks,
                 interval: 2,
                 ..Stages::new(count)
@@ -166,8 +166,8 @@ fn runs_of_layers_change_no_number() {
         for ways in [[2, 1, 1], [2, 1, 2], [2, 1, 3], [3, 1, 2]] {
             let mut session = in_turns(&case, ways, 4, None);
             // Every row crosses every border between runs, and so does its gradient.
-            let [stages, _, turns] = ways.map(u64::from);
-            let bytes = 2 * (stages * turns - 1) * 30 * columns * 4;
+            let [stages, _, virtual_stages] = ways.map(u64::from);
+            let bytes = 2 * (stages * virtual_stages - 1) * 30 * columns * 4;
             assert_eq!(
                 session.epoch().unwrap().bytes_sent,
                 bytes,
@@ -191,13 +191,18 @@ fn random_runs_of_layers_change_no_number() {
         let (body, _) = DEEP[n % DEEP.len()];
         let (vertices, width) = (between(12, 60), between(1, 2));
         let (stages, chunks) = (between(2, 3), between(1, 6));
-        let turns = between(2, 7 / stages);
+        let virtual_stages = between(2, 7 / stages);
         let case = deep(body, vertices, n as u64);
         let expected = found(in_turns(&case, [1, width, 1], chunks, None));
-        let same = found(in_turns(&case, [stages, width, turns], chunks, None)) == expected;
+        let same = found(in_turns(
+            &case,
+            [stages, width, virtual_stages],
+            chunks,
+            None,
+        )) == expected;
         assert!(
             same,
-            "{vertices} vertices, {stages} stages of {width}, {turns} runs, {chunks} chunks\n{body}"
+            "{vertices} vertices, {stages} stages of {width}, {virtual_stages} runs, {chunks} chunks\n{body}"
         );
     }
 }
@@ -288,12 +293,12 @@ fn runs_of_layers_have_parameters_of_their_own() {
     let error = |count, layers: &[u32]| stages(&form, count, layers).unwrap_err().to_string();
     let two = error(2, &[2, 2]);
     assert!(two.contains("of stage 1 and of stage 2"), "{two}");
-    let turns = error(2, &[1, 1, 1, 1]);
+    let virtual_stages = error(2, &[1, 1, 1, 1]);
     for part in [
         " of virtual stage 1 of stage ",
         " and of virtual stage 2 of stage ",
         " or virtual stages",
     ] {
-        assert!(turns.contains(part), "{turns}");
+        assert!(virtual_stages.contains(part), "{virtual_stages}");
     }
 }

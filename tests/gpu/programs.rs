@@ -317,7 +317,10 @@ fn placements_train_as_on_the_processor() {
             GCNII,
             TrainOptions {
                 workers: 2,
-                stages: stages(2, 4).map(|stages| Stages { turns: 2, ..stages }),
+                stages: stages(2, 4).map(|stages| Stages {
+                    virtual_stages: 2,
+                    ..stages
+                }),
                 ..stale(Placement::Pipeline)
             },
         ),

@@ -79,6 +79,11 @@ impl fmt::Display for Seconds {
     }
 }
 
+/// Six significant digits: the last bits of logarithms differ between machines, but plans must not.
+pub fn significant(value: f64) -> f64 {
+    format!("{value:.5e}").parse().unwrap_or(value)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -7,12 +7,15 @@ mod one_rank;
 mod pipeline;
 mod push_pull;
 mod skip_broadcast;
+mod spec;
 mod tensor;
 
 pub use pipeline::Stages;
+pub(crate) use spec::parameters;
+pub use spec::{Flow, Pin, Place, PlacementSpec};
 
 use crate::error::LowerError;
-use crate::layout::{Layouts, Ranks};
+use crate::layout::Ranks;
 use crate::lower::checked::{check, checked};
 use crate::lower::chunks::{MOST_CHUNKS, chunks};
 use crate::lower::interior::interior;
@@ -20,7 +23,7 @@ use crate::lower::overlap::overlap;
 use crate::lower::storage::{store, store_alike};
 use crate::lower::{Training, with_gradients};
 use gnnc_ir::plan::{Placement, Relaxation};
-use gnnc_ir::program::{Program, Skipping};
+use gnnc_ir::program::Program;
 use gnnc_ir::words::storage::Storage;
 use std::borrow::Cow;
 
@@ -142,63 +145,6 @@ const fn staged(placement: Placement) -> Row {
         skips: false,
         relaxations: &[Relaxation::StaleEmbeddings],
         lower: Lower::Stages(pipeline::lower),
-    }
-}
-
-/// A placement with the parameters of its lowering.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Place {
-    /// The placement.
-    pub placement: Placement,
-    /// Number of ranks.
-    pub ranks: u32,
-    /// Layouts, if they are mixed.
-    pub layouts: Layouts,
-    /// How communication and computation share the time.
-    pub flow: Flow,
-    /// When exchanges are left out, if they may be; `None` means the default rule.
-    pub skip: Option<Skipping>,
-    /// How layers and vertices are divided in a pipeline.
-    pub stages: Option<Stages>,
-    /// How tensors are stored in memory.
-    pub storage: Storage,
-}
-
-/// How communication and computation share the time; never affects what is computed or sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Flow {
-    /// Whether messages may be in flight during computation.
-    pub overlap: bool,
-    /// Number of chunks for work over all vertices on column slices; 1 leaves it whole.
-    pub chunks: u32,
-    /// Whether interior rows are computed separately, so that halo messages can be in flight
-    /// meanwhile.
-    pub interior: bool,
-}
-
-impl Default for Flow {
-    /// Overlap on, no chunks.
-    fn default() -> Self {
-        Self {
-            overlap: true,
-            chunks: 1,
-            interior: false,
-        }
-    }
-}
-
-impl Place {
-    /// A placement without mixed layouts.
-    pub fn new(placement: Placement, ranks: u32) -> Self {
-        Self {
-            placement,
-            ranks,
-            layouts: Layouts::default(),
-            flow: Flow::default(),
-            skip: None,
-            stages: None,
-            storage: Storage::F32,
-        }
     }
 }
 

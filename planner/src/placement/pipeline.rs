@@ -18,7 +18,7 @@ pub struct Stages {
     pub count: u32,
     /// Runs of consecutive layers per stage, at least 1 (virtual stages). Run `b` of stage `s` is
     /// number `b * count + s` overall. Chunks go through the stages once per run.
-    pub turns: u32,
+    pub virtual_stages: u32,
     /// Layers of each run in order, at least one each. Empty if they are yet to be divided.
     pub layers: Vec<u32>,
     /// Chunks per part, at least 1; 0 means four per stage.
@@ -35,7 +35,7 @@ impl Stages {
     pub fn new(count: u32) -> Self {
         Self {
             count,
-            turns: 1,
+            virtual_stages: 1,
             layers: Vec::new(),
             chunks: 4 * count.max(1),
             shuffle: true,
@@ -94,7 +94,11 @@ pub fn lower(training: &Training, place: &Place) -> Result<Vec<Program>, LowerEr
             place.placement
         )));
     };
-    let Stages { count, turns, .. } = *spec;
+    let Stages {
+        count,
+        virtual_stages,
+        ..
+    } = *spec;
     if count == 0 || !place.ranks.is_multiple_of(count) {
         return Err(LowerError::Illegal(format!(
             "{} ranks cannot be divided into {count} equal stages; give a number of stages that divides {}",
@@ -102,7 +106,7 @@ pub fn lower(training: &Training, place: &Place) -> Result<Vec<Program>, LowerEr
         )));
     }
     for (what, number) in [
-        ("virtual stages per stage", turns),
+        ("virtual stages per stage", virtual_stages),
         ("chunks", spec.chunks),
         ("epochs between updates of histories", spec.interval),
     ] {
@@ -112,17 +116,20 @@ pub fn lower(training: &Training, place: &Place) -> Result<Vec<Program>, LowerEr
             )));
         }
     }
-    if turns > 1 && count == 1 {
+    if virtual_stages > 1 && count == 1 {
         return Err(LowerError::Illegal(format!(
-            "found {turns} virtual stages for a single stage; use at least 2 stages, or 1 virtual stage"
+            "found {virtual_stages} virtual stages for a single stage; use at least 2 stages, or 1 virtual stage"
         )));
     }
     let form = form(&training.source)?;
-    let (runs, given) = (count.saturating_mul(turns), spec.layers.len() as u64);
+    let (runs, given) = (
+        count.saturating_mul(virtual_stages),
+        spec.layers.len() as u64,
+    );
     if given > 0 && given != u64::from(runs) {
-        let each = match turns {
+        let each = match virtual_stages {
             1 => String::new(),
-            _ => format!(" with {turns} virtual stages each"),
+            _ => format!(" with {virtual_stages} virtual stages each"),
         };
         return Err(LowerError::Illegal(format!(
             "found {given} numbers of layers for {count} stages{each}, expected {runs}"
@@ -132,7 +139,7 @@ pub fn lower(training: &Training, place: &Place) -> Result<Vec<Program>, LowerEr
     if runs > found {
         return Err(LowerError::Stale(StaleError::Stages {
             stages: count,
-            turns,
+            virtual_stages,
             layers: found,
         }));
     }

@@ -10,9 +10,12 @@ const SAME: f64 = 1e-9;
 /// With one run per stage, minimizes the slowest run; among ties, the first runs get the fewest
 /// layers. With several runs, starts from that division and moves layers between runs as long as
 /// that helps. `None` if there are fewer layers than runs.
-pub(super) fn divide(seconds: &[f64], [stages, turns, chunks]: [u32; 3]) -> Option<Vec<u32>> {
-    let mut layers = slowest_run(seconds, stages.checked_mul(turns)?)?;
-    if turns == 1 {
+pub(super) fn divide(
+    seconds: &[f64],
+    [stages, virtual_stages, chunks]: [u32; 3],
+) -> Option<Vec<u32>> {
+    let mut layers = slowest_run(seconds, stages.checked_mul(virtual_stages)?)?;
+    if virtual_stages == 1 {
         return Some(layers);
     }
     let cost = |layers: &[u32]| through(&of_runs(seconds, layers), stages as usize, chunks);

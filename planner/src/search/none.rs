@@ -31,12 +31,12 @@ impl PlanRequest<'_> {
         }
         let staged = match placement {
             Some(placement) => row(placement).is_some_and(|row| row.staged()),
-            None => stages.is_some() || self.pin.turns.is_some(),
+            None => stages.is_some() || self.pin.virtual_stages.is_some(),
         };
         if staged {
             return self.why_no_stages(&name, ranks);
         }
-        if stages.is_some() || self.pin.turns.is_some() {
+        if stages.is_some() || self.pin.virtual_stages.is_some() {
             return format!(
                 "{name} has no stages; leave out stages= and virtual-stages=, or ask for placement \
                  pipeline or hybrid"

@@ -1,8 +1,9 @@
 //! Orders two candidates.
 
-use super::{Priced, mixture, significant};
+use super::{Priced, mixture};
 use crate::simulate::Estimate;
 use gnnc_ir::plan::Objective;
+use gnnc_ir::words::units::significant;
 use std::cmp::Ordering;
 
 /// The measures to compare, smaller is better: the objective, then the other two.

@@ -1,8 +1,8 @@
 //! A candidate as a plan lists it: its numbers, and why it won or lost.
 
-use super::{PlanRequest, Priced, parameters, relaxations, significant};
+use super::{PlanRequest, Priced, parameters, relaxations};
 use gnnc_ir::plan::{Against, Candidate, KindCost, Main, Objective, Range, Volume};
-use gnnc_ir::words::units::{Bytes, Seconds};
+use gnnc_ir::words::units::{Bytes, Seconds, significant};
 
 impl Priced<'_> {
     /// The candidate, chosen or not, compared to the best one.

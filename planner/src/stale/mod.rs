@@ -44,12 +44,12 @@ pub enum StaleError {
     )]
     Shared(String, String, String, &'static str),
     /// More stages than the model has places to cut.
-    #[error("{}", too_few(*.stages, *.turns, *.layers))]
+    #[error("{}", too_few(*.stages, *.virtual_stages, *.layers))]
     Stages {
         /// Stages requested.
         stages: u32,
         /// Runs of layers per stage.
-        turns: u32,
+        virtual_stages: u32,
         /// Layers of the model.
         layers: u32,
     },
@@ -68,14 +68,14 @@ pub enum StaleError {
     Type(#[from] TypeError),
 }
 
-fn too_few(stages: u32, turns: u32, layers: u32) -> String {
-    match turns {
+fn too_few(stages: u32, virtual_stages: u32, layers: u32) -> String {
+    match virtual_stages {
         0 | 1 => format!(
             "found {stages} stages, but the model has only {layers} layers to divide; use at most \
              {layers} stages"
         ),
         _ => format!(
-            "found {stages} stages with {turns} virtual stages each, but the model has only {layers} layers \
+            "found {stages} stages with {virtual_stages} virtual stages each, but the model has only {layers} layers \
              to divide; use at most {layers} virtual stages in total"
         ),
     }

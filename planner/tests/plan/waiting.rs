@@ -86,7 +86,7 @@ fn a_slow_rank_makes_the_others_wait() {
 
 /// A program for each of `stages` stages, with a product in every run of layers, forward and
 /// backward.
-fn staged([stages, turns, chunks]: [u32; 3]) -> Vec<Program> {
+fn staged([stages, virtual_stages, chunks]: [u32; 3]) -> Vec<Program> {
     let buffer = |extent| Buffer {
         name: "x".to_owned(),
         extent,
@@ -121,7 +121,7 @@ fn staged([stages, turns, chunks]: [u32; 3]) -> Vec<Program> {
             false => (Neighbour::Previous, Neighbour::Next),
         };
         let number = run * stages + stage;
-        let (first, last) = (number == 0, number + 1 == stages * turns);
+        let (first, last) = (number == 0, number + 1 == stages * virtual_stages);
         let (begins, ends) = if reverse {
             (last, first)
         } else {
@@ -136,9 +136,13 @@ fn staged([stages, turns, chunks]: [u32; 3]) -> Vec<Program> {
     let program = |stage| Program {
         ranks: stages,
         buffers: vec![buffer(Extent::Inner), buffer(Extent::Fixed(64))],
-        step: (0..turns)
+        step: (0..virtual_stages)
             .map(|run| chunks_of(stage, run, false))
-            .chain((0..turns).rev().map(|run| chunks_of(stage, run, true)))
+            .chain(
+                (0..virtual_stages)
+                    .rev()
+                    .map(|run| chunks_of(stage, run, true)),
+            )
             .collect(),
         pipeline: Some(Pipeline {
             stages,
@@ -166,11 +170,11 @@ fn stages_wait_as_the_closed_form_says() {
         cluster.inside.latency = Seconds(0.0);
         let graph = workload("w", vertices, 10_000, SHAPE, &[]);
         let parts = parts(&graph, 1, Partitioner::Range).unwrap();
-        for turns in 1..4u32 {
+        for virtual_stages in 1..4u32 {
             for chunks in [2, 3, 4, 5, 8, 9] {
-                let programs = staged([stages, turns, chunks]);
+                let programs = staged([stages, virtual_stages, chunks]);
                 let epoch = simulate_all(&programs, &cluster, &parts).unwrap().epoch;
-                let [s, v, k] = [stages, turns, chunks].map(f64::from);
+                let [s, v, k] = [stages, virtual_stages, chunks].map(f64::from);
                 let slots = (v - 1.0) * k.max(s) + k + s - 1.0;
                 let expected = 1.0 - v * k / slots;
                 if chunks >= stages {
@@ -179,9 +183,9 @@ fn stages_wait_as_the_closed_form_says() {
                 let bubble = epoch.bubble_seconds.0 / epoch.seconds.0;
                 assert!(
                     (bubble - expected).abs() < 2e-3,
-                    "{stages} stages, {turns} runs, {chunks} chunks: {bubble} {expected}"
+                    "{stages} stages, {virtual_stages} runs, {chunks} chunks: {bubble} {expected}"
                 );
-                let borders = u64::from(stages * turns - 1);
+                let borders = u64::from(stages * virtual_stages - 1);
                 assert_eq!(epoch.bytes.0, 2 * borders * vertices * 64 * 4);
             }
         }

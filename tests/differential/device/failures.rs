@@ -96,10 +96,10 @@ fn device_histories_are_finite() {
 #[test]
 fn device_stages_of_several_processes_are_no_ring() {
     let case = crate::pipeline::case(crate::pipeline::MODELS[0]);
-    let error = |turns| {
+    let error = |virtual_stages| {
         let options = gnnc::TrainOptions {
             stages: Some(Stages {
-                turns,
+                virtual_stages,
                 ..Stages::new(2)
             }),
             ..options(Placement::Pipeline, 2)

@@ -98,8 +98,11 @@ pub fn staged(chunks: u32, stages: u32, ranks: u32) -> TrainOptions {
 }
 
 /// The same with this many runs of layers per stage.
-pub fn in_turns(turns: u32, mut options: TrainOptions) -> TrainOptions {
-    options.stages = options.stages.map(|stages| Stages { turns, ..stages });
+pub fn in_turns(virtual_stages: u32, mut options: TrainOptions) -> TrainOptions {
+    options.stages = options.stages.map(|stages| Stages {
+        virtual_stages,
+        ..stages
+    });
     options
 }
 
