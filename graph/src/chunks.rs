@@ -4,7 +4,7 @@
 //! A chunk is a run of consecutive vertices. A row is *new* to a chunk if the chunk's aggregation
 //! reads it and no earlier chunk has: only new rows need to arrive before the chunk is computed.
 
-use crate::{GraphError, Partition, Topology};
+use crate::Topology;
 use gnnc_ir::kernel::End;
 use std::ops::Range;
 
@@ -47,20 +47,6 @@ impl Chunks {
     /// [`End::Src`] for edges out of them.
     pub fn new_to(&self, to: End, chunk: u32) -> &[u32] {
         self.new[end(to)].get(chunk as usize).map_or(&[], |v| v)
-    }
-
-    /// Deals the vertices to parts round robin, in the order in which chunks need them, so that
-    /// every part has an equal share of each chunk's new vertices.
-    ///
-    /// # Errors
-    /// If `parts` is 0.
-    pub fn deal(&self, parts: u32) -> Result<Partition, GraphError> {
-        let order = self.new[end(End::Dst)].iter().flatten();
-        let mut owner = vec![0; self.bounds.last().map_or(0, |n| *n as usize)];
-        for (n, &v) in order.enumerate() {
-            owner[v as usize] = (n % parts.max(1) as usize) as u32;
-        }
-        Partition::new(parts, owner)
     }
 }
 
@@ -126,16 +112,6 @@ mod tests {
             assert_eq!(chunks.new_to(to, 0), [0, 1, 2, 3, 4, 5]);
             assert_eq!(chunks.new_to(to, 1), [6, 7]);
         }
-        let dealt = chunks.deal(2).unwrap();
-        assert_eq!(dealt.members(), [[0, 2, 4, 6], [1, 3, 5, 7]]);
-        // Each rank sends three rows before chunk 0, and one before chunk 1.
-        for part in dealt.members() {
-            let sent = |n| {
-                let new = chunks.new_to(End::Dst, n);
-                part.iter().filter(|v| new.contains(v)).count()
-            };
-            assert_eq!([sent(0), sent(1)], [3, 1]);
-        }
     }
 
     proptest! {
@@ -166,9 +142,6 @@ mod tests {
                 new.sort_unstable();
                 prop_assert_eq!(&new, &all);
             }
-            let dealt = chunks.deal(3).unwrap();
-            let sizes: Vec<usize> = dealt.members().iter().map(Vec::len).collect();
-            prop_assert!(sizes.iter().max().unwrap() - sizes.iter().min().unwrap() <= 1);
         }
     }
 }

@@ -59,7 +59,6 @@ pub mod generate;
 pub mod local;
 pub mod partition;
 pub mod read;
-pub mod reorder;
 pub mod replication;
 pub mod rng;
 pub mod summary;

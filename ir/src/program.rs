@@ -41,7 +41,7 @@ pub use chunk::{Chunk, Even, Grain, Grouped, Moved, Vertices};
 pub use instr::{Instr, Launch, Product, ScalarRef, StageMessage, Transfer};
 pub use pipeline::{Neighbour, Pipeline};
 pub use sizes::RankSizes;
-pub use skip::{Distance, Length, Norm, Returned, Rule, Skip};
+pub use skip::{Length, Returned, Rule, Skip, relative_distance};
 pub use skipping::{RULES, Skipping};
 pub use together::{Once, Together, together};
 

@@ -19,8 +19,7 @@ pub struct FlowArgs {
     /// Compute interior rows (those that read no halo row) while halo rows are in flight.
     #[arg(long)]
     interior: bool,
-    /// When to skip exchanges, if the placement allows it: fixed:EPOCHS, adaptive:EPOCHS or gap:DISTANCE (also gap-absolute,
-    /// gap-rms). Append /cut to send each reader only the rows it has edges from, then /stop to drop the gradients of rows
+    /// When to skip exchanges, if the placement allows it: fixed:EPOCHS, adaptive:EPOCHS or gap:DISTANCE. Append /cut to send each reader only the rows it has edges from, then /stop to drop the gradients of rows
     /// that were not sent, then /clip:LENGTH to clip the gradients of embeddings.
     #[arg(long, value_name = "RULE")]
     skip: Option<Skipping>,

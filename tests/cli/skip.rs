@@ -244,8 +244,8 @@ fn decisions_by_distance_are_traced() {
     let (folder, cora) = (Folder::new(), example("gcn_cora.gir"));
     let file = folder.join("trace.json");
     for (rule, bound) in [
-        ("gap-absolute:1000000", 1e6),
-        ("gap-rms:0.000001", f64::from(1e-6f32)),
+        ("gap:1000000", 1e6),
+        ("gap:0.000001", f64::from(1e-6f32)),
         ("fixed:1", 0.0),
     ] {
         let more = ["--set", "dropout=0", "--skip", rule, "--trace", text(&file)];

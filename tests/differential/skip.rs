@@ -146,8 +146,6 @@ fn old_copies_are_another_function() {
             "fixed:1",
             "adaptive:2",
             "gap:100",
-            "gap-absolute:1000",
-            "gap-rms:100",
             "adaptive:1/cut",
             "fixed:1/stop",
         ] {

@@ -6,7 +6,7 @@ use gnnc::graph::generate::{Attributes, PlantedPartition};
 use gnnc::graph::summary;
 use gnnc::ir::graph::model::Relaxation;
 use gnnc::ir::plan::Placement;
-use gnnc::ir::program::{Distance, Rule};
+use gnnc::ir::program::{Length, Rule};
 use gnnc::ir::words::storage::Storage;
 use gnnc::ir::workload::GraphFacts;
 use gnnc::planner::placement::{Flow, Stages};
@@ -300,7 +300,7 @@ fn placements_train_as_on_the_processor() {
             "skip-broadcast gcn by distance",
             GCN,
             TrainOptions {
-                skip: Some(Rule::Gap(Distance::relative(0.02), Some(3)).into()),
+                skip: Some(Rule::Gap(Length(0.02), Some(3)).into()),
                 ..stale(Placement::SkipBroadcast)
             },
         ),

@@ -210,9 +210,9 @@ impl Parameter {
 
     /// The declaration in C. `alone`: no input is an output, so reads may be cached.
     pub(crate) fn declaration(self, kernel: &Kernel, alone: bool) -> String {
-        let element = |operand: Option<&Operand>| match operand.map(|o| o.storage) {
-            None | Some(Storage::F32) => "float",
-            Some(Storage::Bf16 | Storage::F16) => "u16",
+        let element = |operand: Option<&Operand>| match operand {
+            Some(operand) if !operand.storage.is_f32() => "u16",
+            _ => "float",
         };
         let restrict = if alone { "__restrict__ " } else { "" };
         match self {

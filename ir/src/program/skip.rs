@@ -17,67 +17,21 @@ pub enum Rule {
     Fixed(u32),
     /// As `Fixed`, with the ranks' turns spread over the epochs.
     Adaptive(u32),
-    /// When the block is farther than a distance from what was sent last, or (with an age) when
+    /// When the block is farther than a relative distance from what was sent last, or (with an age) when
     /// copies would otherwise be older than that.
-    Gap(Distance, Option<u32>),
+    Gap(Length, Option<u32>),
 }
 
 /// A length in a setting.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Length(pub f32);
 
-/// Bound on the distance of a block from what was sent last.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Distance {
-    /// Norm of the distance.
-    pub norm: Norm,
-    /// Largest distance, 0 or more.
-    pub most: Length,
-}
-
-/// Divisor of the Frobenius distance between a block and what was sent last.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Norm {
-    /// The norm of the block.
-    Relative,
-    /// 1.
-    Absolute,
-    /// The square root of the number of elements (root mean square).
-    Rms,
-}
-
-impl Norm {
-    const ALL: [Self; 3] = [Self::Relative, Self::Absolute, Self::Rms];
-
-    /// Name of the rule that uses this norm.
-    fn rule(self) -> &'static str {
-        match self {
-            Self::Relative => "gap",
-            Self::Absolute => "gap-absolute",
-            Self::Rms => "gap-rms",
-        }
-    }
-
-    /// Distance from the sums of squares of the difference and of the block, over this many
-    /// elements; 0 if the block equals what was sent.
-    pub fn distance(self, distance: f64, norm: f64, elements: u64) -> f64 {
-        let by = match self {
-            Self::Relative => norm,
-            Self::Absolute => 1.0,
-            Self::Rms => elements as f64,
-        };
-        match distance > 0.0 {
-            true => (distance / by).sqrt(),
-            false => 0.0,
-        }
-    }
-}
-
-impl Distance {
-    /// A bound relative to the block's norm.
-    pub fn relative(most: f32) -> Self {
-        let (norm, most) = (Norm::Relative, Length(most));
-        Self { norm, most }
+/// Relative distance of a block from what was sent last, from the sums of squares of the difference and of the block
+/// (Frobenius norms); 0 if the block equals what was sent.
+pub fn relative_distance(difference: f64, block: f64) -> f64 {
+    match difference > 0.0 {
+        true => (difference / block).sqrt(),
+        false => 0.0,
     }
 }
 
@@ -164,16 +118,8 @@ impl Rule {
     /// Largest distance of copies; `None` if the rule ignores it.
     pub fn limit(self) -> Option<f64> {
         match self {
-            Self::Gap(limit, _) => Some(limit.most.0.into()),
+            Self::Gap(most, _) => Some(most.0.into()),
             Self::Fixed(_) | Self::Adaptive(_) => None,
-        }
-    }
-
-    /// Norm of distances.
-    pub fn norm(self) -> Norm {
-        match self {
-            Self::Gap(limit, _) => limit.norm,
-            Self::Fixed(_) | Self::Adaptive(_) => Norm::Relative,
         }
     }
 
@@ -193,8 +139,7 @@ impl Rule {
 
     /// A warning about a legal but doubtful rule.
     pub fn warning(self) -> Option<String> {
-        let relative = self.norm() == Norm::Relative;
-        let limit = self.limit().filter(|limit| relative && *limit >= 1.0)?;
+        let limit = self.limit().filter(|limit| *limit >= 1.0)?;
         Some(format!(
             "the rule {self} reads copies at a relative distance of up to {limit} from the current rows, which makes \
              them meaningless; published values are 0.01 to 0.03"
@@ -207,8 +152,8 @@ impl fmt::Display for Rule {
         match self {
             Self::Fixed(age) => write!(f, "fixed:{age}"),
             Self::Adaptive(age) => write!(f, "adaptive:{age}"),
-            Self::Gap(limit, age) => {
-                write!(f, "{}:{}", limit.norm.rule(), limit.most.0)?;
+            Self::Gap(most, age) => {
+                write!(f, "gap:{}", most.0)?;
                 age.map_or(Ok(()), |age| write!(f, ":{age}"))
             }
         }
@@ -225,16 +170,14 @@ impl FromStr for Rule {
         match parts[..] {
             ["fixed", epochs] => Ok(Self::Fixed(age(epochs)?)),
             ["adaptive", epochs] => Ok(Self::Adaptive(age(epochs)?)),
-            [name, distance] | [name, distance, _] => {
-                let norm = Norm::ALL.into_iter().find(|norm| norm.rule() == name);
-                let norm = norm.ok_or_else(wrong)?;
+            ["gap", distance] | ["gap", distance, _] => {
                 let most = distance.parse().ok();
                 let most = most.filter(|most: &f32| most.is_finite() && *most >= 0.0);
                 let most = Length(most.ok_or_else(wrong)?);
                 let oldest = parts.get(2).map(|epochs| age(epochs)).transpose()?;
                 match oldest {
                     Some(0) => Err(wrong()),
-                    _ => Ok(Self::Gap(Distance { norm, most }, oldest)),
+                    _ => Ok(Self::Gap(most, oldest)),
                 }
             }
             _ => Err(wrong()),
@@ -322,15 +265,7 @@ mod tests {
 
     #[test]
     fn rules_are_read_as_they_are_written() {
-        let known = [
-            "fixed:0",
-            "adaptive:3",
-            "gap:0.01",
-            "gap:0.5:8",
-            "gap:0",
-            "gap-absolute:12.5",
-            "gap-rms:0.02:4",
-        ];
+        let known = ["fixed:0", "adaptive:3", "gap:0.01", "gap:0.5:8", "gap:0"];
         for text in known {
             let rule: Rule = text.parse().unwrap();
             assert_eq!(rule.to_string(), text);
@@ -352,9 +287,7 @@ mod tests {
             "gap:0.1:0",
             "gap:0.1:2.5",
             "gap:0.1:2:3",
-            "gap-absolute:-1",
-            "gap-median:0.1",
-            "gap-rms:0.1:0",
+            "gap-absolute:1",
             "fixed:1:2",
         ] {
             let error = wrong.parse::<Rule>().unwrap_err();
@@ -365,17 +298,13 @@ mod tests {
         }
         let far: Rule = "gap:1".parse().unwrap();
         assert!(far.warning().unwrap().contains("published values are"));
-        for near in ["gap:0.99", "gap-absolute:7", "gap-rms:7"] {
-            assert_eq!(near.parse::<Rule>().unwrap().warning(), None);
-        }
+        assert_eq!("gap:0.99".parse::<Rule>().unwrap().warning(), None);
         assert_eq!(Rule::default().to_string(), "adaptive:1");
     }
 
     #[test]
-    fn distances_are_measured_by_their_norm() {
-        // Four elements, a difference of 6 and a norm of 3.
-        let found = Norm::ALL.map(|norm| norm.distance(36.0, 9.0, 4));
-        assert_eq!(found, [2.0, 6.0, 3.0]);
-        assert_eq!(Norm::ALL.map(|norm| norm.distance(0.0, 0.0, 0)), [0.0; 3]);
+    fn distances_are_relative() {
+        assert_eq!(relative_distance(36.0, 9.0), 2.0);
+        assert_eq!(relative_distance(0.0, 0.0), 0.0);
     }
 }

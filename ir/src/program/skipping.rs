@@ -34,7 +34,7 @@ const CLIP: &str = "/clip:";
 /// Syntax of rules.
 pub const RULES: &str = "fixed:EPOCHS, adaptive:EPOCHS, gap:DISTANCE or gap:DISTANCE:EPOCHS, such as \
                          adaptive:1 or gap:0.01 (EPOCHS is the largest age of copies, at least 0; \
-                         DISTANCE is relative, at least 0; gap-absolute and gap-rms use other norms); append /cut \
+                         DISTANCE is relative, at least 0); append /cut \
                          to send each reader only the rows it has edges from, then \
                          /stop to drop the gradients of rows that were not sent, then /clip:LENGTH to \
                          clip the gradients of embeddings (LENGTH is the norm over all ranks' rows, above 0)";

@@ -15,7 +15,7 @@ use crate::staleness::LayerStaleness;
 use crate::team::Team;
 use crate::transport::{TransportError, Wire};
 use gnnc_ir::program::traffic::for_each_skip;
-use gnnc_ir::program::{Program, Rule};
+use gnnc_ir::program::{Program, Rule, relative_distance};
 use gnnc_ir::words::storage::Storage;
 use std::ops::Range;
 
@@ -108,16 +108,15 @@ impl Timing {
         !close || self.too_old(clock, own)
     }
 
-    /// The distance, in the rule's norm, of own rows from those sent last. The arguments are the
-    /// squares of the rows' norm and of the distance, and the number of elements. Infinite if
-    /// nothing was sent before (`known` is false).
+    /// The relative distance of own rows from those sent last, from the squares of the rows' norm and
+    /// of the difference. Infinite if nothing was sent before (`known` is false).
+    ///
     /// # Errors
     /// If rows of the tensor `name` are not finite.
     pub(crate) fn gap(
         &self,
         name: &str,
         (norm, distance): (f64, f64),
-        elements: u64,
         known: bool,
     ) -> Result<f32, Fault> {
         if !norm.is_finite() {
@@ -125,7 +124,7 @@ impl Timing {
         }
         Ok(match known {
             false => f32::INFINITY,
-            true => self.rule.norm().distance(distance, norm, elements) as f32,
+            true => relative_distance(distance, norm) as f32,
         })
     }
 
@@ -356,7 +355,6 @@ impl Exchange<'_> {
                 distance += (now - then) * (now - then);
             }
         }
-        self.timing
-            .gap(self.name, (norm, distance), (own * elements) as u64, known)
+        self.timing.gap(self.name, (norm, distance), known)
     }
 }

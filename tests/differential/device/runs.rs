@@ -155,7 +155,6 @@ fn device_copies_agree_with_the_processor() {
             "adaptive:2",
             "gap:0.1",
             "gap:0.3:2",
-            "gap-rms:0.02",
             "adaptive:2/cut",
             "gap:0.1/cut",
             "adaptive:2/stop",

@@ -101,8 +101,7 @@ impl DeviceRank {
             Some(_) => {
                 let values = (floats, exchange.storage);
                 let sums = self.distance(gpu, [*rows, *copies], values)?;
-                let numbers = floats * u64::from(exchange.storage.in_word());
-                Some(timing.gap(&exchange.name, sums, numbers, known)?)
+                Some(timing.gap(&exchange.name, sums, known)?)
             }
             None => None,
         };
