@@ -3,7 +3,6 @@
 use crate::RuntimeError;
 use gnnc_graph::{GraphData, Labels};
 use gnnc_ir::graph::op::Loss;
-use gnnc_ir::program::instr;
 use gnnc_ir::program::trace::Phase;
 use gnnc_ir::program::{Instr, Program};
 
@@ -18,29 +17,11 @@ pub(crate) fn labels_fit(program: &Program, data: &GraphData) -> Result<(), Runt
 }
 
 fn list_fits(list: &[Instr], data: &GraphData) -> Result<(), RuntimeError> {
-    list.iter().try_for_each(|instr| match instr {
-        Instr::Loss(instr::Loss { loss, classes, .. })
-        | Instr::Metrics(instr::Metrics { loss, classes, .. }) => {
-            check_labels(data, *loss, *classes)
+    list.iter().try_for_each(|instr| {
+        if let Some(labels) = instr.labels() {
+            check_labels(data, labels.loss, labels.classes)?;
         }
-        Instr::Repeat(instr::Repeat { body, .. }) | Instr::Chunks(instr::Chunks { body, .. }) => {
-            list_fits(body, data)
-        }
-        Instr::Launch(_)
-        | Instr::MatMul(_)
-        | Instr::SparseMatMul(_)
-        | Instr::SparseDropout(_)
-        | Instr::Densify(_)
-        | Instr::HaloExchange(_)
-        | Instr::HaloReduce(_)
-        | Instr::AllReduce(_)
-        | Instr::Redistribute(_)
-        | Instr::Begin(_)
-        | Instr::Finish(_)
-        | Instr::Send(_)
-        | Instr::Receive(_)
-        | Instr::Move(_)
-        | Instr::Remember(_) => Ok(()),
+        list_fits(instr.body().unwrap_or_default(), data)
     })
 }
 

@@ -13,9 +13,8 @@ use crate::part::whole::Whole;
 use gnnc_graph::{Csr, GraphData, Labels, LocalChunks, LocalEdges, LocalPart};
 use gnnc_ir::EdgeSet;
 use gnnc_ir::kernel::Walk;
-use gnnc_ir::program::instr;
 use gnnc_ir::program::verify::RankData;
-use gnnc_ir::program::{Even, Extent, Instr, Launch, Product, Program, RankSizes, Role, Transfer};
+use gnnc_ir::program::{Even, Extent, Instr, Launch, Product, Program, RankSizes, Role};
 use lists::Over;
 use std::ops::Range;
 use std::sync::Arc;
@@ -345,39 +344,26 @@ impl Needs {
 
     fn collect(&mut self, instrs: &[Instr], program: &Program) {
         for instr in instrs {
-            match instr {
-                Instr::Launch(launch) => self.launch(program, launch),
-                Instr::Loss(_) | Instr::Metrics(_) => self.labels = true,
-                Instr::MatMul(instr::MatMul {
-                    finish: Some(launch),
-                    ..
-                }) => self.launch(program, launch),
-                Instr::SparseMatMul(instr::SparseMatMul {
-                    product: Product::Tn,
-                    values,
-                    ..
-                }) => {
-                    let buffer = program.buffers.get(values.buffer.0 as usize);
-                    let kind = buffer.map_or(0, |b| sliced(b.extent));
-                    self.feature_columns[kind] = true;
-                }
-                Instr::SparseDropout(instr::SparseDropout { values, .. }) => {
-                    let buffer = program.buffers.get(values.buffer.0 as usize);
-                    self.ids |= buffer.is_some_and(|b| sliced(b.extent) == 1);
-                }
-                Instr::Redistribute(instr::Redistribute { moved, .. }) => {
-                    self.owned = true;
-                    self.chunks.moved(*moved);
-                }
-                Instr::Begin(Transfer { what, .. }) => {
-                    self.collect(std::slice::from_ref(what), program);
-                }
-                Instr::Repeat(instr::Repeat { body, .. })
-                | Instr::Chunks(instr::Chunks { body, .. }) => {
-                    self.collect(body, program);
-                }
-                _ => {}
+            if let Some(launch) = instr.launch() {
+                self.launch(program, launch);
             }
+            self.labels |= instr.labels().is_some();
+            if let Instr::SparseMatMul(one) = instr
+                && one.product == Product::Tn
+            {
+                let buffer = program.buffers.get(one.values.buffer.0 as usize);
+                let kind = buffer.map_or(0, |b| sliced(b.extent));
+                self.feature_columns[kind] = true;
+            }
+            if let Instr::SparseDropout(one) = instr {
+                let buffer = program.buffers.get(one.values.buffer.0 as usize);
+                self.ids |= buffer.is_some_and(|b| sliced(b.extent) == 1);
+            }
+            if let Instr::Redistribute(one) = instr.whole() {
+                self.owned = true;
+                self.chunks.moved(one.moved);
+            }
+            self.collect(instr.body().unwrap_or_default(), program);
         }
     }
 

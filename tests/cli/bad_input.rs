@@ -156,7 +156,7 @@ fn more_runs_of_layers_than_there_are_layers_are_refused() {
         (
             2,
             &["3", "--virtual-stages", "2", "--layers", "1,1,1,1,1,2"],
-            &["found [1, 1, 1, 1, 1, 2] layers", "6 in all"],
+            &["found [1, 1, 1, 1, 1, 2] layers", "6 in total"],
         ),
         (
             1,

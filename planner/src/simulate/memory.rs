@@ -259,56 +259,40 @@ impl Needs {
 
     fn collect(&mut self, instrs: &[Instr], program: &Program) {
         for instr in instrs {
-            match instr {
-                Instr::Launch(launch) => {
-                    let whole = launch.rows == Extent::All;
-                    let fetched = !launch.lists.is_empty();
-                    self.kernel(&program.kernel(launch.kernel).body, whole, fetched);
-                }
-                Instr::SparseMatMul(instr::SparseMatMul {
-                    product: Product::Tn,
-                    values,
-                    inner,
-                    ..
-                }) => {
-                    let sliced = program.sparse_rows(*values) == Extent::All;
-                    self.features[usize::from(sliced)].1 = Some(u64::from(*inner));
-                }
-                Instr::HaloExchange(_)
-                | Instr::HaloReduce(_)
-                | Instr::AllReduce(_)
-                | Instr::Redistribute(_)
-                | Instr::Send(_) => {
-                    self.rows(instr);
-                    self.send(Sent::of(instr, program));
-                }
-                Instr::Begin(transfer) if transfer.what.communicates() => {
-                    self.rows(&transfer.what);
-                    let sent = Sent::of(&transfer.what, program);
-                    self.send(sent);
+            let sends = match instr {
+                Instr::Send(_) | Instr::Redistribute(_) => true,
+                Instr::Begin(transfer) => transfer.what.communicates(),
+                whole => whole.communicates(),
+            };
+            if sends {
+                self.rows(instr.whole());
+                let sent = Sent::of(instr.whole(), program);
+                self.send(sent);
+                if let Instr::Begin(transfer) = instr {
                     self.under_way.push((transfer.tag, sent));
                 }
-                Instr::Begin(_) => {}
-                Instr::Finish(transfer) => self.under_way.retain(|(tag, _)| *tag != transfer.tag),
-                Instr::Loss(instr::Loss { loss, classes, .. })
-                | Instr::Metrics(instr::Metrics { loss, classes, .. }) => {
-                    self.labels = self.labels.max(match loss {
-                        Loss::CrossEntropy => 1,
-                        Loss::BinaryCrossEntropy => u64::from(*classes),
-                    });
-                }
-                Instr::Repeat(instr::Repeat { body, .. })
-                | Instr::Chunks(instr::Chunks { body, .. }) => {
-                    self.collect(body, program);
-                }
-                Instr::Receive(_)
-                | Instr::Remember(_)
-                | Instr::Move(_)
-                | Instr::MatMul(_)
-                | Instr::SparseMatMul(_)
-                | Instr::SparseDropout(_)
-                | Instr::Densify(_) => {}
             }
+            if let Instr::Finish(transfer) = instr {
+                self.under_way.retain(|(tag, _)| *tag != transfer.tag);
+            }
+            if let Instr::Launch(launch) = instr {
+                let whole = launch.rows == Extent::All;
+                let fetched = !launch.lists.is_empty();
+                self.kernel(&program.kernel(launch.kernel).body, whole, fetched);
+            }
+            if let Instr::SparseMatMul(one) = instr
+                && one.product == Product::Tn
+            {
+                let sliced = program.sparse_rows(one.values) == Extent::All;
+                self.features[usize::from(sliced)].1 = Some(u64::from(one.inner));
+            }
+            if let Some(labels) = instr.labels() {
+                self.labels = self.labels.max(match labels.loss {
+                    Loss::CrossEntropy => 1,
+                    Loss::BinaryCrossEntropy => u64::from(labels.classes),
+                });
+            }
+            self.collect(instr.body().unwrap_or_default(), program);
         }
     }
 

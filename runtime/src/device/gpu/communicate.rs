@@ -81,35 +81,25 @@ impl DeviceRank {
         step_context: &StepContext,
         wanted: [bool; 2],
     ) -> Result<Option<Halves>, Stop> {
-        Ok(Some(match instr {
-            Instr::HaloExchange(instr::HaloExchange { buffer, skip }) => match skip {
-                Some(skip) => {
-                    self.skipping(gpu, *buffer, skip, (tag, iteration), step_context, wanted)?
-                }
-                None => self.filled(gpu, *buffer, (tag, iteration))?,
-            },
-            Instr::HaloReduce(instr::HaloReduce { buffer, skip }) => match skip {
-                Some(skip) => self.returning(gpu, *buffer, skip, (tag, iteration), step_context)?,
-                None => self.reduced(gpu, *buffer, (tag, iteration), &|_| true, true)?,
-            },
-            Instr::AllReduce(instr::AllReduce { buffers }) => self.sums(buffers, tag),
-            Instr::Redistribute(_) => self.redistribute(gpu, instr, (tag, iteration))?,
-            Instr::Launch(_)
-            | Instr::MatMul(_)
-            | Instr::SparseMatMul(_)
-            | Instr::SparseDropout(_)
-            | Instr::Densify(_)
-            | Instr::Begin(_)
-            | Instr::Finish(_)
-            | Instr::Loss(_)
-            | Instr::Metrics(_)
-            | Instr::Repeat(_)
-            | Instr::Chunks(_)
-            | Instr::Send(_)
-            | Instr::Receive(_)
-            | Instr::Move(_)
-            | Instr::Remember(_) => return Ok(None),
-        }))
+        let at = (tag, iteration);
+        let halves = if let Instr::HaloExchange(one) = instr {
+            match &one.skip {
+                Some(skip) => self.skipping(gpu, one.buffer, skip, at, step_context, wanted)?,
+                None => self.filled(gpu, one.buffer, at)?,
+            }
+        } else if let Instr::HaloReduce(one) = instr {
+            match &one.skip {
+                Some(skip) => self.returning(gpu, one.buffer, skip, at, step_context)?,
+                None => self.reduced(gpu, one.buffer, at, &|_| true, true)?,
+            }
+        } else if let Instr::AllReduce(one) = instr {
+            self.sums(&one.buffers, tag)
+        } else if let Instr::Redistribute(_) = instr {
+            self.redistribute(gpu, instr, at)?
+        } else {
+            return Ok(None);
+        };
+        Ok(Some(halves))
     }
 
     /// Halo exchange: sends own rows to their readers.

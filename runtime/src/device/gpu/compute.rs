@@ -100,30 +100,11 @@ impl DeviceRank {
             }
             Instr::Begin(Transfer { tag, what }) | Instr::Finish(Transfer { tag, what }) => {
                 let begins = matches!(step.instr, Instr::Begin(_));
-                match **what {
-                    Instr::Move(instr::Move { from, to, chunk }) => {
-                        let (halves, ends) = ([begins, !begins], [from, to]);
-                        self.host_move(gpu, (ends, chunk), (*tag, iteration), halves)
-                    }
-                    Instr::Launch(_)
-                    | Instr::MatMul(_)
-                    | Instr::SparseMatMul(_)
-                    | Instr::SparseDropout(_)
-                    | Instr::Densify(_)
-                    | Instr::HaloExchange(_)
-                    | Instr::HaloReduce(_)
-                    | Instr::AllReduce(_)
-                    | Instr::Redistribute(_)
-                    | Instr::Begin(_)
-                    | Instr::Finish(_)
-                    | Instr::Loss(_)
-                    | Instr::Metrics(_)
-                    | Instr::Repeat(_)
-                    | Instr::Chunks(_)
-                    | Instr::Send(_)
-                    | Instr::Receive(_)
-                    | Instr::Remember(_) => Err(NO_COPY.into()),
-                }
+                let Instr::Move(instr::Move { from, to, chunk }) = **what else {
+                    return Err(NO_COPY.into());
+                };
+                let (halves, ends) = ([begins, !begins], [from, to]);
+                self.host_move(gpu, (ends, chunk), (*tag, iteration), halves)
             }
             // These are messages, which have steps of their own, and loops, which are run step by
             // step.

@@ -187,8 +187,8 @@ impl DeviceRank {
                 self.own.place.chunk = step.chunk;
                 let rows = self.own.part.own(step.chunk).len() as u64;
                 let instr = match step.instr {
-                    Instr::Begin(transfer) => &*transfer.what,
-                    instr => instr,
+                    Instr::Finish(_) => step.instr,
+                    begun => begun.whole(),
                 };
                 if let Instr::Redistribute(instr::Redistribute { to, .. }) = instr {
                     // Padded rows are no longer than the result's rows.
@@ -201,59 +201,15 @@ impl DeviceRank {
                     let words = self.own.program.buffer(buffer.buffer).row_words();
                     needs.zero_bytes = needs.zero_bytes.max(4 * u64::from(words));
                 }
-                let scratch = match instr {
-                    Instr::AllReduce(instr::AllReduce { buffers }) => {
-                        let bytes = buffers
-                            .iter()
-                            .map(|id| 4 * self.own.buffer(*id).len() as u64);
-                        bytes.sum()
-                    }
-                    Instr::MatMul(instr::MatMul {
-                        product: Product::Tn,
-                        inner,
-                        columns,
-                        chunk: Some(_),
-                        ..
-                    }) => 4 * u64::from(*inner) * u64::from(*columns),
-                    Instr::Loss(_) => 8 * u64::from(Entry::Loss.blocks(rows)),
-                    Instr::Metrics(_) => 8 * u64::from(METRICS * Entry::Metrics.blocks(rows)),
-                    Instr::HaloExchange(instr::HaloExchange {
-                        buffer,
-                        skip: Some(skip),
-                    }) if skip.rule.limit().is_some() => {
-                        let columns = self.own.program.buffer(buffer.buffer).columns;
-                        16 * u64::from(Entry::Distance.blocks(rows * u64::from(columns)))
-                    }
-                    Instr::Remember(_) => {
-                        flags += self.own.part.halo_of.len() as u64 + 1;
-                        0
-                    }
-                    Instr::SparseDropout(instr::SparseDropout { site, .. }) => {
-                        step_contexts.add(&[], &[*site], step.iteration);
-                        0
-                    }
-                    Instr::Launch(_)
-                    | Instr::MatMul(_)
-                    | Instr::SparseMatMul(_)
-                    | Instr::Densify(_)
-                    | Instr::HaloExchange(_)
-                    | Instr::HaloReduce(_)
-                    | Instr::Redistribute(_)
-                    | Instr::Begin(_)
-                    | Instr::Finish(_)
-                    | Instr::Repeat(_)
-                    | Instr::Chunks(_)
-                    | Instr::Send(_)
-                    | Instr::Receive(_)
-                    | Instr::Move(_) => 0,
-                };
+                if let Instr::Remember(_) = instr {
+                    flags += self.own.part.halo_of.len() as u64 + 1;
+                }
+                if let Instr::SparseDropout(one) = instr {
+                    step_contexts.add(&[], &[one.site], step.iteration);
+                }
+                let scratch = self.scratch_bytes(instr, rows);
                 needs.scratch_bytes = needs.scratch_bytes.max(scratch);
-                if let Instr::Launch(launch)
-                | Instr::MatMul(instr::MatMul {
-                    finish: Some(launch),
-                    ..
-                }) = step.instr
-                {
+                if let Some(launch) = step.instr.launch() {
                     step_contexts.add(&launch.scalars, &launch.sites, step.iteration);
                 }
                 for section in self.sections(gpu, &step)? {
@@ -388,39 +344,48 @@ impl DeviceRank {
         Ok(self.own.unpacked(id, words))
     }
 
+    /// Bytes that an instruction over so many own rows needs beside its operands; those of generated kernels are added by section.
+    fn scratch_bytes(&self, instr: &Instr, rows: u64) -> u64 {
+        if let Instr::AllReduce(one) = instr {
+            let floats = one
+                .buffers
+                .iter()
+                .map(|id| self.own.buffer(*id).len() as u64);
+            4 * floats.sum::<u64>()
+        } else if let Instr::MatMul(one) = instr
+            && one.product == Product::Tn
+            && one.chunk.is_some()
+        {
+            4 * u64::from(one.inner) * u64::from(one.columns)
+        } else if let Instr::Loss(_) = instr {
+            8 * u64::from(Entry::Loss.blocks(rows))
+        } else if let Instr::Metrics(_) = instr {
+            8 * u64::from(METRICS * Entry::Metrics.blocks(rows))
+        } else if let Instr::HaloExchange(one) = instr
+            && one.skip.is_some_and(|skip| skip.rule.limit().is_some())
+        {
+            let columns = self.own.program.buffer(one.buffer.buffer).columns;
+            16 * u64::from(Entry::Distance.blocks(rows * u64::from(columns)))
+        } else {
+            0
+        }
+    }
+
     /// The stream on which an instruction ends.
     pub(super) fn stream_of(&self, instr: &Instr) -> Stream {
-        match instr {
-            Instr::Begin(transfer) => {
-                let (Instr::Move(instr::Move { from, .. }), Some([fetches, stores])) =
-                    (&*transfer.what, self.copies)
-                else {
-                    return self.streams.messages;
-                };
-                if self.own.program.is_hosted(from.buffer) {
-                    fetches
-                } else {
-                    stores
+        let copied = match instr {
+            Instr::Send(_) => return self.streams.messages,
+            Instr::Begin(transfer) => &transfer.what,
+            _ => return self.streams.compute,
+        };
+        match (&**copied, self.copies) {
+            (Instr::Move(one), Some([fetches, stores])) => {
+                match self.own.program.is_hosted(one.from.buffer) {
+                    true => fetches,
+                    false => stores,
                 }
             }
-            Instr::Send(_) => self.streams.messages,
-            Instr::Launch(_)
-            | Instr::MatMul(_)
-            | Instr::SparseMatMul(_)
-            | Instr::SparseDropout(_)
-            | Instr::Densify(_)
-            | Instr::HaloExchange(_)
-            | Instr::HaloReduce(_)
-            | Instr::AllReduce(_)
-            | Instr::Redistribute(_)
-            | Instr::Finish(_)
-            | Instr::Loss(_)
-            | Instr::Metrics(_)
-            | Instr::Repeat(_)
-            | Instr::Chunks(_)
-            | Instr::Receive(_)
-            | Instr::Move(_)
-            | Instr::Remember(_) => self.streams.compute,
+            _ => self.streams.messages,
         }
     }
 

@@ -181,53 +181,26 @@ impl DeviceRank {
     /// none.
     pub(super) fn sections(&mut self, gpu: &mut Gpu, step: &Step) -> Result<Vec<Section>, Stop> {
         let missing = || Stop::Fault(Fault::Missing("a kernel"));
-        let (loaded, ranges) = match step.instr {
-            Instr::Launch(launch)
-            | Instr::MatMul(instr::MatMul {
-                finish: Some(launch),
-                ..
-            }) => {
-                let number = launch.kernel.0 as usize;
-                let loaded = gpu.code.kernel(self.program, number).ok_or_else(missing)?;
-                (loaded, self.own.ranges(launch)?)
-            }
-            Instr::SparseMatMul(instr::SparseMatMul {
-                product,
-                values,
-                b,
-                out,
-                columns,
-                ..
-            }) if *columns > 0 => {
-                let key = sparse::key(&self.own.program, *product, *columns, [b, out]);
-                let loaded = gpu.code.sparse(key).ok_or_else(missing)?;
-                let rows = match product {
-                    Product::Tn => {
-                        let columns = self.sparse_edges(*product, *values)?.indptr.len();
-                        0..columns.saturating_sub(1) as u64
-                    }
-                    Product::Nn | Product::Nt => self.sparse_rows(*values),
-                };
-                (loaded, vec![rows])
-            }
-            Instr::MatMul(instr::MatMul { finish: None, .. })
-            | Instr::SparseMatMul(_)
-            | Instr::SparseDropout(_)
-            | Instr::Densify(_)
-            | Instr::HaloExchange(_)
-            | Instr::HaloReduce(_)
-            | Instr::AllReduce(_)
-            | Instr::Redistribute(_)
-            | Instr::Begin(_)
-            | Instr::Finish(_)
-            | Instr::Loss(_)
-            | Instr::Metrics(_)
-            | Instr::Repeat(_)
-            | Instr::Chunks(_)
-            | Instr::Send(_)
-            | Instr::Receive(_)
-            | Instr::Move(_)
-            | Instr::Remember(_) => return Ok(Vec::new()),
+        let (loaded, ranges) = if let Some(launch) = step.instr.launch() {
+            let number = launch.kernel.0 as usize;
+            let loaded = gpu.code.kernel(self.program, number).ok_or_else(missing)?;
+            (loaded, self.own.ranges(launch)?)
+        } else if let Instr::SparseMatMul(one) = step.instr
+            && one.columns > 0
+        {
+            let matrices = [&one.b, &one.out];
+            let key = sparse::key(&self.own.program, one.product, one.columns, matrices);
+            let loaded = gpu.code.sparse(key).ok_or_else(missing)?;
+            let rows = match one.product {
+                Product::Tn => {
+                    let columns = self.sparse_edges(one.product, one.values)?.indptr.len();
+                    0..columns.saturating_sub(1) as u64
+                }
+                Product::Nn | Product::Nt => self.sparse_rows(one.values),
+            };
+            (loaded, vec![rows])
+        } else {
+            return Ok(Vec::new());
         };
         let mut tables = std::mem::replace(&mut self.tables, Tables::new(0));
         let sections = self.edges(&loaded, step.instr).and_then(|edges| {

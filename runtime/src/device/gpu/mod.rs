@@ -37,7 +37,6 @@ use device_rank::DeviceRank;
 use driver::{Driver, DriverError};
 use gnnc_graph::{GraphData, Partition};
 use gnnc_ir::program::BufferId;
-use gnnc_ir::program::instr;
 use gnnc_ir::program::trace::Phase;
 use mail::Mail;
 use run::Device;
@@ -168,32 +167,10 @@ fn refuse_rings(program: &gnnc_ir::program::Program) -> Result<(), RuntimeError>
     let Some(pipeline) = program.pipeline.filter(|pipeline| pipeline.stage == 0) else {
         return Ok(());
     };
-    let around = |instr: &Instr| match instr {
-        Instr::Receive(stage_message) => stage_message.with == Neighbour::Previous,
-        Instr::Launch(_)
-        | Instr::MatMul(_)
-        | Instr::SparseMatMul(_)
-        | Instr::SparseDropout(_)
-        | Instr::Densify(_)
-        | Instr::HaloExchange(_)
-        | Instr::HaloReduce(_)
-        | Instr::AllReduce(_)
-        | Instr::Redistribute(_)
-        | Instr::Begin(_)
-        | Instr::Finish(_)
-        | Instr::Loss(_)
-        | Instr::Metrics(_)
-        | Instr::Repeat(_)
-        | Instr::Chunks(_)
-        | Instr::Send(_)
-        | Instr::Move(_)
-        | Instr::Remember(_) => false,
-    };
+    let around = |instr: &Instr| matches!(instr, Instr::Receive(message) if message.with == Neighbour::Previous);
     let lists = gnnc_ir::program::trace::Phase::ALL.map(|phase| program.list(phase));
-    let ring = lists.into_iter().flatten().any(|instr| match instr {
-        Instr::Chunks(instr::Chunks { body, .. }) => body.iter().any(around),
-        instr => around(instr),
-    });
+    let ring = (lists.into_iter().flatten())
+        .any(|instr| around(instr) || instr.body().unwrap_or_default().iter().any(around));
     match ring {
         false => Ok(()),
         true => Err(RuntimeError::Program(format!(
