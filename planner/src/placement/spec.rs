@@ -10,6 +10,7 @@ use gnnc_ir::plan::{Candidate, Layout, Parameters, Partitioner, Placement};
 use gnnc_ir::program::Skipping;
 use gnnc_ir::words::storage::Storage;
 use gnnc_ir::words::units::significant;
+use std::cmp::Ordering;
 use std::ops::Deref;
 
 /// A placement with the parameters of its lowering.
@@ -70,7 +71,7 @@ impl Place {
 }
 
 /// One candidate: everything a lowering has to know, and how the graph is divided for it.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlacementSpec {
     /// What is lowered; its layouts are empty and its stages without layers where the best ones are to be found.
     pub place: Place,
@@ -78,6 +79,23 @@ pub struct PlacementSpec {
     pub partitioner: Partitioner,
     /// Whether tensors that do not fit are offloaded to the host.
     pub offload: bool,
+}
+
+/// Plans list candidates that are equally good in this order: by placement and ranks, then by partitioner.
+impl Ord for PlacementSpec {
+    fn cmp(&self, other: &Self) -> Ordering {
+        let first = |spec: &Self| (spec.placement, spec.ranks, spec.partitioner);
+        first(self)
+            .cmp(&first(other))
+            .then_with(|| self.place.cmp(&other.place))
+            .then_with(|| self.offload.cmp(&other.offload))
+    }
+}
+
+impl PartialOrd for PlacementSpec {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
 }
 
 impl Deref for PlacementSpec {

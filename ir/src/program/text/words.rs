@@ -65,9 +65,15 @@ impl Named for Product {
         &[("nn", Self::Nn), ("nt", Self::Nt), ("tn", Self::Tn)];
 }
 
-impl Named for Storage {
-    const NAMES: &'static [(&'static str, Self)] =
-        &[("f32", Self::F32), ("bf16", Self::Bf16), ("f16", Self::F16)];
+impl Text for Storage {
+    fn print(&self, out: &mut String) {
+        out.push_str(self.name());
+    }
+
+    fn parse(from: &mut Reader<'_>) -> Result<Self, TextError> {
+        let names: Vec<(&str, Self)> = Self::ALL.iter().map(|one| (one.name(), *one)).collect();
+        from.named(&names)
+    }
 }
 
 impl Named for Vertices {

@@ -1,6 +1,5 @@
 //! Reductions of many numbers to one.
 
-use super::Binary;
 use serde::{Deserialize, Serialize};
 
 /// How values are reduced. Every reduction runs in storage order; over nothing it gives 0.
@@ -22,14 +21,6 @@ impl Reduce {
         match self {
             Self::Sum => "sum",
             Self::Max => "max",
-        }
-    }
-
-    /// What combines two values.
-    pub fn combine(self) -> Binary {
-        match self {
-            Self::Sum => Binary::Add,
-            Self::Max => Binary::Max,
         }
     }
 
