@@ -213,11 +213,6 @@ impl Topology {
         relation_degrees(&self.indptr, self.types())
     }
 
-    /// The same graph without edge types. Parallel edges stay.
-    pub fn without_types(&self) -> Self {
-        Self::untyped(self.indptr.clone(), self.indices.clone())
-    }
-
     /// The graph with the reverse of every edge added; the reverse of an edge of type `r` has type
     /// `relations + r`.
     ///

@@ -42,16 +42,20 @@ impl Imports {
             }
             (!parts.is_empty() && !parts.contains(&"tests".to_owned())).then_some(parts)
         };
-        let known: BTreeMap<Module, &String> = files
+        let known: BTreeMap<Module, String> = files
             .iter()
-            .filter_map(|(path, text)| Some((module(path)?, text)))
+            .filter_map(|(path, text)| Some((module(path)?, code(text))))
             .collect();
-        let imported = |(from, text): (&Module, &&String)| {
-            let named = paths(&code(text));
-            let found = named.iter().filter_map(|path| target(from, path, &known));
+        let facade = files.iter().find(|(path, _)| path.ends_with("lib.rs"));
+        let facade = facade.map_or(String::new(), |(_, text)| code(text));
+        let names = Names::of(known, &facade);
+        let imported = |(from, code): (&Module, &String)| {
+            let found = paths(code)
+                .into_iter()
+                .filter_map(|path| names.target(from, &path, 0));
             (from.clone(), found.filter(|to| to != from).collect())
         };
-        Self(known.iter().map(imported).collect())
+        Self(names.modules.iter().map(imported).collect())
     }
 
     /// The modules reachable from one; includes itself only if it is on a cycle.
@@ -77,26 +81,60 @@ fn code(text: &str) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// The module that a path refers to, if it belongs to the crate.
-fn target(from: &Module, path: &[String], known: &BTreeMap<Module, &String>) -> Option<Module> {
-    let supers = path.iter().take_while(|part| *part == "super").count();
-    let (mut at, rest): (Module, &[String]) = match path.first()?.as_str() {
-        "crate" => (Vec::new(), &path[1..]),
-        "self" => (from.clone(), &path[1..]),
-        "super" => (
-            from[..from.len().checked_sub(supers)?].to_vec(),
-            &path[supers..],
-        ),
-        _ => return None,
-    };
-    for part in rest {
-        at.push(part.clone());
-        if !known.contains_key(&at) {
-            at.pop();
-            break;
+/// What the names of a crate stand for.
+struct Names {
+    /// The code of each module.
+    modules: BTreeMap<Module, String>,
+    /// What a module (the crate, if empty) exports again under a name: the path that it gives.
+    exported: BTreeMap<(Module, String), Vec<String>>,
+}
+
+impl Names {
+    fn of(modules: BTreeMap<Module, String>, facade: &str) -> Self {
+        let mut exported = BTreeMap::new();
+        let root = (Module::new(), facade.to_owned());
+        for (module, code) in modules.iter().chain([(&root.0, &root.1)]) {
+            for (at, _) in code.match_indices("pub use ") {
+                let mut found = Vec::new();
+                expand(&code[at + "pub use ".len()..], Vec::new(), &mut found);
+                for path in found {
+                    let name = path.last().cloned().unwrap_or_default();
+                    exported.insert((module.clone(), name), path);
+                }
+            }
         }
+        Self { modules, exported }
     }
-    known.contains_key(&at).then_some(at)
+
+    /// The module that a path refers to, through at most five exports, if it belongs to the crate.
+    fn target(&self, from: &Module, path: &[String], depth: u32) -> Option<Module> {
+        let supers = path.iter().take_while(|part| *part == "super").count();
+        let (mut at, rest): (Module, &[String]) = match path.first()?.as_str() {
+            "crate" => (Vec::new(), &path[1..]),
+            "self" => (from.clone(), &path[1..]),
+            "super" => (
+                from[..from.len().checked_sub(supers)?].to_vec(),
+                &path[supers..],
+            ),
+            _ => {
+                let child = [&from[..], &path[..1]].concat();
+                self.modules.contains_key(&child).then_some(())?;
+                (from.clone(), path)
+            }
+        };
+        for part in rest {
+            at.push(part.clone());
+            if !self.modules.contains_key(&at) {
+                at.pop();
+                let export = self.exported.get(&(at.clone(), part.clone()));
+                if let Some(path) = export.filter(|_| depth < 5) {
+                    return self.target(&at, path, depth + 1);
+                }
+                break;
+            }
+        }
+        self.modules.contains_key(&at).then_some(at)
+    }
 }
 
 /// The paths that start with `crate`, `super` or `self`, including those in braces.
@@ -150,6 +188,13 @@ fn a_circle_is_found() {
         file("b/mod.rs", "pub mod deep;"),
         file("b/deep.rs", "use super::super::a::Z; // crate::c"),
         file("c.rs", "#[cfg(test)]\nmod tests {\n    use crate::a;\n}"),
+    ];
+    assert_eq!(circles(Path::new("src"), &files), ["a, b::deep"]);
+    let files = [
+        file("lib.rs", "mod a;\nmod b;\npub use b::{Thing, Other};"),
+        file("a.rs", "use crate::{Other, Thing};"),
+        file("b/mod.rs", "mod deep;\npub use deep::Thing;"),
+        file("b/deep.rs", "use crate::a::X;"),
     ];
     assert_eq!(circles(Path::new("src"), &files), ["a, b::deep"]);
 }

@@ -120,3 +120,17 @@ pub fn candidate_name(placement: Placement, parameters: &Parameters) -> String {
     }
     name
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plans_that_say_turns_are_read() {
+        let text = r#"{"ranks": 4, "stages": 2, "turns": 3}"#;
+        let read: Parameters = serde_json::from_str(text).unwrap();
+        assert_eq!(read.virtual_stages, Some(3));
+        let written = serde_json::to_string(&read).unwrap();
+        assert!(written.contains("\"virtual_stages\":3"), "{written}");
+    }
+}

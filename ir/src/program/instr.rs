@@ -1,7 +1,7 @@
 //! The instructions of a program.
 //!
 //! Each instruction is a struct in one of the files below, which answers beside its fields whatever passes, checks,
-//! costs and listings ask of any instruction ([`Instruction`]). To add one: its struct there, a variant of [`Instr`], an arm
+//! costs and listings ask of any instruction (`Instruction`). To add one: its struct there, a variant of [`Instr`], an arm
 //! of `each!`, and the places that emit and run it.
 
 mod collective;

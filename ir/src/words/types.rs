@@ -56,11 +56,6 @@ impl Rows {
         }
     }
 
-    /// Whether rows are vertices (a rank's own, or all).
-    pub const fn is_vertices(self) -> bool {
-        matches!(self, Self::Vertices | Self::All)
-    }
-
     /// Vertex rows to rows of the edges of a set; `None` for other rows.
     pub const fn taken(self, set: EdgeSet) -> Option<Self> {
         match self {

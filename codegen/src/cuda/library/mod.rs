@@ -108,7 +108,11 @@ pub fn text() -> String {
 
 /// Code by which the library's kernels know a storage.
 pub fn number(storage: Storage) -> u64 {
-    storage as u64 + 1
+    match storage {
+        Storage::F32 => 1,
+        Storage::Bf16 => 2,
+        Storage::F16 => 3,
+    }
 }
 
 /// Threads that move a contiguous run of `len` floats, or groups of floats.

@@ -22,13 +22,13 @@ pub struct Move {
     pub chunk: Option<Chunk>,
 }
 
-/// Keeps rows for later epochs, in every epoch that is a multiple of [`Pipeline::interval`]: copies
-/// those of the chunk at hand (all outside of [`Instr::Chunks`]), halo rows included where both have them.
+/// Keeps rows for later epochs, in every epoch that is a multiple of [`Pipeline::interval`](crate::program::Pipeline::interval): copies
+/// those of the chunk at hand (all outside of [`Chunks`](super::Chunks)), halo rows included where both have them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Remember {
     /// The rows.
     pub from: Ref,
-    /// A buffer with [`Role::History`].
+    /// A buffer with [`Role::History`](crate::program::Role::History).
     pub history: Ref,
 }
 

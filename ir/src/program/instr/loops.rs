@@ -22,7 +22,7 @@ pub struct Repeat {
 /// Runs the body for every chunk of the epoch's order: whatever runs over own rows, local rows or
 /// the edges into own rows, and whatever is exchanged of them, is restricted to the vertices of the
 /// chunk, halo vertices included. Neither nested nor around or inside of a [`Instr::Repeat`]; the
-/// body has no [`Product::Tn`], no reduction over rows, no [`Instr::AllReduce`] and no
+/// body has no [`Product::Tn`](super::Product::Tn), no reduction over rows, no [`Instr::AllReduce`] and no
 /// [`Instr::Begin`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Chunks {
@@ -49,10 +49,6 @@ impl Instruction for Repeat {
 
     fn fits_chunks(&self, _: &Program) -> bool {
         false
-    }
-
-    fn over_whole_graph(&self) -> bool {
-        self.body.iter().any(Instr::over_whole_graph)
     }
 
     fn work(&self, _: &Counts, _: &RankSizes) -> Option<Work> {

@@ -72,6 +72,9 @@ fn anywhere(instr: &Instr, phase: Phase, program: &Program) -> Checked {
 
 /// Checks that an instruction works on tensors by rows, as stages hold them.
 fn by_rows(program: &Program, instr: &Instr) -> Checked {
+    if let Instr::Repeat(instr::Repeat { body, .. }) = instr {
+        return body.iter().try_for_each(|instr| by_rows(program, instr));
+    }
     if instr.over_whole_graph() {
         return Err(format!(
             "a {} over the whole graph in a pipeline stage, which holds tensors by rows",

@@ -3,6 +3,7 @@
 use super::formula::{Formula, Test};
 use super::{Binary, Formula as F};
 use serde::{Deserialize, Serialize};
+use std::mem::discriminant;
 
 /// A function of one number.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -258,9 +259,8 @@ impl Unary {
 
     /// Two numbers that tell it from every other function.
     pub fn key(self) -> (u32, u32) {
-        let place = Self::ALL
-            .iter()
-            .position(|other| other.name() == self.name());
+        let same = |other: &Self| discriminant(other) == discriminant(&self);
+        let place = Self::ALL.iter().position(same);
         let slope = self.slope().map_or(0, f32::to_bits);
         (place.unwrap_or(Self::ALL.len()) as u32, slope)
     }
