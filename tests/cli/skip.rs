@@ -250,7 +250,9 @@ fn decisions_by_distance_are_traced() {
     ] {
         let more = ["--set", "dropout=0", "--skip", rule, "--trace", text(&file)];
         let args = ["train", &cora, "--epochs", "12"];
-        gnnc(args.iter().chain(&SKIPPING).chain(&more)).ok();
+        // Such large distances are warned of.
+        let run = gnnc(args.iter().chain(&SKIPPING).chain(&more));
+        assert_eq!(run.code, Some(0), "{}", run.stderr);
         let trace = Trace::from_chrome_json(&std::fs::read_to_string(&file).unwrap()).unwrap();
         let decisions: Vec<Decision> = trace.events.iter().filter_map(|e| e.decision).collect();
         // Where values decide, three ranks decide in each layer and epoch.

@@ -1,39 +1,79 @@
 //! Checks of skippable exchanges.
 
-use crate::program::traffic::{for_each_returned, for_each_skip};
-use crate::program::{Extent, Program, Ref, Returned, Skip};
+use super::{ProgramError, inside};
+use crate::program::instr::{HaloExchange, HaloReduce, Repeat};
+use crate::program::trace::Phase;
+use crate::program::traffic::for_each_skip;
+use crate::program::{Extent, Instr, Program, Ref, Returned, Skip};
 use std::collections::BTreeSet;
 
 /// Checks that every skippable exchange is in `step` and has its own, matching copies.
 ///
 /// # Errors
 /// The first one that does not.
-pub(super) fn verify(program: &Program) -> Result<(), String> {
-    let mut found = Ok(());
+pub(super) fn verify(program: &Program) -> Result<(), ProgramError> {
     let mut numbers = BTreeSet::new();
-    let place = "a skippable exchange";
-    let back = "the way back of a skippable exchange";
-    for (phase, instrs) in [("setup", &program.setup), ("eval", &program.eval)] {
-        for_each_skip(instrs, &mut |_, _, _| {
-            found = Err(format!("{place} in {phase}, expected only in step"));
-        });
-        for_each_returned(instrs, &mut |_, _, _| {
-            found = Err(format!("{back} in {phase}, expected only in step"));
-        });
+    for phase in Phase::ALL {
+        each(phase, program, &mut |instr, times| match instr {
+            Instr::HaloExchange(HaloExchange {
+                buffer,
+                skip: Some(skip),
+            }) => only_in_step("a skippable exchange", phase, || {
+                one(program, *buffer, skip, times, &mut numbers)
+            }),
+            _ => Ok(()),
+        })?;
     }
-    for_each_skip(&program.step, &mut |buffer, skip, count| {
-        if found.is_ok() {
-            found = one(program, buffer, skip, count, &mut numbers)
-                .map_err(|error| format!("{place}: {error}"));
+    for phase in Phase::ALL {
+        each(phase, program, &mut |instr, times| match instr {
+            Instr::HaloReduce(HaloReduce {
+                buffer,
+                skip: Some(skip),
+            }) => only_in_step("the way back of a skippable exchange", phase, || {
+                returned(program, *buffer, skip, times)
+            }),
+            _ => Ok(()),
+        })?;
+    }
+    Ok(())
+}
+
+fn only_in_step(
+    what: &str,
+    phase: Phase,
+    check: impl FnOnce() -> Result<(), String>,
+) -> Result<(), String> {
+    match phase {
+        Phase::Step => check().map_err(|error| format!("{what}: {error}")),
+        _ => Err(format!("{what} in {phase}, expected only in step")),
+    }
+}
+
+/// A check of one instruction, which runs so many times.
+type Visit<'a> = dyn FnMut(&Instr, u32) -> Result<(), String> + 'a;
+
+/// Checks the instructions of a list, those in halves once, and says where the first error is.
+fn each(phase: Phase, program: &Program, visit: &mut Visit) -> Result<(), ProgramError> {
+    within(phase.name(), program.list(phase), 1, program, visit)
+}
+
+fn within(
+    above: &str,
+    list: &[Instr],
+    times: u32,
+    program: &Program,
+    visit: &mut Visit,
+) -> Result<(), ProgramError> {
+    for (index, instr) in list.iter().enumerate() {
+        let place = inside(above, index);
+        if let Instr::Repeat(Repeat { count, body, .. }) = instr {
+            within(&place, body, times.saturating_mul(*count), program, visit)?;
+        } else if !matches!(instr, Instr::Finish(_)) {
+            visit(instr.whole(), times)
+                .map_err(|what| ProgramError::new(what).at(&place, instr, program))?;
         }
-    });
-    for_each_returned(&program.step, &mut |buffer, skip, count| {
-        if found.is_ok() {
-            found =
-                returned(program, buffer, skip, count).map_err(|error| format!("{back}: {error}"));
-        }
-    });
-    found
+    }
+    Ok(())
 }
 
 fn returned(program: &Program, buffer: Ref, skip: &Returned, count: u32) -> Result<(), String> {
