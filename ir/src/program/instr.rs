@@ -83,7 +83,7 @@ pub(in crate::program) trait Instruction {
     fn name(&self, program: &Program) -> &'static str;
 
     /// Visits what the instruction reads and writes, in the order in which it does; a loop has no operands of its own.
-    fn operands<'a>(&'a self, visit: &mut dyn FnMut(Operand<'a>));
+    fn operands<'a>(&'a self, visit: &mut impl FnMut(Operand<'a>));
 
     /// Checks that it fits the buffers of a rank.
     ///
@@ -203,7 +203,7 @@ impl Instr {
     }
 
     /// Visits what the instruction reads and writes, in the order in which it does; a loop has no operands of its own.
-    pub fn operands<'a>(&'a self, visit: &mut dyn FnMut(Operand<'a>)) {
+    pub fn operands<'a>(&'a self, visit: &mut impl FnMut(Operand<'a>)) {
         each!(self, one => one.operands(visit);
             (_begins, transfer) => transfer.what.operands(visit);
             (sends, message) => message.operands(sends, visit));
@@ -211,12 +211,19 @@ impl Instr {
 
     /// Visits the buffers that the instruction reads, then those that it writes (`true`).
     pub fn each_access(&self, visit: &mut dyn FnMut(&Ref, bool)) {
-        for writes in [false, true] {
-            self.operands(&mut |operand| {
-                if operand.writes == writes {
-                    visit(&operand.at, writes);
-                }
-            });
+        // Only a product writes before the kernel that finishes it reads.
+        if let Self::MatMul(product) = self.whole()
+            && product.finish.is_some()
+        {
+            for writes in [false, true] {
+                self.operands(&mut |operand| {
+                    if operand.writes == writes {
+                        visit(&operand.at, writes);
+                    }
+                });
+            }
+        } else {
+            self.operands(&mut |operand| visit(&operand.at, operand.writes));
         }
     }
 

@@ -63,7 +63,7 @@ impl Instruction for HaloExchange {
         "halo-exchange"
     }
 
-    fn operands<'a>(&'a self, visit: &mut dyn FnMut(Operand<'a>)) {
+    fn operands<'a>(&'a self, visit: &mut impl FnMut(Operand<'a>)) {
         let all = Use::Rows(Touched::All);
         let copies = self.skip.map(|skip| skip.copies);
         visit(Operand::read(self.buffer, Use::Rows(Touched::Own)));
@@ -134,7 +134,7 @@ impl Instruction for HaloReduce {
         "halo-reduce"
     }
 
-    fn operands<'a>(&'a self, visit: &mut dyn FnMut(Operand<'a>)) {
+    fn operands<'a>(&'a self, visit: &mut impl FnMut(Operand<'a>)) {
         visit(Operand::read(self.buffer, Use::Rows(Touched::Halo)));
         visit(Operand::write(self.buffer, Use::Rows(Touched::Own)));
         if let Some(left) = self.skip.and_then(|skip| skip.left) {
@@ -226,7 +226,7 @@ impl Instruction for AllReduce {
         "all-reduce"
     }
 
-    fn operands<'a>(&'a self, visit: &mut dyn FnMut(Operand<'a>)) {
+    fn operands<'a>(&'a self, visit: &mut impl FnMut(Operand<'a>)) {
         for id in &self.buffers {
             visit(Operand::read(Ref::first(*id), Use::Slots));
         }
@@ -302,7 +302,7 @@ impl Instruction for Redistribute {
         self.how.name()
     }
 
-    fn operands<'a>(&'a self, visit: &mut dyn FnMut(Operand<'a>)) {
+    fn operands<'a>(&'a self, visit: &mut impl FnMut(Operand<'a>)) {
         use op::Redistribute::{Join, Own, Reduce, Replicate, Split};
         let (source, target) = match (self.moved, self.how) {
             (Moved::Rows(chunk), _) => (Touched::Rows(chunk), Touched::Rows(chunk)),

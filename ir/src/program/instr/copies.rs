@@ -41,7 +41,7 @@ impl Instruction for Move {
         }
     }
 
-    fn operands<'a>(&'a self, visit: &mut dyn FnMut(Operand<'a>)) {
+    fn operands<'a>(&'a self, visit: &mut impl FnMut(Operand<'a>)) {
         let rows = |other: Ref| match self.chunk {
             Some(chunk) => Use::Rows(Touched::Rows(chunk)),
             None => Use::Shared(other),
@@ -97,7 +97,7 @@ impl Instruction for Remember {
         "remember"
     }
 
-    fn operands<'a>(&'a self, visit: &mut dyn FnMut(Operand<'a>)) {
+    fn operands<'a>(&'a self, visit: &mut impl FnMut(Operand<'a>)) {
         visit(Operand::read(self.from, Use::Rows(Touched::All)));
         visit(Operand::write(self.history, Use::Rows(Touched::All)));
     }

@@ -37,7 +37,7 @@ impl Instruction for Repeat {
         "repeat"
     }
 
-    fn operands<'a>(&'a self, _: &mut dyn FnMut(Operand<'a>)) {}
+    fn operands<'a>(&'a self, _: &mut impl FnMut(Operand<'a>)) {}
 
     fn each_ref(&mut self, visit: &mut dyn FnMut(&mut Ref)) {
         self.body.iter_mut().for_each(|instr| instr.each_ref(visit));
@@ -90,7 +90,7 @@ impl Instruction for Chunks {
         "chunks"
     }
 
-    fn operands<'a>(&'a self, _: &mut dyn FnMut(Operand<'a>)) {}
+    fn operands<'a>(&'a self, _: &mut impl FnMut(Operand<'a>)) {}
 
     fn each_ref(&mut self, visit: &mut dyn FnMut(&mut Ref)) {
         self.body.iter_mut().for_each(|instr| instr.each_ref(visit));

@@ -57,7 +57,7 @@ impl Instruction for Loss {
         "loss"
     }
 
-    fn operands<'a>(&'a self, visit: &mut dyn FnMut(Operand<'a>)) {
+    fn operands<'a>(&'a self, visit: &mut impl FnMut(Operand<'a>)) {
         visit(Operand::read(self.logits, OWN));
         if let Some(out) = self.out {
             visit(Operand::write(out, ALL));
@@ -146,7 +146,7 @@ impl Instruction for Metrics {
         "metrics"
     }
 
-    fn operands<'a>(&'a self, visit: &mut dyn FnMut(Operand<'a>)) {
+    fn operands<'a>(&'a self, visit: &mut impl FnMut(Operand<'a>)) {
         visit(Operand::read(self.logits, OWN));
         visit(Operand::write(self.out, ALL));
     }

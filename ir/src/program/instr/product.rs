@@ -54,7 +54,7 @@ impl Instruction for MatMul {
         "gemm"
     }
 
-    fn operands<'a>(&'a self, visit: &mut dyn FnMut(Operand<'a>)) {
+    fn operands<'a>(&'a self, visit: &mut impl FnMut(Operand<'a>)) {
         let of_rows = self.chunk.map_or(over(self.rows), Touched::of);
         let transposed = self.product == Product::Tn;
         let one = |matrix: &Matrix, by_rows: bool| Use::Matrix {

@@ -60,7 +60,7 @@ impl Instruction for SparseMatMul {
         "sparse-gemm"
     }
 
-    fn operands<'a>(&'a self, visit: &mut dyn FnMut(Operand<'a>)) {
+    fn operands<'a>(&'a self, visit: &mut impl FnMut(Operand<'a>)) {
         visit(Operand::read(self.values, ALL));
         visit(Operand::read(self.b.at, ALL));
         visit(Operand::write(self.out.at, ALL));
@@ -158,7 +158,7 @@ impl Instruction for SparseDropout {
         "sparse-dropout"
     }
 
-    fn operands<'a>(&'a self, visit: &mut dyn FnMut(Operand<'a>)) {
+    fn operands<'a>(&'a self, visit: &mut impl FnMut(Operand<'a>)) {
         visit(Operand::read(self.values, ALL));
         visit(Operand::write(self.out, ALL));
     }
@@ -235,7 +235,7 @@ impl Instruction for Densify {
         "densify"
     }
 
-    fn operands<'a>(&'a self, visit: &mut dyn FnMut(Operand<'a>)) {
+    fn operands<'a>(&'a self, visit: &mut impl FnMut(Operand<'a>)) {
         visit(Operand::read(self.values, ALL));
         visit(Operand::write(self.out, ALL));
     }

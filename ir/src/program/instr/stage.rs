@@ -36,7 +36,7 @@ impl StageMessage {
 }
 
 impl StageMessage {
-    pub(super) fn operands<'a>(&'a self, sends: bool, visit: &mut dyn FnMut(Operand<'a>)) {
+    pub(super) fn operands<'a>(&'a self, sends: bool, visit: &mut impl FnMut(Operand<'a>)) {
         for at in &self.tensors {
             let rows = Use::Rows(Touched::Own);
             visit(match sends {
