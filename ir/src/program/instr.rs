@@ -203,6 +203,7 @@ impl Instr {
     }
 
     /// Visits what the instruction reads and writes, in the order in which it does; a loop has no operands of its own.
+    #[inline]
     pub fn operands<'a>(&'a self, visit: &mut impl FnMut(Operand<'a>)) {
         each!(self, one => one.operands(visit);
             (_begins, transfer) => transfer.what.operands(visit);

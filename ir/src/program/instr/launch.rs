@@ -50,6 +50,7 @@ impl Instruction for Launch {
         program.kernel(self.kernel).body.name()
     }
 
+    #[inline]
     fn operands<'a>(&'a self, visit: &mut impl FnMut(Operand<'a>)) {
         for (n, at) in self.inputs.iter().enumerate() {
             visit(Operand::read(*at, Use::Input(self, n)));
