@@ -212,19 +212,10 @@ impl Instr {
 
     /// Visits the buffers that the instruction reads, then those that it writes (`true`).
     pub fn each_access(&self, visit: &mut dyn FnMut(&Ref, bool)) {
-        // Only a product writes before the kernel that finishes it reads.
-        if let Self::MatMul(product) = self.whole()
-            && product.finish.is_some()
-        {
-            for writes in [false, true] {
-                self.operands(&mut |operand| {
-                    if operand.writes == writes {
-                        visit(&operand.at, writes);
-                    }
-                });
-            }
-        } else {
-            self.operands(&mut |operand| visit(&operand.at, operand.writes));
+        match self {
+            Self::MatMul(product) => product.each_access(visit),
+            Self::Begin(transfer) | Self::Finish(transfer) => transfer.what.each_access(visit),
+            other => other.operands(&mut |operand| visit(&operand.at, operand.writes)),
         }
     }
 

@@ -157,6 +157,21 @@ impl Instruction for MatMul {
 }
 
 impl MatMul {
+    /// The operands without their rows: those that are read, then those that are written.
+    pub(super) fn each_access(&self, visit: &mut dyn FnMut(&Ref, bool)) {
+        let finish = self.finish.as_slice();
+        visit(&self.a.at, false);
+        visit(&self.b.at, false);
+        for launch in finish {
+            let reads = launch.inputs.iter().chain(&launch.lists);
+            reads.for_each(|at| visit(at, false));
+        }
+        visit(&self.out.at, true);
+        for launch in finish {
+            launch.outputs.iter().for_each(|at| visit(at, true));
+        }
+    }
+
     /// Rows of `a`, its columns, and columns of the result on a rank of these sizes.
     fn shape(&self, sizes: &RankSizes) -> (u64, u64, u64) {
         let (inner, columns) = (u64::from(self.inner), u64::from(self.columns));
