@@ -380,7 +380,8 @@ mod tests {
         assert!(refused("\"version\": 1", "\"version\": \"1\"").contains("has version \"1\""));
         assert!(refused("\"version\": 1", "\"v\": 1").contains("no `version`"));
         assert!(
-            refused("\"chosen\": 0", "\"chosen\": 1").contains("chooses candidate 1 but lists 1")
+            refused("\"chosen\": 0", "\"chosen\": 1")
+                .contains("chooses candidate 1 but lists only 1")
         );
         assert!(refused("\"graph\"", "\"grpah\"").contains("unknown variant `grpah`"));
         assert!(refused("\"ranks\": 2", "\"ranks\": 0").contains("has 0 ranks"));

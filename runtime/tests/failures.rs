@@ -238,10 +238,16 @@ fn damaged_and_foreign_checkpoints_are_refused() {
 
     let wider = Network { hidden: 400, ..G8 };
     session(&wider, &data, 5).save(&path).unwrap();
-    assert!(refusal(&mut s, &path).contains("`w1` is [1, 4, 400] there, [1, 4, 5] in this model"));
+    assert!(
+        refusal(&mut s, &path)
+            .contains("`w1` has shape [1, 4, 400] there, but [1, 4, 5] in this model")
+    );
     let narrower = Network { hidden: 2, ..G8 };
     session(&narrower, &data, 5).save(&path).unwrap();
-    assert!(refusal(&mut s, &path).contains("`w1` is [1, 4, 2] there, [1, 4, 5] in this model"));
+    assert!(
+        refusal(&mut s, &path)
+            .contains("`w1` has shape [1, 4, 2] there, but [1, 4, 5] in this model")
+    );
     let mut renamed = G8.program();
     renamed.params[0].name = "v1".to_owned();
     let other = Session::new(renamed, &data, &Partition::whole(8), RunOptions::default()).unwrap();

@@ -339,7 +339,7 @@ fn histories_that_are_not_finite_or_too_old_stop_the_run() {
     losses(&mut old, 3);
     let error = old.epoch().unwrap_err().to_string();
     assert!(
-        error.contains("was kept 4 epochs before epoch 4"),
+        error.contains("was stored 4 epochs before epoch 4"),
         "{error}"
     );
 }

@@ -86,7 +86,7 @@ fn files_that_are_no_traces_are_refused_with_a_sentence() {
     assert!(refused("").contains("not JSON"));
     assert!(refused(&text[..text.len() / 2]).contains("not JSON"));
     for other in ["[]", "3", "{\"traceEvents\":[]}"] {
-        assert!(refused(other).contains("gnnc did not write it"), "{other}");
+        assert!(refused(other).contains("not a trace of gnnc"), "{other}");
     }
     assert!(
         edited("\"version\":1", "\"version\":2")

@@ -339,6 +339,6 @@ mod tests {
             end: None,
         };
         let error = by_columns(&product).expect_err("too many rows").to_string();
-        assert!(error.contains("rows of 2147483648"), "{error}");
+        assert!(error.contains("found rows 2147483648"), "{error}");
     }
 }

@@ -87,7 +87,7 @@ fn ranks_that_differ_are_refused_at_once() {
             "{error}"
         );
         let error = follower.join().unwrap().unwrap_err().to_string();
-        assert!(error.contains("there are 2 ranks"), "{error}");
+        assert!(error.contains("started with 2 ranks"), "{error}");
     });
 }
 
