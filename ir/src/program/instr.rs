@@ -4,6 +4,19 @@
 //! costs and listings ask of any instruction (`Instruction`). To add one: its struct there, a variant of [`Instr`], an arm
 //! of `each!`, and the places that emit and run it.
 
+// Says that neither `work` nor a calibration prices an instruction: a loop, or one that communicates.
+macro_rules! unpriced {
+    () => {
+        fn work(&self, _: &Counts, _: &RankSizes) -> Option<Work> {
+            None
+        }
+
+        fn demand(&self, _: &mut Terms, _: &Program, _: &RankSizes) -> Option<&'static str> {
+            None
+        }
+    };
+}
+
 mod collective;
 mod copies;
 mod launch;

@@ -91,13 +91,7 @@ impl Instruction for HaloExchange {
         true
     }
 
-    fn work(&self, _: &Counts, _: &RankSizes) -> Option<Work> {
-        None
-    }
-
-    fn demand(&self, _: &mut Terms, _: &Program, _: &RankSizes) -> Option<&'static str> {
-        None
-    }
+    unpriced!();
 
     fn traffic(&self, program: &Program, reads: &Reads, _: &[RankSizes], sum: &mut Traffic) {
         let bytes = reads.total() * row_bytes(program, self.buffer);
@@ -161,13 +155,7 @@ impl Instruction for HaloReduce {
         true
     }
 
-    fn work(&self, _: &Counts, _: &RankSizes) -> Option<Work> {
-        None
-    }
-
-    fn demand(&self, _: &mut Terms, _: &Program, _: &RankSizes) -> Option<&'static str> {
-        None
-    }
+    unpriced!();
 
     fn traffic(&self, program: &Program, reads: &Reads, _: &[RankSizes], sum: &mut Traffic) {
         let bytes = reads.total() * row_bytes(program, self.buffer);
@@ -260,13 +248,7 @@ impl Instruction for AllReduce {
         false
     }
 
-    fn work(&self, _: &Counts, _: &RankSizes) -> Option<Work> {
-        None
-    }
-
-    fn demand(&self, _: &mut Terms, _: &Program, _: &RankSizes) -> Option<&'static str> {
-        None
-    }
+    unpriced!();
 
     fn traffic(&self, program: &Program, _: &Reads, _: &[RankSizes], sum: &mut Traffic) {
         // Every chunk goes from each rank to its owner, and its sum from there to each rank.
@@ -332,13 +314,7 @@ impl Instruction for Redistribute {
         true
     }
 
-    fn work(&self, _: &Counts, _: &RankSizes) -> Option<Work> {
-        None
-    }
-
-    fn demand(&self, _: &mut Terms, _: &Program, _: &RankSizes) -> Option<&'static str> {
-        None
-    }
+    unpriced!();
 
     fn traffic(&self, program: &Program, _: &Reads, sizes: &[RankSizes], sum: &mut Traffic) {
         // How many rows are in a chunk does not matter here: all chunks together have all of them.

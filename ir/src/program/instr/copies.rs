@@ -63,13 +63,7 @@ impl Instruction for Move {
         false
     }
 
-    fn work(&self, _: &Counts, _: &RankSizes) -> Option<Work> {
-        None
-    }
-
-    fn demand(&self, _: &mut Terms, _: &Program, _: &RankSizes) -> Option<&'static str> {
-        None
-    }
+    unpriced!();
 
     fn print(&self, program: &Program) -> String {
         let chunk = after(", ", self.chunk.as_ref());

@@ -51,13 +51,7 @@ impl Instruction for Repeat {
         false
     }
 
-    fn work(&self, _: &Counts, _: &RankSizes) -> Option<Work> {
-        None
-    }
-
-    fn demand(&self, _: &mut Terms, _: &Program, _: &RankSizes) -> Option<&'static str> {
-        None
-    }
+    unpriced!();
 
     fn traffic(&self, program: &Program, reads: &Reads, sizes: &[RankSizes], sum: &mut Traffic) {
         sum.add(
@@ -104,13 +98,7 @@ impl Instruction for Chunks {
         false
     }
 
-    fn work(&self, _: &Counts, _: &RankSizes) -> Option<Work> {
-        None
-    }
-
-    fn demand(&self, _: &mut Terms, _: &Program, _: &RankSizes) -> Option<&'static str> {
-        None
-    }
+    unpriced!();
 
     fn traffic(&self, program: &Program, reads: &Reads, sizes: &[RankSizes], sum: &mut Traffic) {
         // All chunks together have all rows.
