@@ -4,7 +4,7 @@
 
 use gnnc::ir::cluster::Cluster;
 use gnnc::ir::plan::Placement;
-use gnnc::planner::placement::Place;
+use gnnc::planner::placement::PlacementSpec;
 use gnnc::{LoadOptions, Loaded, PlanOptions, Source, TrainOptions};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -22,7 +22,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("{}", gnnc::planner::report::text(&plan));
 
     // Lower: what each of two workers does in an epoch.
-    let place = Place::new(Placement::Graph, 2);
+    let place = PlacementSpec::new(Placement::Graph, 2);
     let program = compiled.program(&place)?;
     println!("an epoch has {} instructions\n", program.step.len());
 

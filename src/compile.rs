@@ -11,7 +11,7 @@ use gnnc_planner::decouple::{DecoupleError, decouple};
 use gnnc_planner::facts::Facts;
 use gnnc_planner::forms::{Form, RewriteOptions, rewrite};
 use gnnc_planner::lower::{Training, evaluation};
-use gnnc_planner::placement::{Place, lower, lower_all};
+use gnnc_planner::placement::{PlacementSpec, lower, lower_all};
 use gnnc_planner::search::relaxations;
 use gnnc_planner::stale::{cuts, form};
 
@@ -118,7 +118,7 @@ impl Compiled {
     ///
     /// # Errors
     /// The model uses something that no program can express yet.
-    pub fn program(&self, place: &Place) -> Result<Program, Error> {
+    pub fn program(&self, place: &PlacementSpec) -> Result<Program, Error> {
         let programs = lower(self.training(place.placement)?, place)?;
         let none = || LowerError::Internal("a placement without a program".to_owned());
         Ok(programs.into_iter().next().ok_or_else(none)?)
@@ -128,7 +128,7 @@ impl Compiled {
     ///
     /// # Errors
     /// As [`Compiled::program`].
-    pub fn programs(&self, place: &Place) -> Result<Vec<Program>, Error> {
+    pub fn programs(&self, place: &PlacementSpec) -> Result<Vec<Program>, Error> {
         Ok(lower_all(self.training(place.placement)?, place)?)
     }
 

@@ -34,8 +34,6 @@ pub struct PlanOptions {
     pub pin: Pin,
     /// How many of the best candidates to list; `None` lists all.
     pub top: Option<usize>,
-    /// Whether communication may overlap with computation.
-    pub overlap: bool,
     /// Relaxations permitted in addition to the model's own.
     pub allow: Vec<Relaxation>,
 }
@@ -49,7 +47,6 @@ impl PlanOptions {
             partitioners: vec![Partitioner::Metis, Partitioner::MetisEdges],
             pin: Pin::default(),
             top: None,
-            overlap: true,
             allow: Vec::new(),
         }
     }
@@ -178,15 +175,13 @@ const CHUNKED_EDGES: u64 = 4_000_000;
 impl Lower for Planner<'_> {
     fn programs(&self, spec: &PlacementSpec) -> Result<Vec<Program>, LowerError> {
         // The program does not depend on the partitioner.
-        let key = PlacementSpec {
-            partitioner: Partitioner::Range,
-            ..spec.clone()
-        };
+        let mut key = spec.clone();
+        key.knobs.partitioner = None;
         if let Some(known) = self.made.borrow().get(&key) {
             return Ok(known.clone());
         }
         let training = self.compiled.training(spec.placement)?;
-        let programs = placement::lower(training, &spec.place)?;
+        let programs = placement::lower(training, spec)?;
         self.made.borrow_mut().insert(key, programs.clone());
         Ok(programs)
     }
@@ -283,15 +278,15 @@ impl<'a> Planner<'a> {
     }
 
     fn priced(&self, spec: &PlacementSpec) -> Result<(Vec<Program>, Parts), Error> {
-        let parts = parts(&self.workload, spec.parts(), spec.partitioner);
+        let parts = parts(&self.workload, spec.parts(), spec.partitioner());
         let parts = parts.map_err(|e| Error::Input(e.to_string()))?;
         let training = self.compiled.training(spec.placement)?;
-        let mut programs = placement::lower(training, &spec.place)?;
+        let mut programs = placement::lower(training, spec)?;
         let parts = match programs.first() {
             Some(program) => parts.of(program),
             None => parts,
         };
-        if spec.offload {
+        if spec.offload() {
             let device = self.options.cluster.device.memory;
             programs = search::offload_to_fit(&programs, &parts, device).map_err(|short| {
                 Error::Input(format!(
@@ -313,7 +308,6 @@ impl<'a> Planner<'a> {
             allow: &self.allow,
             pin: self.options.pin.clone(),
             top: self.options.top,
-            overlap: self.options.overlap,
             layers: self.layers,
         }
     }
@@ -344,16 +338,16 @@ impl<'a> Planner<'a> {
         let candidates = self.request().candidates();
         let mut wanted: BTreeSet<(u32, Partitioner)> = candidates
             .iter()
-            .map(|s| (s.parts(), s.partitioner))
+            .map(|s| (s.parts(), s.partitioner()))
             .collect();
         // The partitions for one node and for all devices show how the replication factor grows, whatever is pinned.
         let node = self.options.cluster.devices_per_node.min(all);
-        let partitioners = candidates.iter().map(|s| s.partitioner);
+        let partitioners = candidates.iter().map(PlacementSpec::partitioner);
         let grows = partitioners.filter(|p| *p != Partitioner::Range);
         wanted.extend(grows.flat_map(|p| [(node, p), (all, p)]));
         // The share of the edges in each chunk of a pipeline.
         if data.topology.edges() <= CHUNKED_EDGES {
-            let chunks = candidates.iter().filter_map(|s| s.stages.as_ref());
+            let chunks = candidates.iter().filter_map(PlacementSpec::stages);
             wanted.extend(chunks.map(|stages| (stages.chunks, Partitioner::Metis)));
         }
         wanted.retain(|(count, _)| (2..=data.vertices()).contains(count));

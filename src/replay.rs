@@ -1,9 +1,8 @@
 //! Verifies a plan before it runs: is it still true for its model, graph and choice?
 
 use crate::{Compiled, Error, Loaded, PlanOptions, plan};
-use gnnc_ir::plan::{Candidate, Partitioner, Plan};
+use gnnc_ir::plan::{Candidate, Layout, Layouts, Partitioner, Plan};
 use gnnc_ir::words::units::Seconds;
-use gnnc_planner::layout::Layouts;
 use gnnc_planner::lower::pure;
 use gnnc_planner::placement;
 use gnnc_planner::search::{Pin, PlacementSpec, relaxations};
@@ -128,7 +127,7 @@ fn possible(plan: &Plan, choice: &Candidate) -> Result<(), Error> {
         return refuse(&place("ranks"), &ranks.to_string(), &expected);
     }
     let parts = PlacementSpec::of(choice).parts();
-    match choice.parameters.partitioner {
+    match choice.parameters.knobs.partitioner {
         None if parts > 1 => {
             let names: Vec<_> = Partitioner::ALL.iter().map(|p| p.name()).collect();
             return refuse(&place("partitioner"), "missing", &names.join(", "));
@@ -170,23 +169,17 @@ fn laid_out(choice: &Candidate, compiled: &Compiled) -> Result<(), Error> {
         false => Layouts::default(),
     };
     let of = |what: &str| format!("`{what}` of {}", choice.name());
-    match parameters.feature_layout {
-        Some(found) if !mixes => {
-            refuse(
-                &of("feature_layout"),
-                found.name(),
-                "none, except in a mixture",
-            )?;
-        }
-        _ => {}
+    let found = parameters.knobs.layouts();
+    if found.features == Layout::Columns && !mixes {
+        refuse(
+            &of("feature_layout"),
+            found.features.name(),
+            "none, except in a mixture",
+        )?;
     }
     for (what, list, expected) in [
-        ("layouts", &parameters.layouts, expected.epoch.len()),
-        (
-            "eval_layouts",
-            &parameters.eval_layouts,
-            expected.eval.len(),
-        ),
+        ("layouts", &found.epoch, expected.epoch.len()),
+        ("eval_layouts", &found.eval, expected.eval.len()),
     ] {
         if list.len() != expected {
             let found = format!("a list of {}", list.len());
@@ -207,10 +200,9 @@ fn priced(
     let options = PlanOptions {
         cluster: plan.cluster.clone(),
         objective: plan.objective,
-        partitioners: choice.parameters.partitioner.into_iter().collect(),
+        partitioners: choice.parameters.knobs.partitioner.into_iter().collect(),
         pin: Pin::only(&PlacementSpec::of(choice)),
         top: None,
-        overlap: PlacementSpec::of(choice).flow.overlap,
         // The plan allows them.
         allow: choice.relaxations.iter().map(|r| r.permission()).collect(),
     };

@@ -12,13 +12,10 @@ use gnnc_codegen::cache::Cache;
 use gnnc_graph::LocalPart;
 use gnnc_ir::cluster::Cluster;
 use gnnc_ir::graph::model::Relaxation;
-use gnnc_ir::plan::Placement;
+use gnnc_ir::plan::{Knobs, Partitioner, Placement};
 use gnnc_ir::program::trace::{Phase, median};
 use gnnc_ir::program::traffic::{Reads, Sent, beyond, moved, traffic};
-use gnnc_ir::program::{Program, RankSizes, Skipping};
-use gnnc_ir::words::storage::Storage;
-use gnnc_planner::layout::Layouts;
-use gnnc_planner::placement::{Flow, Stages};
+use gnnc_ir::program::{Program, RankSizes};
 use gnnc_runtime::{
     EpochReport, Metrics, Programs, RunOptions, RuntimeError, Session, Stop, Trace,
 };
@@ -41,22 +38,13 @@ pub struct TrainOptions {
     pub device: Device,
     /// Placement of the work on several ranks.
     pub placement: Placement,
+    /// Knobs of the placement. Open knobs take their defaults; open layouts, numbers of stages and divisions of layers
+    /// are those that are fastest on `cluster`, and an open partitioner is METIS.
+    pub knobs: Knobs,
     /// Relaxations permitted in addition to the model's own.
     pub allow: Vec<Relaxation>,
-    /// Layouts of a mixed placement; if empty, the best ones on `cluster`.
-    pub layouts: Layouts,
     /// The machines to choose layouts for; by default the cores of one node.
     pub cluster: Option<Cluster>,
-    /// Name of the partitioner.
-    pub partitioner: String,
-    /// How communication overlaps with computation.
-    pub flow: Flow,
-    /// When to skip exchanges, if the placement allows it; by default the usual rule.
-    pub skip: Option<Skipping>,
-    /// Stages of a pipeline; by default one per rank, with the division of layers that is fastest on `cluster`.
-    pub stages: Option<Stages>,
-    /// How tensors are stored.
-    pub storage: Storage,
     /// Bytes that a rank may use on its device; tensors beyond that are offloaded to the host. By default all free
     /// memory of a GPU, and no limit on the CPU.
     pub device_memory: Option<u64>,
@@ -78,6 +66,13 @@ pub struct TrainOptions {
     pub stop: Stop,
 }
 
+impl TrainOptions {
+    /// The partitioner of the run.
+    pub fn partitioner(&self) -> Partitioner {
+        self.knobs.partitioner.unwrap_or(Partitioner::Metis)
+    }
+}
+
 impl Default for TrainOptions {
     fn default() -> Self {
         Self {
@@ -87,14 +82,9 @@ impl Default for TrainOptions {
             threads: 1,
             device: Device::default(),
             placement: Placement::Graph,
+            knobs: Knobs::default(),
             allow: Vec::new(),
-            layouts: Layouts::default(),
             cluster: None,
-            partitioner: "metis".to_owned(),
-            flow: Flow::default(),
-            skip: None,
-            stages: None,
-            storage: Storage::F32,
             device_memory: None,
             cache: None,
             checkpoint: None,
@@ -194,7 +184,7 @@ impl Trainer {
         };
         let sizes: Vec<RankSizes> = parts.iter().map(inner).collect();
         // Without stages, one program counts for all ranks; with stages, each counts for the ranks of its stage.
-        let distinct = if place.stages.is_some() {
+        let distinct = if place.stages().is_some() {
             programs.len()
         } else {
             1

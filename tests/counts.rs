@@ -6,7 +6,7 @@ use gnnc::ir::program::memory::layout;
 use gnnc::ir::program::traffic::traffic;
 use gnnc::ir::program::{Instr, Program};
 use gnnc::planner::parts::parts;
-use gnnc::planner::placement::Place;
+use gnnc::planner::placement::PlacementSpec;
 use gnnc::{LoadOptions, Loaded, Source};
 use std::fmt::Write;
 use std::fs;
@@ -73,7 +73,9 @@ fn programs_of_the_examples() {
             None => vec![(Placement::Graph, 64), (Placement::Tensor, 64)],
         };
         for (placement, ranks) in ways {
-            let program = compiled.program(&Place::new(placement, ranks)).unwrap();
+            let program = compiled
+                .program(&PlacementSpec::new(placement, ranks))
+                .unwrap();
             writeln!(table, "{}", row(&name, &program, placement, &loaded)).unwrap();
         }
     }

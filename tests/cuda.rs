@@ -20,7 +20,7 @@ use gnnc::codegen::cuda::{Source, generate, module};
 use gnnc::ir::kernel::Kernel;
 use gnnc::ir::plan::Placement;
 use gnnc::ir::words::storage::Storage;
-use gnnc::planner::placement::Place;
+use gnnc::planner::placement::PlacementSpec;
 use gnnc::{LoadOptions, Loaded};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -50,13 +50,11 @@ fn kernels(storage: Storage) -> &'static [(&'static str, Source)] {
             let loaded = Loaded::new(&source, &LoadOptions::default()).unwrap();
             let compiled = gnnc::compile(&loaded.model, &loaded.workload).unwrap();
             let places = PLACEMENTS.into_iter().flat_map(|p| [(p, 1), (p, 4)]);
-            let places = places.map(|(placement, ranks)| Place::new(placement, ranks));
-            let clipped = Place {
-                skip: Some("fixed:1/stop/clip:1".parse().unwrap()),
-                ..Place::new(Placement::SkipBroadcast, 4)
-            };
-            for place in places.chain([clipped]) {
-                let place = Place { storage, ..place };
+            let places = places.map(|(placement, ranks)| PlacementSpec::new(placement, ranks));
+            let mut clipped = PlacementSpec::new(Placement::SkipBroadcast, 4);
+            clipped.knobs.skip = Some("fixed:1/stop/clip:1".parse().unwrap());
+            for mut place in places.chain([clipped]) {
+                place.knobs.storage = storage;
                 for program in compiled.programs(&place).unwrap() {
                     for kernel in program.kernels {
                         let text = generate(&kernel, "kernel").unwrap().text;
@@ -298,7 +296,7 @@ fn texts_of_kernels() {
     let source = gnnc::Source::read(&path).unwrap();
     let loaded = Loaded::new(&source, &LoadOptions::default()).unwrap();
     let compiled = gnnc::compile(&loaded.model, &loaded.workload).unwrap();
-    let place = Place::new(Placement::Graph, 1);
+    let place = PlacementSpec::new(Placement::Graph, 1);
     let program = compiled.program(&place).unwrap();
     let mut seen = Vec::new();
     for kernel in &program.kernels {

@@ -9,18 +9,17 @@
 #![allow(clippy::unwrap_used)]
 
 use gnnc::ir::cluster::Cluster;
-use gnnc::ir::plan::{Layout, Placement};
+use gnnc::ir::plan::Layout;
 use gnnc::ir::program::verify::{RankData, verify};
 use gnnc::ir::program::{Program, RankSizes, Reach};
 use gnnc::ir::words::storage::Storage;
-use gnnc::planner::layout::Layouts;
 use gnnc::planner::lower::chunks::chunks;
 use gnnc::planner::lower::interior::interior;
 use gnnc::planner::lower::offload::{MemoryBudget, offload};
 use gnnc::planner::lower::overlap::overlap;
 use gnnc::planner::lower::storage::store;
 use gnnc::planner::parts::{Messages, Parts};
-use gnnc::planner::placement::{Flow, Place, Stages};
+use gnnc::planner::placement::PlacementSpec;
 use gnnc::planner::simulate::{Estimate, simulate};
 use gnnc::{LoadOptions, Loaded, Source};
 use std::collections::BTreeMap;
@@ -176,46 +175,35 @@ fn lowered(keys: &Keys, text: &str) -> Result<Vec<Program>, String> {
     let compiled = gnnc::compile(&loaded.model, &loaded.workload).map_err(|e| e.to_string())?;
     let workers = keys.number("workers").unwrap_or(2);
     let placement = keys.get("placement").unwrap_or("graph");
-    let placement = Placement::ALL.iter().find(|one| one.name() == placement);
-    let mut place = Place::new(*placement.expect("a placement"), workers);
-    place.flow = Flow {
-        overlap: false,
-        ..Flow::default()
-    };
+    let mut place = PlacementSpec::new(placement.parse().expect("a placement"), workers);
+    let knobs = &mut place.knobs;
+    knobs.overlap = Some(false);
     if let Some(storage) = keys.get("storage") {
         let storage = Storage::ALL.iter().find(|one| one.name() == storage);
-        place.storage = *storage.unwrap();
+        knobs.storage = *storage.unwrap();
     }
-    place.skip = keys.get("skip").map(|rule| rule.parse().unwrap());
+    knobs.skip = keys.get("skip").map(|rule| rule.parse().unwrap());
     if let Some(count) = keys.number("stages") {
-        let mut stages = Stages::new(count);
-        stages.chunks = keys.number("chunks").unwrap_or(2);
-        stages.virtual_stages = keys.number("turns").unwrap_or(1);
-        stages.layers = match keys.get("layers") {
-            Some(layers) => layers.split(' ').map(|n| n.parse().unwrap()).collect(),
-            None => Vec::new(),
-        };
-        place.stages = Some(stages);
+        knobs.stages = Some(count);
+        knobs.chunks = Some(keys.number("chunks").unwrap_or(2));
+        knobs.virtual_stages = keys.number("turns");
+        if let Some(layers) = keys.get("layers") {
+            knobs.layers = layers.split(' ').map(|n| n.parse().unwrap()).collect();
+        }
     }
     if let Some(layouts) = keys.get("layouts") {
-        let named = |name: &str| match name {
-            "rows" => Layout::Rows,
-            "columns" => Layout::Columns,
-            _ => panic!("there is no layout `{name}`"),
+        let all = |text: &str| -> Vec<Layout> {
+            text.split(' ').map(|name| name.parse().unwrap()).collect()
         };
-        let all = |text: &str| -> Vec<Layout> { text.split(' ').map(named).collect() };
-        place.layouts = Layouts {
-            epoch: all(layouts),
-            eval: all(keys.get("eval-layouts").unwrap_or(layouts)),
-            ..Layouts::default()
-        };
+        knobs.layouts = all(layouts);
+        knobs.eval_layouts = all(keys.get("eval-layouts").unwrap_or(layouts));
     }
     let programs = compiled
         .programs(&place)
         .map_err(|error| error.to_string())?;
     Ok(match keys.number::<usize>("rank") {
         Some(rank) => vec![programs[rank].clone()],
-        None if place.stages.is_some() => programs,
+        None if place.stages().is_some() => programs,
         None => programs.into_iter().take(1).collect(),
     })
 }

@@ -3,7 +3,7 @@
 use crate::session::compiled;
 use gnnc::graph::partition::{Partitioner, Range};
 use gnnc::ir::plan::Placement;
-use gnnc::planner::placement::Place;
+use gnnc::planner::placement::PlacementSpec;
 use gnnc::runtime::{RunOptions, Session};
 use gnnc_graph::{Partition, example};
 use gnnc_ir::program::instr;
@@ -112,7 +112,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
         );
         let (_, compiled) = compiled(&text, example::g8());
         for ranks in [1, 2] {
-            let program = compiled.program(&Place::new(Placement::Graph, ranks));
+            let program = compiled.program(&PlacementSpec::new(Placement::Graph, ranks));
             let program = program.unwrap_or_else(|error| panic!("{error}\n{text}"));
             seeds.push(program.to_string().into_bytes());
         }

@@ -4,8 +4,7 @@ use crate::changes::Random;
 use crate::data::{Shape, planted};
 use crate::models::{Choices, model};
 use gnnc::graph::{GraphData, summarise};
-use gnnc::ir::plan::{Layout, Placement};
-use gnnc::planner::layout::Layouts;
+use gnnc::ir::plan::{Knobs, Layout, Layouts, Partitioner, Placement};
 use gnnc::planner::LowerError;
 use gnnc::planner::lower::pure;
 use gnnc::{Compiled, Error, Loaded, Source, TrainOptions, Trainer};
@@ -36,7 +35,14 @@ pub fn session(data: &[u8]) {
     let options = TrainOptions {
         placement: choices.pick(PLACEMENTS),
         workers: 2 + choices.below(4) as u32,
-        partitioner: choices.pick(&["metis", "hash", "range"]).to_owned(),
+        knobs: Knobs {
+            partitioner: Some(choices.pick(&[
+                Partitioner::Metis,
+                Partitioner::Hash,
+                Partitioner::Range,
+            ])),
+            ..Knobs::default()
+        },
         threads: 1 + choices.below(2),
         checked: true,
         ..TrainOptions::default()
@@ -53,7 +59,10 @@ pub fn session(data: &[u8]) {
     let text = model(&mut choices);
     let (loaded, compiled) = compiled(&text, graph);
     let layouts = mixture(&compiled, &options, &mut layouts);
-    let options = TrainOptions { layouts, ..options };
+    let options = TrainOptions {
+        knobs: options.knobs.clone().with_layouts(layouts),
+        ..options
+    };
     let Some(several) = losses(&loaded, &compiled, &options, &text) else {
         return;
     };

@@ -6,6 +6,7 @@
 mod choices;
 mod diff;
 mod facts;
+mod knobs;
 mod parameters;
 mod source;
 
@@ -13,6 +14,7 @@ pub use crate::workload::Partitioner;
 pub use choices::{AlphaBasis, Layout, Objective, Placement, Relaxation};
 pub use diff::{Change, Pair, PlanDiff, diff};
 pub use facts::{Against, Host, Main, Volume};
+pub use knobs::{Knobs, Layouts};
 pub use parameters::{Parameters, candidate_name};
 pub use source::{PlanSource, WorkloadSummary};
 
@@ -245,8 +247,11 @@ mod tests {
             placement: Placement::Graph,
             parameters: Parameters {
                 ranks: 2,
-                partitioner: Some(Partitioner::Metis),
-                ..Default::default()
+                knobs: Knobs {
+                    partitioner: Some(Partitioner::Metis),
+                    ..Knobs::default()
+                },
+                ..Parameters::default()
             },
             relaxations: Vec::new(),
             allowed: true,

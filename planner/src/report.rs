@@ -179,25 +179,25 @@ fn write_choice(out: &mut String, choice: &Candidate, cluster: &Cluster) {
     }
     wrap(out, "basis      ", &basis);
     let mut lie: Vec<String> = Vec::new();
-    if let Some(layout) = parameters.feature_layout {
-        lie.push(format!("features by {layout}"));
+    let found = parameters.knobs.layouts();
+    if found.features == Layout::Columns {
+        lie.push(format!("features by {}", found.features));
     }
-    if !parameters.layouts.is_empty() {
-        let lists = [&parameters.layouts, &parameters.eval_layouts].map(|list| layouts(list));
-        let [epoch, eval] = lists;
+    if !found.epoch.is_empty() {
+        let (epoch, eval) = (layouts(&found.epoch), layouts(&found.eval));
         lie.push(format!("training {epoch}; evaluation {eval}"));
     }
     if !lie.is_empty() {
         wrap(out, "layouts    ", &lie.join("; "));
     }
-    if parameters.overlap == Some(false) {
+    if parameters.knobs.overlap == Some(false) {
         wrap(
             out,
             "overlap    ",
             "none: communication does not overlap with computation",
         );
     }
-    if parameters.interior == Some(true) {
+    if parameters.knobs.interior == Some(true) {
         let says = "interior rows are computed while halo rows are in flight";
         wrap(out, "overlap    ", says);
     }

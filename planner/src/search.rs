@@ -15,15 +15,16 @@ pub use crate::placement::{Pin, PlacementSpec};
 pub use offload::offload_to_fit;
 
 use crate::error::LowerError;
-use crate::layout::{Layouts, Pure};
+use crate::layout::Pure;
 use crate::parts::{Parts, parts};
-use crate::placement::{Place, Stages, parameters, row};
+use crate::placement::{Stages, row};
 use crate::simulate::{Estimate, bound_all, busy_seconds, least_memory, peak_memory, simulate_all};
 use crate::stale::StaleError;
 use gnnc_ir::cluster::Cluster;
 use gnnc_ir::graph::model::Relaxation as Permission;
 use gnnc_ir::plan::{
-    Host, Objective, PLAN_VERSION, Partitioner, Placement, Plan, Rejected, Relaxation,
+    Host, Knobs, Layouts, Objective, PLAN_VERSION, Partitioner, Placement, Plan, Rejected,
+    Relaxation,
 };
 use gnnc_ir::program::{Buffer, Program, Role};
 use gnnc_ir::words::units::Bytes;
@@ -52,8 +53,6 @@ pub struct PlanRequest<'a> {
     pub pin: Pin,
     /// How many of the best candidates to list; `None` lists all.
     pub top: Option<usize>,
-    /// Whether messages may be in flight during computation.
-    pub overlap: bool,
     /// Number of layers a pipeline can divide; 0 if none.
     pub layers: u32,
 }
@@ -87,7 +86,7 @@ pub fn relaxations(placement: Placement) -> &'static [Relaxation] {
 pub fn plan(request: &PlanRequest, lower: &dyn Lower) -> Plan {
     let specs = request.candidates();
     let (mut waiting, mut rejected): (Vec<Ready>, _) = (Vec::new(), Vec::new());
-    let staged = specs.iter().any(|spec| spec.stages.is_some());
+    let staged = specs.iter().any(|spec| spec.stages().is_some());
     let seconds_of_layers = match staged {
         true => seconds_of_layers(request, lower).unwrap_or_default(),
         false => Vec::new(),
@@ -95,7 +94,7 @@ pub fn plan(request: &PlanRequest, lower: &dyn Lower) -> Plan {
     for spec in &specs {
         match ready(request, spec, lower, &seconds_of_layers) {
             // Only cut candidates were requested.
-            Ok(found) if request.pin.interior == Some(true) && !found.is_cut() => {}
+            Ok(found) if request.pin.knobs.interior == Some(true) && !found.is_cut() => {}
             Ok(found) => waiting.push(found),
             Err(reason) => rejected.push(refused(spec, reason)),
         }
@@ -117,7 +116,7 @@ pub fn plan(request: &PlanRequest, lower: &dyn Lower) -> Plan {
         let spec = candidate.spec.clone();
         match candidate.priced(request, lower) {
             // Only candidates that need the host were requested.
-            Ok(found) if request.pin.offload == Some(true) && found.host.is_none() => {}
+            Ok(found) if request.pin.knobs.offload == Some(true) && found.host.is_none() => {}
             Ok(found) => priced.push(found),
             Err(reason) => rejected.push(refused(&spec, reason)),
         }
@@ -150,18 +149,16 @@ pub fn plan(request: &PlanRequest, lower: &dyn Lower) -> Plan {
 
 /// Seconds of each pipeline layer by itself, on a device that has the whole graph.
 fn seconds_of_layers(request: &PlanRequest, lower: &dyn Lower) -> Result<Vec<f64>, String> {
-    let each = Stages {
-        chunks: 1,
-        ..Stages::new(request.layers).with_layers(vec![1; request.layers as usize])
-    };
     let spec = PlacementSpec {
-        place: Place {
-            stages: Some(each),
-            storage: request.pin.storage,
-            ..Place::new(Placement::Pipeline, request.layers)
+        placement: Placement::Pipeline,
+        ranks: request.layers,
+        knobs: Knobs {
+            stages: Some(request.layers),
+            layers: vec![1; request.layers as usize],
+            chunks: Some(1),
+            storage: request.pin.knobs.storage,
+            ..Knobs::default()
         },
-        partitioner: Partitioner::Range,
-        offload: false,
     };
     let parts = divided(request, &spec)?;
     let programs = lower.programs(&spec).map_err(|e| e.to_string())?;
@@ -180,7 +177,7 @@ fn too_few(stages: &Stages, layers: usize) -> String {
 fn refused(spec: &PlacementSpec, reason: String) -> Rejected {
     Rejected {
         placement: spec.placement,
-        parameters: parameters(spec, None),
+        parameters: spec.parameters(None),
         reason,
     }
 }
@@ -239,27 +236,23 @@ fn ready(
         Ok::<_, String>(Ready { least, ..ready })
     };
     let few = request.top.is_some();
-    if let Some(stages) = spec
-        .stages
-        .as_ref()
-        .filter(|stages| stages.layers.is_empty() && !seconds_of_layers.is_empty())
-    {
+    let undivided = |stages: &Stages| stages.layers.is_empty() && !seconds_of_layers.is_empty();
+    if let Some(stages) = spec.stages().filter(undivided) {
         let into = [stages.count, stages.virtual_stages, stages.chunks];
         let layers = layers::divide(seconds_of_layers, into);
-        let layers = layers.ok_or_else(|| too_few(stages, seconds_of_layers.len()))?;
+        let layers = layers.ok_or_else(|| too_few(&stages, seconds_of_layers.len()))?;
         let mut spec = spec.clone();
-        spec.place.stages = Some(stages.clone().with_layers(layers));
+        spec.knobs.layers = layers;
         let programs = lowered(&spec)?;
         return made(spec, programs, few);
     }
     let mixes = spec.ranks > 1 && row(spec.placement).is_some_and(|row| row.mixes);
-    if !mixes || spec.layouts != Layouts::default() {
+    if !mixes || spec.knobs.layouts() != Layouts::default() {
         return made(spec.clone(), lowered(spec)?, few);
     }
     let with = |layouts: &Layouts| {
-        let mut spec = spec.clone();
-        spec.place.layouts = layouts.clone();
-        spec
+        let knobs = spec.knobs.clone().with_layouts(layouts.clone());
+        PlacementSpec { knobs, ..*spec }
     };
     let pure = lower.pure(spec.ranks).map_err(|e| e.to_string())?;
     let starts = mixture::starts(&pure, request.pin.features);
@@ -288,7 +281,7 @@ fn ready(
 }
 
 fn divided(request: &PlanRequest, spec: &PlacementSpec) -> Result<Parts, String> {
-    parts(request.workload, spec.parts(), spec.partitioner).map_err(|e| e.to_string())
+    parts(request.workload, spec.parts(), spec.partitioner()).map_err(|e| e.to_string())
 }
 
 impl Ready {
@@ -306,10 +299,10 @@ impl Ready {
             (self, estimate) = (cut, better);
         }
         let mut helpless = None;
-        if !estimate.fits && request.pin.offload != Some(false) {
+        if !estimate.fits && request.pin.knobs.offload != Some(false) {
             match self.rested(request) {
                 Ok(programs) => {
-                    (self.programs, self.spec.offload) = (programs, true);
+                    (self.programs, self.spec.knobs.offload) = (programs, Some(true));
                     estimate = self.estimate(request)?;
                 }
                 Err(why) => helpless = Some(why),
@@ -333,9 +326,9 @@ impl Ready {
     /// Whether it duplicates another candidate: a mixture that is a pure placement, or more chunks
     /// that change nothing.
     fn is_another(&self, all: &[Ready]) -> bool {
-        let (own, chunks) = (&self.spec, self.spec.flow.chunks);
+        let (own, chunks) = (&self.spec, self.spec.chunks());
         all.iter().filter(|a| a.spec.ranks == own.ranks).any(|a| {
-            let uncut = a.spec.placement == own.placement && a.spec.flow.chunks < chunks;
+            let uncut = a.spec.placement == own.placement && a.spec.chunks() < chunks;
             self.same == Some(a.spec.placement) || uncut && a.programs == self.programs
         })
     }
@@ -347,17 +340,17 @@ fn ranks_to_fit(request: &PlanRequest, spec: &PlacementSpec, lower: &dyn Lower) 
     let partitioner = if spec.ranks == 1 {
         request.partitioners.first().copied()?
     } else {
-        spec.partitioner
+        spec.partitioner()
     };
     let has = request.cluster.device.memory;
     // Stages of one rank that do not fit are left to hybrids.
-    if spec.stages.is_some() && spec.parts() == 1 {
+    if spec.stages().is_some() && spec.parts() == 1 {
         return None;
     }
     let doubled = std::iter::successors(spec.ranks.checked_mul(2), |ranks| ranks.checked_mul(2));
     for ranks in doubled.take_while(|ranks| *ranks <= MOST_RANKS) {
         let mut spec = spec.clone();
-        (spec.place.ranks, spec.partitioner) = (ranks, partitioner);
+        (spec.ranks, spec.knobs.partitioner) = (ranks, Some(partitioner));
         let programs = lower.programs(&spec).ok()?;
         let parts = divided(request, &spec).ok()?.of(programs.first()?);
         let cluster = request.cluster;
@@ -384,7 +377,8 @@ fn least(request: &PlanRequest, programs: &[Program], parts: &Parts) -> Result<f
                 .iter()
                 .map(|p| least_memory(p, request.cluster, parts).0);
             let bytes = bytes.max().unwrap_or(0);
-            let may_rest = request.cluster.host.is_some() && request.pin.offload != Some(false);
+            let may_rest =
+                request.cluster.host.is_some() && request.pin.knobs.offload != Some(false);
             match may_rest && bytes > request.cluster.device.memory.0 {
                 // How much will be offloaded is not known yet.
                 true => 0.0,

@@ -3,12 +3,11 @@
 use super::{CalibrateOptions, Measurement};
 use crate::{Compiled, Error, Loaded, TrainOptions, Trainer};
 use gnnc_ir::graph::model::Relaxation;
-use gnnc_ir::plan::Placement;
+use gnnc_ir::plan::{Knobs, Partitioner, Placement};
 use gnnc_ir::program::instr;
 use gnnc_ir::program::trace::{Event, Phase, Trace, Wait, median, waits};
 use gnnc_ir::program::work::{Demand, MESSAGES, demand, strips};
 use gnnc_ir::program::{Instr, Program, RankSizes};
-use gnnc_planner::placement::{Flow, Stages};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -110,20 +109,17 @@ impl Heap {
             placement,
             device: options.device.clone(),
             cache: options.cache.clone(),
-            // Vertex numbers are random, so ranges are as good as any other parts, and fast to make.
-            partitioner: "range".to_owned(),
             allow: vec![Relaxation::Stale],
-            // Messages have the same sizes in all epochs.
-            stages: (placement == Placement::Pipeline).then(|| Stages {
-                chunks,
-                shuffle: false,
-                ..Stages::new(self.ranks)
-            }),
             trace: true,
-            // Instructions are not split or overlapped, so each is measured whole.
-            flow: Flow {
-                overlap: false,
-                ..Flow::default()
+            knobs: Knobs {
+                // Vertex numbers are random, so ranges are as good as any other parts, and fast to make.
+                partitioner: Some(Partitioner::Range),
+                // Messages have the same sizes in all epochs.
+                shuffle: Some(false),
+                chunks: (placement == Placement::Pipeline).then_some(chunks),
+                // Instructions are not split or overlapped, so each is measured whole.
+                overlap: Some(false),
+                ..Knobs::default()
             },
             ..TrainOptions::default()
         };
@@ -136,7 +132,7 @@ impl Heap {
                 break;
             }
         }
-        let staged = run.stages.is_some();
+        let staged = placement == Placement::Pipeline;
         let (programs, sizes) = (trainer.session.programs(), trainer.session.sizes());
         let what = match staged {
             true => format!("{what}, {placement} with {chunks} chunks"),

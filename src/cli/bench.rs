@@ -9,7 +9,7 @@ use super::text::{count, facts};
 use super::turns::turn;
 use clap::Args;
 use gnnc::ir::graph::model::Relaxation;
-use gnnc::ir::plan::Placement;
+use gnnc::ir::plan::{Knobs, Placement};
 use gnnc::ir::program::trace::median;
 use gnnc::ir::words::storage::Storage;
 use gnnc::ir::words::units::{Bytes, Seconds};
@@ -74,7 +74,10 @@ impl BenchEpoch {
             threads: self.threads,
             device_memory: self.memory.device_memory,
             seed: self.seed,
-            storage: self.storage,
+            knobs: Knobs {
+                storage: self.storage,
+                ..Knobs::default()
+            },
             cache: cache.clone(),
             ..TrainOptions::default()
         };

@@ -4,7 +4,7 @@ use super::machine::cluster;
 use super::output::{Failure, input};
 use gnnc::device::Device;
 use gnnc::ir::cluster::Cluster;
-use gnnc::ir::plan::{Candidate, Partitioner};
+use gnnc::ir::plan::Candidate;
 use gnnc::planner::search::Pin;
 use gnnc::{Compiled, Loaded, PlanOptions};
 
@@ -19,21 +19,6 @@ pub fn machines(name: Option<&str>, device: &Device, workers: u32) -> Result<Clu
     };
     let resized = cluster(name.unwrap_or(default))?.resized(Some(workers), None);
     Ok(resized.map_err(gnnc::Error::from)?)
-}
-
-/// Parses the name of a partitioner.
-///
-/// # Errors
-/// An unknown name.
-pub fn partitioner(name: &str) -> Result<Partitioner, Failure> {
-    let found = Partitioner::ALL.iter().find(|p| p.name() == name);
-    found.copied().ok_or_else(|| {
-        let names: Vec<&str> = Partitioner::ALL.iter().map(|p| p.name()).collect();
-        let names = names.join(", ");
-        input(format!(
-            "found --partitioner {name}, expected one of {names}"
-        ))
-    })
 }
 
 /// The choice of a plan that uses all devices of its cluster.

@@ -5,7 +5,7 @@ use super::output::{Answer, Failure, Output, error_object};
 use clap::Args;
 use gnnc::ir::plan::Placement;
 use gnnc::lang::diagnostic::to_json;
-use gnnc::planner::placement::Place;
+use gnnc::planner::placement::PlacementSpec;
 use gnnc::{Error, Loaded, Source};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -85,7 +85,7 @@ impl Check {
         }
         // Also refuses models that no program can express.
         let compiled = gnnc::compile(&loaded.model, &loaded.workload)?;
-        compiled.programs(&Place::new(Placement::Graph, 1))?;
+        compiled.programs(&PlacementSpec::new(Placement::Graph, 1))?;
         Ok((source, loaded))
     }
 }

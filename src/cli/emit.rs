@@ -1,7 +1,7 @@
 //! `gnnc emit`: the intermediate forms of a model, as text.
 
 use super::inputs::ModelArgs;
-use super::knobs::FlowArgs;
+use super::knobs::KnobArgs;
 use super::numbers::{WORKERS, within};
 use super::output::{Answer, Failure, Output};
 use clap::{Args, ValueEnum};
@@ -29,7 +29,7 @@ pub struct Emit {
     #[arg(long, value_name = "NAME", default_value = "graph", value_parser = super::inputs::placement)]
     placement: Placement,
     #[command(flatten)]
-    flow: FlowArgs,
+    knobs: KnobArgs,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -62,17 +62,15 @@ impl Emit {
         let options = TrainOptions {
             workers: self.workers,
             placement: self.placement,
-            flow: self.flow.flow(),
-            skip: self.flow.skip(),
-            storage: self.flow.storage(),
-            stages: Some(self.flow.stages(self.placement, self.workers)),
+            knobs: self.knobs.knobs.clone(),
             ..TrainOptions::default()
         };
         let place = gnnc::place(&loaded, &compiled, &options)?;
         // Each stage has its own program; the ranks of a stage differ only in columns.
-        let programs = match &place.stages {
-            Some(_) => compiled.programs(&place)?,
-            None => vec![compiled.program(&place)?],
+        let programs = if place.stages().is_some() {
+            compiled.programs(&place)?
+        } else {
+            vec![compiled.program(&place)?]
         };
         let kernels: Vec<Kernel> = programs.iter().flat_map(|p| p.kernels.clone()).collect();
         match (self.stage, &programs[..]) {

@@ -1,221 +1,313 @@
-//! The knobs of placements on the command line: as options of a run and as `--pin KEY=VALUE` of a search.
+//! The knobs of placements on the command line: one table for the options of a run and for
+//! `--pin KEY=VALUE` of a search.
 
 use super::numbers::{CHUNKS, DEVICES, EPOCHS, within};
 use super::output::{Failure, input};
-use clap::Args;
-use gnnc::ir::plan::{Layout, Partitioner, Placement};
-use gnnc::ir::program::{RULES, Skipping};
-use gnnc::ir::words::storage::Storage;
-use gnnc::planner::placement::{self, Flow, Stages};
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
+use gnnc::ir::plan::{Knobs, Layout};
 use gnnc::planner::search::Pin;
-use std::ops::RangeInclusive;
 
-/// How work is split, overlapped, skipped and stored.
-#[derive(Args)]
-pub struct FlowArgs {
-    /// Do not overlap communication with computation.
-    #[arg(long)]
-    no_overlap: bool,
-    /// Compute interior rows (those that read no halo row) while halo rows are in flight.
-    #[arg(long)]
-    interior: bool,
-    /// When to skip exchanges, if the placement allows it: fixed:EPOCHS, adaptive:EPOCHS or gap:DISTANCE. Append /cut to send each reader only the rows it has edges from, then /stop to drop the gradients of rows
-    /// that were not sent, then /clip:LENGTH to clip the gradients of embeddings.
-    #[arg(long, value_name = "RULE")]
-    skip: Option<Skipping>,
-    /// Number of chunks. Placements that slice columns cut the work on all vertices into them (default 1); a pipeline
-    /// takes them as micro-batches of vertices (default 4 per stage).
-    #[arg(long, value_name = "N", value_parser = within(CHUNKS))]
-    chunks: Option<u32>,
-    /// Stages of a pipeline; by default one per rank.
-    #[arg(long, value_name = "N", value_parser = within(CHUNKS))]
-    stages: Option<u32>,
-    /// Virtual stages per stage: chunks pass through all stages once for each, so stages wait less when chunks are few.
-    /// 1 by default.
-    #[arg(long = "virtual-stages", alias = "turns", value_name = "N", value_parser = within(CHUNKS))]
-    virtual_stages: Option<u32>,
-    /// Layers of each stage, such as 4,3,3, or of each virtual stage in the order of the model; by default the fastest division.
-    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = within(CHUNKS))]
-    layers: Vec<u32>,
-    /// Epochs between updates of a pipeline's histories.
-    #[arg(long, value_name = "N", value_parser = within(CHUNKS))]
-    interval: Option<u32>,
-    /// Process a pipeline's chunks in the same order in every epoch.
-    #[arg(long)]
-    no_shuffle: bool,
-    /// How tensors are stored: f32 (the default), bf16 or f16. Sums always use 32 bits.
-    #[arg(long, value_name = "NAME", value_parser = super::inputs::storage)]
-    pub storage: Option<Storage>,
+/// A knob on the command line.
+struct Knob {
+    /// Key of the pin; also the name of the option, unless that is a flag.
+    name: &'static str,
+    /// An earlier name.
+    alias: Option<&'static str>,
+    /// How a run sets it.
+    option: Form,
+    /// Values of the pin, for messages; empty if it cannot be pinned.
+    values: &'static str,
+    /// Help of the option.
+    help: &'static str,
+    /// Sets the knob from text. The error says what was expected.
+    set: fn(&mut Knobs, &str) -> Result<(), String>,
 }
 
-impl FlowArgs {
-    /// When to skip exchanges.
-    pub fn skip(&self) -> Option<Skipping> {
-        self.skip
-    }
+/// How an option sets a knob.
+enum Form {
+    /// There is no option.
+    None,
+    /// `--name VALUE`, with this placeholder in help.
+    Value(&'static str),
+    /// A flag with a name of its own, which sets this value.
+    Flag(&'static str, &'static str),
+}
 
-    /// How tensors are stored.
-    pub fn storage(&self) -> Storage {
-        self.storage.unwrap_or_default()
-    }
+const KNOBS: &[Knob] = &[
+    Knob {
+        name: "partitioner",
+        alias: None,
+        option: Form::None,
+        values: "NAME",
+        help: "",
+        set: |knobs, text| text.parse().map(|name| knobs.partitioner = Some(name)),
+    },
+    Knob {
+        name: "overlap",
+        alias: None,
+        option: Form::Flag("no-overlap", "no"),
+        values: "",
+        help: "Do not overlap communication with computation",
+        set: |knobs, text| yes_or_no(text).map(|overlap| knobs.overlap = Some(overlap)),
+    },
+    Knob {
+        name: "interior",
+        alias: None,
+        option: Form::Flag("interior", "yes"),
+        values: "yes|no (whether interior rows are computed while halo rows are in flight; by default where it pays)",
+        help: "Compute interior rows (those that read no halo row) while halo rows are in flight",
+        set: |knobs, text| yes_or_no(text).map(|interior| knobs.interior = Some(interior)),
+    },
+    Knob {
+        name: "skip",
+        alias: None,
+        option: Form::Value("RULE"),
+        values: "RULE",
+        help: "When to skip exchanges, if the placement allows it: fixed:EPOCHS, adaptive:EPOCHS or gap:DISTANCE. \
+               Append /cut to send each reader only the rows it has edges from, then /stop to drop the gradients of \
+               rows that were not sent, then /clip:LENGTH to clip the gradients of embeddings",
+        set: |knobs, text| text.parse().map(|rule| knobs.skip = Some(rule)),
+    },
+    Knob {
+        name: "chunks",
+        alias: None,
+        option: Form::Value("N"),
+        values: "N",
+        help: "Number of chunks. Placements that slice columns cut the work on all vertices into them (default 1); a \
+               pipeline takes them as micro-batches of vertices (default 4 per stage)",
+        set: |knobs, text| within(CHUNKS)(text).map(|chunks| knobs.chunks = Some(chunks)),
+    },
+    Knob {
+        name: "stages",
+        alias: None,
+        option: Form::Value("N"),
+        values: "N",
+        help: "Stages of a pipeline; by default one per rank",
+        set: |knobs, text| within(CHUNKS)(text).map(|stages| knobs.stages = Some(stages)),
+    },
+    Knob {
+        name: "virtual-stages",
+        alias: Some("turns"),
+        option: Form::Value("N"),
+        values: "N",
+        help: "Virtual stages per stage: chunks pass through all stages once for each, so stages wait less when chunks \
+               are few. 1 by default",
+        set: |knobs, text| within(CHUNKS)(text).map(|count| knobs.virtual_stages = Some(count)),
+    },
+    Knob {
+        name: "layers",
+        alias: None,
+        option: Form::Value("LIST"),
+        values: "",
+        help: "Layers of each stage, such as 4,3,3, or of each virtual stage in the order of the model; by default the \
+               fastest division",
+        set: |knobs, text| {
+            let layers: Result<_, _> = text.split(',').map(within(CHUNKS)).collect();
+            layers.map(|layers| knobs.layers = layers)
+        },
+    },
+    Knob {
+        name: "interval",
+        alias: None,
+        option: Form::Value("N"),
+        values: "N",
+        help: "Epochs between updates of a pipeline's histories",
+        set: |knobs, text| within(EPOCHS)(text).map(|interval| knobs.interval = Some(interval)),
+    },
+    Knob {
+        name: "shuffle",
+        alias: None,
+        option: Form::Flag("no-shuffle", "no"),
+        values: "",
+        help: "Process a pipeline's chunks in the same order in every epoch",
+        set: |knobs, text| yes_or_no(text).map(|shuffle| knobs.shuffle = Some(shuffle)),
+    },
+    Knob {
+        name: "storage",
+        alias: None,
+        option: Form::Value("NAME"),
+        values: "",
+        help: "How tensors are stored: f32 (the default), bf16 or f16. Sums always use 32 bits",
+        set: |knobs, text| super::inputs::storage(text).map(|storage| knobs.storage = storage),
+    },
+    Knob {
+        name: "offload",
+        alias: None,
+        option: Form::None,
+        values: "yes|no (whether tensors are offloaded to the host; by default only where they must be)",
+        help: "",
+        set: |knobs, text| yes_or_no(text).map(|offload| knobs.offload = Some(offload)),
+    },
+];
 
-    /// The options of the library.
-    pub fn flow(&self) -> Flow {
-        Flow {
-            overlap: !self.no_overlap,
-            chunks: self.chunks.unwrap_or(1),
-            interior: self.interior,
+/// The knobs of a run, as options.
+#[derive(Clone, Debug, Default)]
+pub struct KnobArgs {
+    /// Their values; options that were not given leave knobs open.
+    pub knobs: Knobs,
+    /// The first of these options on the command line, such as `--chunks`.
+    pub given: Option<String>,
+}
+
+impl Knob {
+    /// Name of the option, if there is one.
+    fn long(&self) -> Option<&'static str> {
+        match self.option {
+            Form::None => None,
+            Form::Value(_) => Some(self.name),
+            Form::Flag(name, _) => Some(name),
         }
     }
 
-    /// Search constraints implied by these flags.
-    pub fn pin(&self) -> Pin {
-        Pin {
-            chunks: self.chunks,
-            skip: self.skip,
-            stages: self.stages,
-            virtual_stages: self.virtual_stages,
-            layers: (!self.layers.is_empty()).then(|| self.layers.clone()),
-            interval: self.interval,
-            storage: self.storage(),
-            interior: self.interior.then_some(true),
-            ..Pin::default()
-        }
+    fn arg(&'static self) -> Option<Arg> {
+        let name = self.long()?;
+        let arg = Arg::new(name).long(name).help(self.help);
+        Some(match self.option {
+            Form::Value(value) => {
+                arg.value_name(value)
+                    .aliases(self.alias)
+                    .value_parser(|text: &str| {
+                        (self.set)(&mut Knobs::default(), text)?;
+                        Ok::<_, String>(text.to_owned())
+                    })
+            }
+            Form::None | Form::Flag(..) => arg.action(ArgAction::SetTrue),
+        })
     }
 
-    /// The first of these options on the command line, if any.
-    pub fn given(&self) -> Option<&'static str> {
-        let all = [
-            ("--no-overlap", self.no_overlap),
-            ("--interior", self.interior),
-            ("--skip", self.skip.is_some()),
-            ("--chunks", self.chunks.is_some()),
-            ("--stages", self.stages.is_some()),
-            ("--virtual-stages", self.virtual_stages.is_some()),
-            ("--layers", !self.layers.is_empty()),
-            ("--interval", self.interval.is_some()),
-            ("--no-shuffle", self.no_shuffle),
-            ("--storage", self.storage.is_some()),
-        ];
-        all.into_iter()
-            .find(|(_, given)| *given)
-            .map(|(name, _)| name)
-    }
-
-    /// Whether chunks keep the same order in every epoch.
-    pub fn ordered(&self) -> bool {
-        self.no_shuffle
-    }
-
-    /// The stages of a pipeline on `ranks` ranks. Without `--stages`, the number of stages of a hybrid is chosen later.
-    pub fn stages(&self, placement: Placement, ranks: u32) -> Stages {
-        let all = self
-            .stages
-            .map_or_else(|| Stages::of(placement, ranks), Stages::new);
-        Stages {
-            virtual_stages: self.virtual_stages.unwrap_or(all.virtual_stages),
-            layers: self.layers.clone(),
-            chunks: self.chunks.unwrap_or(all.chunks),
-            shuffle: !self.no_shuffle,
-            interval: self.interval.unwrap_or(all.interval),
-            ..all
+    /// The value that the command line gives the knob.
+    fn value<'a>(&self, matches: &'a ArgMatches) -> Option<&'a str> {
+        match self.option {
+            Form::None => None,
+            Form::Value(_) => matches.get_one::<String>(self.name).map(String::as_str),
+            Form::Flag(name, value) => matches.get_flag(name).then_some(value),
         }
     }
 }
 
-/// The constraints of `--pin`.
+impl FromArgMatches for KnobArgs {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let mut found = Self::default();
+        found.update_from_arg_matches(matches)?;
+        Ok(found)
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        for knob in KNOBS {
+            if let (Some(name), Some(value)) = (knob.long(), knob.value(matches)) {
+                (knob.set)(&mut self.knobs, value).map_err(|expected| {
+                    clap::Error::raw(clap::error::ErrorKind::ValueValidation, expected)
+                })?;
+                self.given.get_or_insert_with(|| format!("--{name}"));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Args for KnobArgs {
+    fn augment_args(command: Command) -> Command {
+        command.args(KNOBS.iter().filter_map(Knob::arg))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+/// The constraints of `--pin`, on top of `knobs`.
 ///
 /// # Errors
-/// A key or a value that is none.
-pub fn pins(all: &[String], storage: Storage) -> Result<Pin, Failure> {
+/// An unknown key, or a value that the key does not take.
+pub fn pins(all: &[String], knobs: Knobs) -> Result<Pin, Failure> {
     let mut pin = Pin {
-        storage,
+        knobs,
         ..Pin::default()
     };
     for text in all {
         let (key, value) = text.split_once('=').unwrap_or((text, ""));
         let (key, value) = (key.trim(), value.trim());
-        let wrong =
-            |expected: String| Err(input(format!("found --pin {text}, expected {expected}")));
-        match key {
-            "placement" => match super::inputs::placement(value) {
-                Ok(placement) => pin.placement = Some(placement),
-                Err(_) => {
-                    let known = placement::names().join(", ");
-                    return wrong(format!("placement= one of {known}"));
-                }
-            },
-            "partitioner" => match Partitioner::ALL.iter().find(|p| p.name() == value) {
-                Some(partitioner) => pin.partitioner = Some(*partitioner),
-                None => {
-                    return wrong(format!("partitioner= one of {}", names(Partitioner::ALL)));
-                }
-            },
-            "ranks" => match number(value, DEVICES) {
-                Ok(ranks) => pin.ranks = Some(ranks),
-                Err(expected) => return wrong(format!("ranks= {expected}")),
-            },
-            "chunks" => match number(value, CHUNKS) {
-                Ok(chunks) => pin.chunks = Some(chunks),
-                Err(expected) => return wrong(format!("chunks= {expected}")),
-            },
-            "skip" => match value.parse() {
-                Ok(rule) => pin.skip = Some(rule),
-                Err(_) => return wrong(format!("skip= one of {RULES}")),
-            },
-            // The skipping system's own name for it.
-            "stale_grad" if value == "through" => {}
-            "stale_grad" => {
-                let why = "stale_grad=through, which passes gradients on as if all rows were current; \
-                               to drop the gradients of copies, append /stop to the rule, as in skip=RULE/stop";
-                return wrong(why.to_owned());
-            }
-            "stages" => match number(value, CHUNKS) {
-                Ok(stages) => pin.stages = Some(stages),
-                Err(expected) => return wrong(format!("stages= {expected}")),
-            },
-            "virtual-stages" | "turns" => match number(value, CHUNKS) {
-                Ok(virtual_stages) => pin.virtual_stages = Some(virtual_stages),
-                Err(expected) => return wrong(format!("virtual-stages= {expected}")),
-            },
-            "interval" => match number(value, EPOCHS) {
-                Ok(interval) => pin.interval = Some(interval),
-                Err(expected) => return wrong(format!("interval= {expected}")),
-            },
-            "offload" => match value {
-                "yes" => pin.offload = Some(true),
-                "no" => pin.offload = Some(false),
-                _ => return wrong("offload=yes or offload=no".to_owned()),
-            },
-            "interior" => match value {
-                "yes" => pin.interior = Some(true),
-                "no" => pin.interior = Some(false),
-                _ => return wrong("interior=yes or interior=no".to_owned()),
-            },
-            "features" => match Layout::ALL.iter().find(|l| l.name() == value) {
-                Some(layout) => pin.features = Some(*layout),
-                None => return wrong(format!("features= one of {}", names(Layout::ALL))),
-            },
-            _ => {
-                let known = "placement=NAME, ranks=N, partitioner=NAME, chunks=N, skip=RULE, stages=N, \
-                                 virtual-stages=N, interval=N, offload=yes|no (whether tensors are offloaded to the \
-                                 host; by default only where they must be), interior=yes|no (whether interior rows \
-                                 are computed while halo rows are in flight; by default where it pays) or \
-                                 features=columns (mixtures that begin with push-pull)";
-                return wrong(known.to_owned());
-            }
-        }
+        let set = set(&mut pin, key, value);
+        set.map_err(|expected| input(format!("found --pin {text}, expected {expected}")))?;
     }
     Ok(pin)
 }
 
-/// Parses a number in `range`; the error says what was expected.
-fn number(text: &str, range: RangeInclusive<u32>) -> Result<u32, String> {
-    within(range)(text).map_err(|said| said.trim_start_matches("expected ").to_owned())
+/// Sets one constraint; the error says what was expected.
+fn set(pin: &mut Pin, key: &str, value: &str) -> Result<(), String> {
+    // Errors of options begin with the word, errors of pins have the key before it.
+    let of = |key: &str, said: String| format!("{key}= {}", said.trim_start_matches("expected "));
+    let of_key = |said| of(key, said);
+    match key {
+        "placement" => {
+            pin.placement = Some(super::inputs::placement(value).map_err(of_key)?);
+            return Ok(());
+        }
+        "ranks" => {
+            pin.ranks = Some(within(DEVICES)(value).map_err(of_key)?);
+            return Ok(());
+        }
+        "features" => {
+            pin.features = Some(value.parse::<Layout>().map_err(of_key)?);
+            return Ok(());
+        }
+        // The skipping system's own name for it.
+        "stale_grad" if value == "through" => return Ok(()),
+        "stale_grad" => {
+            return Err(
+                "stale_grad=through, which passes gradients on as if all rows were current; \
+                 to drop the gradients of copies, append /stop to the rule, as in skip=RULE/stop"
+                    .to_owned(),
+            );
+        }
+        _ => {}
+    }
+    let pinned = || KNOBS.iter().filter(|knob| !knob.values.is_empty());
+    match pinned().find(|knob| knob.name == key || knob.alias == Some(key)) {
+        Some(knob) => (knob.set)(&mut pin.knobs, value).map_err(|said| of(knob.name, said)),
+        None => {
+            let keys: Vec<String> = pinned()
+                .map(|k| format!("{}={}", k.name, k.values))
+                .collect();
+            Err(format!(
+                "placement=NAME, ranks=N, features=columns (mixtures that begin with push-pull), {}",
+                keys.join(", ")
+            ))
+        }
+    }
 }
 
-/// The names, separated by commas.
-fn names<T: ToString>(all: &[T]) -> String {
-    let names: Vec<String> = all.iter().map(ToString::to_string).collect();
-    names.join(", ")
+fn yes_or_no(text: &str) -> Result<bool, String> {
+    match text {
+        "yes" => Ok(true),
+        "no" => Ok(false),
+        _ => Err("expected yes or no".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_key_has_one_knob_and_no_knob_is_out_of_reach() {
+        let mut names: Vec<_> = KNOBS.iter().map(|knob| knob.name).collect();
+        names.sort_unstable();
+        let all = names.len();
+        names.dedup();
+        assert_eq!(names.len(), all);
+        for knob in KNOBS {
+            assert!(
+                knob.long().is_some() || !knob.values.is_empty(),
+                "{}",
+                knob.name
+            );
+            assert_eq!(
+                knob.long().is_some(),
+                !knob.help.is_empty(),
+                "{}",
+                knob.name
+            );
+        }
+    }
 }

@@ -6,7 +6,7 @@ use super::output::{Failure, Output, input};
 use clap::{Args, ValueEnum};
 use gnnc::ir::cluster::{CLUSTERS, Cluster};
 use gnnc::ir::graph::model::Relaxation;
-use gnnc::ir::plan::{Objective, Partitioner};
+use gnnc::ir::plan::{Knobs, Objective, Partitioner};
 use gnnc::ir::program::Skipping;
 use gnnc::ir::words::storage::Storage;
 use gnnc::{PlanOptions, Planner};
@@ -27,14 +27,14 @@ pub struct SearchArgs {
         hide_possible_values = true
     )]
     objective: Goal,
-    /// Partitioners to try.
+    /// Partitioners to try: metis, metis-edges, hash, range.
     #[arg(
         long,
-        value_enum,
+        value_name = "NAME,...",
         value_delimiter = ',',
         default_value = "metis,metis-edges"
     )]
-    partitioner: Vec<PartitionerName>,
+    partitioner: Vec<Partitioner>,
     /// Relaxations to permit besides those of the model: decouple, stale, sample (no placement needs sample yet).
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = super::inputs::relaxation)]
     allow: Vec<Relaxation>,
@@ -63,25 +63,16 @@ enum Goal {
     Bytes,
 }
 
-#[derive(Clone, Copy, ValueEnum)]
-enum PartitionerName {
-    Metis,
-    MetisEdges,
-    Hash,
-    Range,
-}
-
 impl SearchArgs {
     /// The options for the named cluster, or for `default`.
     ///
     /// # Errors
     /// An unknown or invalid cluster, or an invalid pin.
     pub fn options(&self, default: &str) -> Result<PlanOptions, Failure> {
-        let partitioner = |name: &PartitionerName| match name {
-            PartitionerName::Metis => Partitioner::Metis,
-            PartitionerName::MetisEdges => Partitioner::MetisEdges,
-            PartitionerName::Hash => Partitioner::Hash,
-            PartitionerName::Range => Partitioner::Range,
+        let knobs = Knobs {
+            overlap: self.no_overlap.then_some(false),
+            storage: self.storage,
+            ..Knobs::default()
         };
         Ok(PlanOptions {
             cluster: cluster(self.cluster.as_deref().unwrap_or(default))?,
@@ -90,10 +81,9 @@ impl SearchArgs {
                 Goal::Memory => Objective::Memory,
                 Goal::Bytes => Objective::Bytes,
             },
-            partitioners: self.partitioner.iter().map(partitioner).collect(),
-            pin: pins(&self.pin, self.storage)?,
+            partitioners: self.partitioner.clone(),
+            pin: pins(&self.pin, knobs)?,
             top: None,
-            overlap: !self.no_overlap,
             allow: self.allow.clone(),
         })
     }

@@ -47,7 +47,7 @@ impl PlanCommand {
             }
         }
         let options = self.options()?;
-        warn(options.pin.skip, out);
+        warn(options.pin.knobs.skip, out);
         let loaded = self.model.load(out)?;
         let compiled = gnnc::compile(&loaded.model, &loaded.workload)?;
         let planner = Planner::new(&loaded, &compiled, &options)?;

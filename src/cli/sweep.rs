@@ -45,7 +45,7 @@ impl Sweep {
     pub fn run(&self, out: &Output) -> Answer {
         let devices = numbers(&self.gpus, self.every)?;
         let options = self.search.options("h100x8")?;
-        warn(options.pin.skip, out);
+        warn(options.pin.knobs.skip, out);
         let loaded = self.model.load(out)?;
         let compiled = gnnc::compile(&loaded.model, &loaded.workload)?;
         let points = gnnc::sweep(&loaded, &compiled, &options, &devices)?;

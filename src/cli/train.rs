@@ -1,12 +1,12 @@
 //! `gnnc train`: trains a model or runs a plan.
 
-use super::best::{best, machines, partitioner};
+use super::best::{best, machines};
 use super::cache::{kernels, say_refused};
 use super::device::{DeviceArgs, MemoryArgs, ProcessArgs};
 use super::diff;
 use super::files::{replace, writable};
 use super::inputs::{ModelArgs, Way, headline, load_planned};
-use super::knobs::FlowArgs;
+use super::knobs::KnobArgs;
 use super::machine::{cluster, warn};
 use super::numbers::{EPOCHS, RUNS, SEEDS, THREADS, WORKERS, within};
 use super::output::{Answer, Failure, Output, input};
@@ -18,10 +18,8 @@ use super::watch::{Watcher, progress_bar};
 use clap::Args;
 use gnnc::codegen::cache::Cache;
 use gnnc::ir::graph::model::Relaxation;
-use gnnc::ir::plan::{Candidate, Placement, Plan};
+use gnnc::ir::plan::{Candidate, Knobs, Partitioner, Placement, Plan};
 use gnnc::ir::words::units::Seconds;
-use gnnc::planner::layout::Layouts;
-use gnnc::planner::placement::{Stages, row};
 use gnnc::planner::search::{Pin, PlacementSpec};
 use gnnc::runtime::Stop;
 use gnnc::{Compiled, Loaded, PlanOptions, Summary, TrainOptions, train_traced};
@@ -66,7 +64,7 @@ pub struct Train {
     seeds: Option<u64>,
     /// The partitioner: metis, metis-edges, hash or range; by default metis, or as in the plan.
     #[arg(long, value_name = "NAME")]
-    partitioner: Option<String>,
+    partitioner: Option<Partitioner>,
     /// Write the training state to this file periodically and at the end.
     #[arg(long, value_name = "FILE")]
     checkpoint: Option<PathBuf>,
@@ -93,7 +91,7 @@ pub struct Train {
     #[arg(long)]
     no_cache: bool,
     #[command(flatten)]
-    flow: FlowArgs,
+    knobs: KnobArgs,
     #[command(flatten)]
     device: DeviceArgs,
     #[command(flatten)]
@@ -110,11 +108,18 @@ impl Train {
         let compiled = gnnc::compile(&loaded.model, &loaded.workload)?;
         let choice = self.choice(&loaded, &compiled, plan.as_ref(), out)?;
         let choice = choice.as_ref();
-        warn(choice.map_or(self.flow.skip(), |c| c.parameters.skip), out);
-        let stages = match choice {
-            Some(choice) => PlacementSpec::of(choice).place.stages,
-            None => self.stages(),
-        };
+        let knobs = self.knobs(choice);
+        warn(knobs.skip, out);
+        let placement = choice.map(|choice| choice.placement).or(self.named());
+        let ranks = choice.map(|choice| choice.parameters.ranks);
+        let stages = placement.and_then(|placement| {
+            let spec = PlacementSpec {
+                placement,
+                ranks: ranks.or(self.workers).unwrap_or(1),
+                knobs,
+            };
+            spec.stages()
+        });
         let epochs = self.epochs.unwrap_or(loaded.model.train.epochs);
         for warning in stages.iter().flat_map(|stages| stages.warnings(epochs)) {
             out.note(&format!("warning: {warning}\n"));
@@ -158,10 +163,9 @@ impl Train {
         let machines = machines(self.cluster.as_deref(), &device, workers.unwrap_or(1))?;
         let options = PlanOptions {
             pin: Pin {
-                partitioner: self.partitioner.as_deref().map(partitioner).transpose()?,
-                ..self.flow.pin()
+                knobs: self.knobs(None),
+                ..Pin::default()
             },
-            overlap: self.flow.flow().overlap,
             allow: self.allow.clone(),
             ..PlanOptions::new(machines)
         };
@@ -183,10 +187,8 @@ impl Train {
             return Ok((self.model.load(out)?, None));
         }
         let plan = diff::read(file)?;
-        let said = [&self.partitioner, &self.cluster]
-            .iter()
-            .any(|o| o.is_some());
-        if self.workers.is_some() || self.placement.is_some() || said {
+        let placed = self.workers.is_some() || self.placement.is_some();
+        if placed || self.partitioner.is_some() || self.cluster.is_some() {
             return Err(input(format!(
                 "{} already fixes the workers, the placement, the partitioner and the cluster; \
                  leave out --workers, --placement, --partitioner and --cluster, or plan again with \
@@ -194,7 +196,7 @@ impl Train {
                 file.display()
             )));
         }
-        if let Some(option) = self.flow.given() {
+        if let Some(option) = &self.knobs.given {
             return Err(input(format!(
                 "{} already fixes how epochs run and how tensors are stored; leave out {option}, or plan again with it",
                 file.display()
@@ -206,7 +208,7 @@ impl Train {
 
     /// Checks the options before anything is read.
     fn check(&self) -> Result<(), Failure> {
-        if self.placement == Some(Way::Best) && self.flow.ordered() {
+        if self.placement == Some(Way::Best) && self.knobs.knobs.shuffle == Some(false) {
             return Err(input(
                 "found --no-shuffle with --placement best, which plans for chunks in a new order every \
                  epoch; name a placement"
@@ -226,14 +228,15 @@ impl Train {
         Ok(())
     }
 
-    /// The stages asked for, if the named placement has stages.
-    fn stages(&self) -> Option<Stages> {
-        let placement = self.named().filter(|placement| {
-            let row = row(*placement);
-            row.is_some_and(|row| row.staged())
-        });
-        let workers = self.workers.unwrap_or(1);
-        placement.map(|placement| self.flow.stages(placement, workers))
+    /// The knobs of a plan's choice, or those on the command line.
+    fn knobs(&self, choice: Option<&Candidate>) -> Knobs {
+        match choice {
+            Some(choice) => choice.parameters.knobs.clone(),
+            None => Knobs {
+                partitioner: self.partitioner,
+                ..self.knobs.knobs.clone()
+            },
+        }
     }
 
     fn options(
@@ -247,7 +250,6 @@ impl Train {
         let workers = planned.map(|p| p.ranks).or(self.workers);
         let (device, workers) = self.processes.device(&self.device, workers)?;
         let workers = workers.unwrap_or(1);
-        let partitioner = planned.and_then(|p| p.partitioner).map(|p| p.to_string());
         Ok(TrainOptions {
             epochs: self.epochs,
             seed,
@@ -262,22 +264,9 @@ impl Train {
                 Some(choice) => choice.relaxations.iter().map(|r| r.permission()).collect(),
                 None => self.allow.clone(),
             },
-            layouts: choice.map_or_else(Layouts::default, |c| PlacementSpec::of(c).place.layouts),
             cluster: self.cluster.as_deref().map(cluster).transpose()?,
             threads: self.threads,
-            partitioner: partitioner
-                .or_else(|| self.partitioner.clone())
-                .unwrap_or_else(|| "metis".to_owned()),
-            flow: choice.map_or(self.flow.flow(), |c| PlacementSpec::of(c).flow),
-            skip: choice.map_or(self.flow.skip(), |c| PlacementSpec::of(c).skip),
-            storage: choice.map_or(self.flow.storage(), |c| c.parameters.storage),
-            stages: match choice {
-                Some(choice) => PlacementSpec::of(choice).place.stages,
-                None => Some(
-                    self.flow
-                        .stages(self.named().unwrap_or(Placement::Graph), workers),
-                ),
-            },
+            knobs: self.knobs(choice),
             device_memory: {
                 // The memory of the devices that the plan is for.
                 let planned = choice

@@ -40,7 +40,7 @@ pub(super) fn facts(
         ),
         fact("early stop", format!("{:?}", settings.patience)),
         fact("seed", options.seed.unwrap_or(settings.seed).to_string()),
-        fact("storage", options.storage.name().to_owned()),
+        fact("storage", options.knobs.storage.name().to_owned()),
         fact(
             "epochs between evaluations",
             options.evaluate_every.to_string(),

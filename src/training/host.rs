@@ -3,11 +3,10 @@
 use super::TrainOptions;
 use crate::{Error, Loaded};
 use gnnc_graph::{GraphData, Partition, summary};
-use gnnc_ir::plan::Partitioner;
 use gnnc_ir::program::Program;
 use gnnc_ir::words::units::Bytes;
 use gnnc_planner::parts::parts;
-use gnnc_planner::placement::Place;
+use gnnc_planner::placement::PlacementSpec;
 use gnnc_planner::search::offload_to_fit;
 use gnnc_runtime::device::cuda::Live;
 use gnnc_runtime::device::gpu::driver::Driver;
@@ -22,7 +21,7 @@ const PLANNED: f64 = 0.95;
 /// A GPU that does not report its free memory.
 pub(super) fn budget(
     options: &TrainOptions,
-    place: &Place,
+    place: &PlacementSpec,
     device: Option<&mut Live>,
 ) -> Result<Option<u64>, Error> {
     let ranks = match options.device.rank() {
@@ -51,9 +50,7 @@ pub(super) fn resting(
     programs: Vec<Program>,
     bytes: u64,
 ) -> Result<Vec<Program>, Error> {
-    let all = Partitioner::ALL.iter().copied();
-    let named = all.into_iter().find(|p| p.name() == options.partitioner);
-    let partitioner = named.unwrap_or(Partitioner::Range);
+    let partitioner = options.partitioner();
     let count = partition.parts();
     let mut workload = loaded.workload.clone();
     if count > 1 {

@@ -111,13 +111,9 @@ fn budgets_that_mean_nothing_are_refused() {
     let words = ["train", &cora, "--device-memory", "100KiB"];
     refused(1, &words, &["100.00 KiB", "still missing", "more workers"]);
     let words = ["plan", &cora, "--pin", "offload=maybe"];
-    refused(1, &words, &["offload=maybe", "offload=yes or offload=no"]);
+    refused(1, &words, &["offload=maybe", "offload= yes or no"]);
     let words = ["plan", &cora, "--pin", "interior=maybe"];
-    refused(
-        1,
-        &words,
-        &["interior=maybe", "interior=yes or interior=no"],
-    );
+    refused(1, &words, &["interior=maybe", "interior= yes or no"]);
 }
 
 #[test]

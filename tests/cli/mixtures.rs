@@ -33,8 +33,8 @@ fn beginning_with_push_pull_is_best_by_time_and_by_bytes() {
         let plan = planned(&folder, MODEL, &[&goal[..], more].concat());
         let best = plan.choice().unwrap();
         assert_eq!(best.name(), "mixed x 8 metis");
-        assert_eq!(best.parameters.feature_layout, Some(Layout::Columns));
-        let layouts = &best.parameters.layouts;
+        assert_eq!(best.parameters.knobs.features, Layout::Columns);
+        let layouts = &best.parameters.knobs.layouts;
         assert!(layouts.contains(&Layout::Rows) && layouts.contains(&Layout::Columns));
         let without = planned(
             &folder,
@@ -89,10 +89,10 @@ fn a_plan_that_says_otherwise_is_refused() {
     let pin = ["--pin", "placement=mixed,ranks=2,features=columns"];
     let plan = planned(&folder, "gcn_citeseer.gir", &pin);
     let mut edited = plan.clone();
-    edited.candidates[0].parameters.feature_layout = None;
+    edited.candidates[0].parameters.knobs.features = Layout::Rows;
     fails(&edited, &["`bytes` of mixed x 2", "expected"]);
     let mut edited = plan.clone();
-    edited.candidates[0].parameters.layouts.pop();
+    edited.candidates[0].parameters.knobs.layouts.pop();
     fails(
         &edited,
         &["`layouts` of mixed x 2", "each `rows` or `columns`"],
@@ -102,7 +102,7 @@ fn a_plan_that_says_otherwise_is_refused() {
         "gcn_citeseer.gir",
         &["--pin", "placement=graph,ranks=2"],
     );
-    edited.candidates[0].parameters.feature_layout = Some(Layout::Columns);
+    edited.candidates[0].parameters.knobs.features = Layout::Columns;
     let parts = [
         "`feature_layout` of graph x 2",
         "is columns, expected none, except in a mixture",

@@ -35,7 +35,7 @@ fn a_mixture_is_best_by_time_and_by_bytes() {
         let plan = Plan::from_json(&std::fs::read_to_string(&out).unwrap()).unwrap();
         let best = plan.choice().unwrap();
         assert_eq!(best.name(), best_name);
-        let layouts = &best.parameters.layouts;
+        let layouts = &best.parameters.knobs.layouts;
         assert!(layouts.contains(&Layout::Rows) && layouts.contains(&Layout::Columns));
         let pure = || {
             plan.candidates
@@ -70,14 +70,14 @@ fn layouts_are_lowered_as_a_plan_says() {
     };
     let pin = "placement=mixed,ranks=2,partitioner=metis";
     let mut short = of(pin);
-    short.candidates[0].parameters.layouts.pop();
+    short.candidates[0].parameters.knobs.layouts.pop();
     let said = ["`layouts` of mixed x 2 metis", "each `rows` or `columns`"];
     run(&short).fails(1, &said);
     // All tensors by rows is graph parallelism, to the byte.
     let mut rows = of(pin);
     let parameters = &mut rows.candidates[0].parameters;
-    parameters.layouts.fill(Layout::Rows);
-    parameters.eval_layouts.fill(Layout::Rows);
+    parameters.knobs.layouts.fill(Layout::Rows);
+    parameters.knobs.eval_layouts.fill(Layout::Rows);
     let graph = of("placement=graph,ranks=2,partitioner=metis");
     let bytes = graph.candidates[0].bytes.0.to_string();
     run(&rows).fails(1, &["`bytes` of mixed x 2 metis", &bytes]);
@@ -94,9 +94,12 @@ fn pure_mixtures_are_not_listed_twice() {
             .iter()
             .filter(|c| c.placement == Placement::Mixed)
         {
-            let (features, layouts) = (mixed.parameters.feature_layout, &mixed.parameters.layouts);
+            let (features, layouts) = (
+                mixed.parameters.knobs.features,
+                &mixed.parameters.knobs.layouts,
+            );
             let two = layouts.contains(&Layout::Rows) && layouts.contains(&Layout::Columns);
-            assert!(two || features.is_some() && layouts.contains(&Layout::Columns));
+            assert!(two || features == Layout::Columns && layouts.contains(&Layout::Columns));
         }
     }
 }
@@ -251,8 +254,8 @@ fn every_placement_says_what_it_lacks() {
             ];
             let again = planned(&args);
             let same = |c: &&Candidate| {
-                miss.parameters.partitioner.is_none()
-                    || c.parameters.partitioner == miss.parameters.partitioner
+                miss.parameters.knobs.partitioner.is_none()
+                    || c.parameters.knobs.partitioner == miss.parameters.knobs.partitioner
             };
             assert!(
                 again.candidates.iter().filter(same).any(|c| c.fits),

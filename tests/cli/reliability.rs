@@ -6,6 +6,7 @@ use serde_json::Value;
 use std::fs::{self, Permissions};
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
@@ -256,6 +257,16 @@ fn long_run(folder: &Folder, more: &[&str]) -> Child {
         .args(["--curve", text(&curve)])
         .args(more);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    // A shell's background jobs ignore SIGINT, those of nohup SIGHUP, and children inherit that.
+    // SAFETY: `signal` is safe to call between fork and exec.
+    unsafe {
+        command.pre_exec(|| {
+            for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+                libc::signal(signal, libc::SIG_DFL);
+            }
+            Ok(())
+        });
+    }
     let child = command.spawn().unwrap();
     let begun = Instant::now();
     let lines = || {

@@ -2,7 +2,7 @@
 
 use crate::support::{Folder, example, gnnc, plan_runs, refused, text};
 use gnnc::ir::graph::model::Relaxation;
-use gnnc::ir::plan::Placement;
+use gnnc::ir::plan::{Knobs, Placement};
 use gnnc::ir::program::Rule;
 use gnnc::planner::placement::{TABLE, row};
 use gnnc::planner::search::relaxations;
@@ -23,10 +23,13 @@ fn same_losses(model: &str, set: &[(&str, f64)]) {
             workers,
             placement,
             allow: Relaxation::ALL.to_vec(),
-            // Stale copies give another function.
-            skip: row(placement)
-                .is_some_and(|row| row.skips)
-                .then_some(Rule::Fixed(0).into()),
+            knobs: Knobs {
+                // Stale copies give another function.
+                skip: row(placement)
+                    .is_some_and(|row| row.skips)
+                    .then_some(Rule::Fixed(0).into()),
+                ..Knobs::default()
+            },
             epochs: Some(10),
             evaluate_every: 10,
             ..TrainOptions::default()
@@ -264,5 +267,9 @@ fn workers_report_what_they_sent() {
             .contains("bytes in the epochs of this run, as predicted")
     );
     let args = ["train", &cora, "--workers", "2", "--partitioner", "kahip"];
-    crate::support::refused(1, &args, &["unknown partitioner `kahip`"]);
+    crate::support::refused(
+        1,
+        &args,
+        &["kahip", "expected one of metis, metis-edges, hash, range"],
+    );
 }

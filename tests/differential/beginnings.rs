@@ -4,12 +4,11 @@
 use crate::check::{Case, Way};
 use crate::data::{Shape, planted};
 use crate::models;
-use gnnc::ir::plan::{Layout, Placement};
+use gnnc::ir::plan::{Layout, Layouts, Placement};
 use gnnc::ir::program::Program;
 use gnnc::planner::LowerError;
-use gnnc::planner::layout::Layouts;
 use gnnc::planner::lower::pure;
-use gnnc::planner::placement::{Place, lower};
+use gnnc::planner::placement::{PlacementSpec, lower};
 
 const RANKS: [u32; 4] = [2, 3, 5, 8];
 
@@ -25,10 +24,8 @@ fn case(body: &str, sparse: bool) -> Case {
 }
 
 fn programs(case: &Case, ranks: u32, layouts: &Layouts) -> Result<Vec<Program>, LowerError> {
-    let place = Place {
-        layouts: layouts.clone(),
-        ..Place::new(Placement::Mixed, ranks)
-    };
+    let mut place = PlacementSpec::new(Placement::Mixed, ranks);
+    place.knobs = place.knobs.with_layouts(layouts.clone());
     lower(&case.compiled.training, &place)
 }
 
@@ -181,7 +178,7 @@ fn mixtures_of_one_kind_are_that_placement() {
         (Placement::Tensor, &pure.tensor),
         (Placement::PushPull, &pure.push_pull),
     ] {
-        let alone = lower(&case.compiled.training, &Place::new(placement, 3)).unwrap();
+        let alone = lower(&case.compiled.training, &PlacementSpec::new(placement, 3)).unwrap();
         assert_eq!(programs(&case, 3, layouts).unwrap(), alone, "{placement}");
     }
 }

@@ -6,14 +6,13 @@ use gnnc::graph::{GraphData, Labels, summarise};
 use gnnc::ir::graph::autodiff::{TrainingGraph, differentiate};
 use gnnc::ir::graph::eval::{DropoutKey, EvalContext, Tensor, evaluate};
 use gnnc::ir::graph::model::{Optimizer, Relaxation};
-use gnnc::ir::plan::{Layout, Placement};
+use gnnc::ir::plan::{Knobs, Layout, Layouts, Placement};
 use gnnc::ir::program::{Length, Rule, Skipping};
 use gnnc::ir::{Graph, Rows, Type};
 use gnnc::planner::decouple::DecoupleError;
-use gnnc::planner::layout::Layouts;
 use gnnc::planner::lower::blocks::marked;
 use gnnc::planner::lower::pure;
-use gnnc::planner::placement::{Flow, row};
+use gnnc::planner::placement::row;
 use gnnc::{Compiled, Loaded, Source, TrainOptions, Trainer};
 use std::sync::Arc;
 
@@ -59,8 +58,8 @@ pub struct Case {
     context: EvalContext,
     /// Layouts of a mixed placement; arbitrary ones if `None`.
     pub layouts: Option<Layouts>,
-    /// How communication and computation overlap.
-    pub flow: Flow,
+    /// Other knobs than those of a [`Way`].
+    pub knobs: Knobs,
     /// Bound on gradients by blocks of rows, if a rule sets one.
     pub blocks: Option<f32>,
     /// Whether sessions run on the fake device, which computes on the processor.
@@ -101,7 +100,7 @@ impl Case {
             written,
             context,
             layouts: None,
-            flow: Flow::default(),
+            knobs: Knobs::default(),
             blocks: None,
             device: false,
             checked: false,
@@ -143,21 +142,22 @@ impl Case {
         let options = TrainOptions {
             workers: way.ranks,
             placement: way.placement,
-            layouts: self.layouts(way),
-            flow: self.flow,
             allow: Relaxation::ALL.to_vec(),
             threads: way.threads,
             checked: self.checked,
-            partitioner: way.partitioner.to_owned(),
-            // Stale copies give another function than the model; gradients that stop at fresh
-            // copies do not.
-            skip: row(way.placement)
-                .is_some_and(|row| row.skips)
-                .then_some(Skipping {
-                    stop: way.ranks % 2 == 1,
-                    clip: self.blocks.map(Length),
-                    ..Rule::Fixed(0).into()
-                }),
+            knobs: Knobs {
+                partitioner: way.partitioner.parse().ok(),
+                // Stale copies give another function than the model; gradients that stop at fresh
+                // copies do not.
+                skip: row(way.placement)
+                    .is_some_and(|row| row.skips)
+                    .then_some(Skipping {
+                        stop: way.ranks % 2 == 1,
+                        clip: self.blocks.map(Length),
+                        ..Rule::Fixed(0).into()
+                    }),
+                ..self.knobs.clone().with_layouts(self.layouts(way))
+            },
             ..TrainOptions::default()
         };
         let mut trainer = Trainer::new(&self.loaded, &self.compiled, &options)

@@ -49,16 +49,14 @@ impl<'a> Again<'a> {
     pub fn new(case: &'a Case, options: &TrainOptions) -> Self {
         let data = case.loaded.data.as_ref().unwrap();
         let place = place(&case.loaded, &case.compiled, options).unwrap();
-        let stages = place.stages.as_ref();
-        let parts = stages.map_or(place.ranks, |stages| stages.width(place.ranks));
-        let partition = match parts {
+        let partition = match place.parts() {
             1 => Partition::whole(data.vertices()),
-            parts => partition::by_name(&options.partitioner, 0)
+            parts => partition::by_name(options.partitioner().name(), 0)
                 .unwrap()
                 .partition(&data.topology, parts)
                 .unwrap(),
         };
-        let partition = match stages {
+        let partition = match place.stages() {
             Some(stages) => partition
                 .cut_chunks(&data.topology, stages.chunks, 0)
                 .unwrap(),

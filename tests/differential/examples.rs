@@ -4,7 +4,7 @@ use gnnc::ir::plan::Placement;
 use gnnc::ir::program::instr;
 use gnnc::ir::program::text::Listing;
 use gnnc::ir::program::{Instr, Program};
-use gnnc::planner::placement::Place;
+use gnnc::planner::placement::PlacementSpec;
 use gnnc::{LoadOptions, Loaded, Source};
 
 fn exchanges(program: &Program) -> bool {
@@ -55,13 +55,13 @@ fn examples_are_lowered() {
         };
         for &ranks in counts {
             let program = compiled
-                .program(&Place::new(Placement::Graph, ranks))
+                .program(&PlacementSpec::new(Placement::Graph, ranks))
                 .unwrap_or_else(|e| panic!("{name} for {ranks} ranks: {e}"));
             assert_eq!(program.ranks, ranks, "{name}");
             assert_eq!(exchanges(&program), ranks > 1, "{name} for {ranks} ranks");
             assert_eq!(program.params, loaded.model.graph.params, "{name}");
             let cut = compiled
-                .program(&Place::new(Placement::Tensor, ranks))
+                .program(&PlacementSpec::new(Placement::Tensor, ranks))
                 .unwrap_or_else(|e| panic!("{name} by columns for {ranks} ranks: {e}"));
             assert!(!exchanges(&cut), "{name} reads halos by columns");
             reads_back(&[program.clone(), cut]);

@@ -6,11 +6,11 @@ use crate::data::{Shape, planted};
 use crate::examples::reads_back;
 use gnnc::graph::partition::{Partitioner, Range};
 use gnnc::ir::cluster::Cluster;
-use gnnc::ir::plan::{Candidate, Placement};
+use gnnc::ir::plan::{Candidate, Knobs, Placement};
 use gnnc::ir::program::instr;
 use gnnc::ir::program::trace::Phase;
 use gnnc::ir::program::{Instr, Program};
-use gnnc::planner::placement::{Flow, Place};
+use gnnc::planner::placement::PlacementSpec;
 use gnnc::planner::search::Pin;
 use gnnc::runtime::transport::{Transport, threads::Threads, watched::Watched};
 use gnnc::runtime::{RunOptions, Session};
@@ -105,11 +105,14 @@ fn chunks_hide_messages_of_a_plan() {
     let compiled = gnnc::compile(&loaded.model, &loaded.workload).unwrap();
     let plan = |overlap, chunks| {
         let options = PlanOptions {
-            overlap,
             pin: Pin {
                 placement: Some(Placement::Tensor),
                 ranks: Some(8),
-                chunks: Some(chunks),
+                knobs: Knobs {
+                    overlap: Some(overlap),
+                    chunks: Some(chunks),
+                    ..Knobs::default()
+                },
                 ..Pin::default()
             },
             ..PlanOptions::new(Cluster::named("a5000x8").unwrap())
@@ -127,10 +130,10 @@ fn chunks_hide_messages_of_a_plan() {
     assert!(exposed(&plan(true, 1)) < exposed(&whole));
 }
 
-pub fn programs(case: &Case, placement: Placement, ranks: u32, flow: Flow) -> Vec<Program> {
-    let place = Place {
-        flow,
-        ..Place::new(placement, ranks)
+pub fn programs(case: &Case, placement: Placement, ranks: u32, knobs: Knobs) -> Vec<Program> {
+    let place = PlacementSpec {
+        knobs,
+        ..PlacementSpec::new(placement, ranks)
     };
     let programs = case.compiled.programs(&place).unwrap();
     reads_back(&programs);
@@ -144,12 +147,12 @@ fn chunks_change_nothing_but_the_time() {
     for case in cases() {
         for ranks in [2, 5] {
             let of = |overlap, chunks| {
-                let flow = Flow {
-                    overlap,
-                    chunks,
-                    interior: false,
+                let knobs = Knobs {
+                    overlap: Some(overlap),
+                    chunks: Some(chunks),
+                    ..Knobs::default()
                 };
-                programs(&case, Placement::Tensor, ranks, flow)
+                programs(&case, Placement::Tensor, ranks, knobs)
             };
             let expected = run(of(false, 1), &case, None);
             for (overlap, chunks, delays) in [
@@ -176,11 +179,11 @@ fn overlap_changes_nothing_but_the_time() {
     for case in cases() {
         for placement in [Placement::Graph, Placement::Broadcast, Placement::Tensor] {
             for ranks in [2, 5] {
-                let flow = |overlap| Flow {
-                    overlap,
-                    ..Flow::default()
+                let knobs = |overlap| Knobs {
+                    overlap: Some(overlap),
+                    ..Knobs::default()
                 };
-                let programs = |overlap| programs(&case, placement, ranks, flow(overlap));
+                let programs = |overlap| programs(&case, placement, ranks, knobs(overlap));
                 let (whole, halved) = (programs(false), programs(true));
                 let count = |programs: &[Program]| halves(programs[0].list(Phase::Step));
                 assert_eq!(count(&whole), 0);

@@ -7,10 +7,9 @@ use crate::flow::{halves, programs, run};
 use crate::models::{APPNP, GAT, GCN, GCNII, GIN, RGCN, SAGE};
 use gnnc::graph::partition::{Partitioner, Range};
 use gnnc::graph::{GraphData, LocalPart, Topology};
-use gnnc::ir::plan::Placement;
+use gnnc::ir::plan::{Knobs, Placement};
 use gnnc::ir::program::trace::Phase;
-use gnnc::ir::program::{Chunk, Instr, Program, Vertices};
-use gnnc::planner::placement::Flow;
+use gnnc::ir::program::{Chunk, Instr, Vertices};
 
 const MODELS: [&str; 7] = [GCN, SAGE, GAT, GIN, GCNII, APPNP, RGCN];
 
@@ -23,11 +22,14 @@ const EXACT: [Placement; 5] = [
     Placement::Mixed,
 ];
 
-const INTERIOR: Flow = Flow {
-    overlap: true,
-    chunks: 1,
-    interior: true,
-};
+/// Interior rows are computed separately, if so; messages overlap, if so.
+fn knobs(interior: bool, overlap: bool) -> Knobs {
+    Knobs {
+        interior: Some(interior),
+        overlap: Some(overlap),
+        ..Knobs::default()
+    }
+}
 
 /// Nearby vertices are neighbors, so that parts have both kinds of rows.
 fn band() -> GraphData {
@@ -74,7 +76,7 @@ fn graphs() -> Vec<(&'static str, GraphData)> {
 fn interior_is_what_the_interpreter_computes() {
     for body in MODELS {
         let mut case = Case::new("", body, band());
-        case.flow = INTERIOR;
+        case.knobs = knobs(true, true);
         for ranks in [1, 2, 3, 5] {
             for placement in EXACT {
                 if ranks == 1 && placement != Placement::Graph {
@@ -96,7 +98,7 @@ fn interior_is_what_the_interpreter_computes() {
 fn interior_on_a_device_is_what_the_interpreter_computes() {
     for body in [GCN, GAT, GCNII] {
         let mut case = Case::new("", body, band());
-        (case.flow, case.device) = (INTERIOR, true);
+        (case.knobs, case.device) = (knobs(true, true), true);
         for (placement, ranks) in [(Placement::Graph, 3), (Placement::SkipBroadcast, 2)] {
             case.check(Way {
                 placement,
@@ -108,29 +110,18 @@ fn interior_on_a_device_is_what_the_interpreter_computes() {
     }
 }
 
-fn cut(flow: Flow, case: &Case, placement: Placement, ranks: u32) -> Vec<Program> {
-    programs(case, placement, ranks, flow)
-}
-
 #[test]
 fn interior_changes_no_bit() {
-    let whole = Flow {
-        interior: false,
-        ..INTERIOR
-    };
     let mut begun = 0;
     for (graph, data) in graphs() {
         for body in MODELS {
             let case = Case::new("", body, data.clone());
             for ranks in [1, 2, 3, 5] {
                 for placement in [Placement::Graph, Placement::Broadcast] {
-                    let expected = run(cut(whole, &case, placement, ranks), &case, None);
+                    let expected = programs(&case, placement, ranks, knobs(false, true));
+                    let expected = run(expected, &case, None);
                     for (overlap, delays) in [(false, None), (true, None), (true, Some(7))] {
-                        let flow = Flow {
-                            overlap,
-                            ..INTERIOR
-                        };
-                        let found = cut(flow, &case, placement, ranks);
+                        let found = programs(&case, placement, ranks, knobs(true, overlap));
                         begun += halves(found[0].list(Phase::Step));
                         let found = run(found, &case, delays);
                         assert!(
@@ -188,7 +179,7 @@ fn places(list: &[Instr], rows: Vertices, index: u32) -> Vec<usize> {
 #[test]
 fn interior_rows_are_computed_between_the_halves() {
     let case = Case::new("", GCN, band());
-    let programs = cut(INTERIOR, &case, Placement::Graph, 3);
+    let programs = programs(&case, Placement::Graph, 3, knobs(true, true));
     let list = programs[0].list(Phase::Step);
     let half = |name: &str, begins: bool| -> Vec<usize> {
         let all = list.iter().enumerate();

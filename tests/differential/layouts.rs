@@ -6,7 +6,7 @@ use gnnc::ir::plan::Placement;
 use gnnc::ir::program::instr;
 use gnnc::ir::program::{Instr, Program};
 use gnnc::planner::layout::uncut;
-use gnnc::planner::placement::Place;
+use gnnc::planner::placement::PlacementSpec;
 
 const RANKS: u32 = 2;
 
@@ -46,7 +46,7 @@ fn ending(body: &str, logits: &str) -> Case {
 
 fn program(case: &Case, placement: Placement) -> Program {
     case.compiled
-        .program(&Place::new(placement, RANKS))
+        .program(&PlacementSpec::new(placement, RANKS))
         .unwrap()
 }
 

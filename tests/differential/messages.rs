@@ -21,7 +21,7 @@ use gnnc::ir::plan::Placement;
 use gnnc::ir::program::instr;
 use gnnc::ir::program::trace::{Event, Phase};
 use gnnc::ir::program::{Instr, Program};
-use gnnc::planner::placement::{Flow, Place};
+use gnnc::planner::placement::PlacementSpec;
 use gnnc::runtime::transport::Transport;
 use gnnc::runtime::transport::threads::Threads;
 use gnnc::runtime::transport::watched::{Call, Watched};
@@ -99,14 +99,8 @@ fn sends(path: &Path, case: &Case) -> BTreeMap<(Phase, usize), Sends> {
     let parts = LocalPart::build_all(&data.topology, &partition).unwrap();
     let inner: Vec<u64> = parts.iter().map(|part| part.inner as u64).collect();
     // Not split, so that instructions stay in the order of the model.
-    let flow = Flow {
-        overlap: false,
-        ..Flow::default()
-    };
-    let place = Place {
-        flow,
-        ..Place::new(case.placement, ranks)
-    };
+    let mut place = PlacementSpec::new(case.placement, ranks);
+    place.knobs.overlap = Some(false);
     let programs = compiled.programs(&place).unwrap();
     let seen: Vec<Arc<Mutex<Vec<Sent>>>> = (0..ranks).map(|_| Arc::default()).collect();
     let watched = |(end, seen): (Threads, &Arc<Mutex<Vec<Sent>>>)| {

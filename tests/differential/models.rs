@@ -4,7 +4,7 @@ use crate::check::{Case, Way};
 use crate::data::{Shape, planted, with_several_labels};
 use gnnc::ir::plan::{Placement, Relaxation};
 use gnnc::planner::decouple::DecoupleError;
-use gnnc::planner::placement::{Place, TABLE};
+use gnnc::planner::placement::{PlacementSpec, TABLE};
 use gnnc::planner::search::relaxations;
 
 const PARTITIONERS: [&str; 3] = ["metis", "hash", "range"];
@@ -212,7 +212,7 @@ fn slices_of_features() {
 fn features_that_nothing_contracts_are_refused() {
     let refused = |body: &str, ranks: u32| {
         let case = Case::new("", body, planted(shape(false)));
-        let place = Place::new(Placement::PushPull, ranks);
+        let place = PlacementSpec::new(Placement::PushPull, ranks);
         case.compiled.program(&place).unwrap_err().to_string()
     };
     let message = refused(

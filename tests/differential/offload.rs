@@ -7,7 +7,7 @@ use crate::device::runs::{Found, in_turns, options, run, staged};
 use crate::device::{Again, shape};
 use crate::models::{APPNP, GAT, GCN, GCNII, GIN, SAGE};
 use crate::random;
-use gnnc::ir::plan::{Placement, Relaxation};
+use gnnc::ir::plan::{Knobs, Placement, Relaxation};
 use gnnc::ir::program::instr;
 use gnnc::ir::program::memory::layout;
 use gnnc::ir::program::trace::Phase;
@@ -15,7 +15,6 @@ use gnnc::ir::program::traffic::moved;
 use gnnc::ir::program::{Instr, Program, RankSizes};
 use gnnc::ir::words::units::Bytes;
 use gnnc::planner::lower::offload::{MemoryBudget, offload};
-use gnnc::planner::placement::Flow;
 use gnnc::planner::search::relaxations;
 use gnnc::runtime::Session;
 use gnnc::{TrainOptions, Trainer};
@@ -156,13 +155,8 @@ fn everywhere(body: &str, most: u32, device: bool) {
     for (n, (placement, ranks)) in PLACED.into_iter().enumerate() {
         let case = case(body, n % 2 == 1);
         let overlap = n != 3;
-        let options = TrainOptions {
-            flow: Flow {
-                overlap,
-                ..Flow::default()
-            },
-            ..options(placement, ranks)
-        };
+        let mut options = options(placement, ranks);
+        options.knobs.overlap = Some(overlap);
         let (least, beside) = check(&case, &options, device);
         let what = format!("{placement} x {ranks}: {body}");
         assert!(least <= most, "needs {least} %: {what}");
@@ -377,11 +371,7 @@ fn offload_is_checked() {
 #[test]
 fn offload_random_models() {
     let mut runner = random::runner(60);
-    let flow = (any::<bool>(), 1..4u32).prop_map(|(overlap, chunks)| Flow {
-        overlap,
-        chunks,
-        ..Flow::default()
-    });
+    let flow = (any::<bool>(), 1..4u32);
     let shares = proptest::collection::vec(15..95u32, 2);
     let whole = (random::body(), random::shape(), random::way());
     let (rested, run) = (Cell::new(0), Cell::new(0));
@@ -395,10 +385,13 @@ fn offload_random_models() {
                 };
                 case = decoupled;
             }
-            let options = TrainOptions {
-                flow,
-                partitioner: way.partitioner.to_owned(),
-                ..options(way.placement, way.ranks)
+            let mut options = options(way.placement, way.ranks);
+            let (overlap, chunks) = flow;
+            options.knobs = Knobs {
+                partitioner: way.partitioner.parse().ok(),
+                overlap: Some(overlap),
+                chunks: Some(chunks),
+                ..Knobs::default()
             };
             let what = format!("{way:?} {flow:?} {shares:?}\n{body}");
             let device = place == 0 && way.ranks <= 4;

@@ -6,9 +6,9 @@ use crate::flow::delayed;
 use gnnc::graph::example;
 use gnnc::graph::partition::{Partitioner, Range};
 use gnnc::ir::graph::model::Relaxation;
-use gnnc::ir::plan::Placement;
+use gnnc::ir::plan::{Knobs, Placement};
 use gnnc::ir::program::Skipping;
-use gnnc::planner::placement::Place;
+use gnnc::planner::placement::PlacementSpec;
 use gnnc::runtime::transport::{Transport, threads::Threads};
 use gnnc::runtime::{LayerStaleness, RunOptions, Session};
 use gnnc::{TrainOptions, Trainer};
@@ -68,9 +68,12 @@ fn placed(
         device_memory,
         workers: ranks,
         placement,
-        skip: rule.map(|rule| rule.parse().unwrap()),
+        knobs: Knobs {
+            partitioner: Some(gnnc::ir::plan::Partitioner::Range),
+            skip: rule.map(|rule| rule.parse().unwrap()),
+            ..Knobs::default()
+        },
         allow: vec![Relaxation::Stale],
-        partitioner: "range".to_owned(),
         ..TrainOptions::default()
     };
     let mut trainer = Trainer::new(&case.loaded, &case.compiled, &options).unwrap();
@@ -277,10 +280,8 @@ fn bounds_hold() {
 
 /// Losses of nine epochs, logits and bytes, with or without random pauses in the transport.
 fn with_delays(case: &Case, rule: &str, delays: Option<u64>) -> (Vec<u64>, Vec<u32>, u64) {
-    let place = Place {
-        skip: Some(rule.parse().unwrap()),
-        ..Place::new(Placement::SkipBroadcast, 4)
-    };
+    let mut place = PlacementSpec::new(Placement::SkipBroadcast, 4);
+    place.knobs.skip = Some(rule.parse().unwrap());
     let programs = case.compiled.programs(&place).unwrap();
     let data = case.loaded.data.as_ref().unwrap();
     let partition = Range.partition(&data.topology, 4).unwrap();
@@ -398,10 +399,8 @@ fn copies_go_on_in_another_budget() {
 #[test]
 fn copies_that_do_not_fit_are_named() {
     let case = case(MODELS[0], true);
-    let place = Place {
-        skip: Some("gap:0.1".parse().unwrap()),
-        ..Place::new(Placement::SkipBroadcast, 3)
-    };
+    let mut place = PlacementSpec::new(Placement::SkipBroadcast, 3);
+    place.knobs.skip = Some("gap:0.1".parse().unwrap());
     let programs = case.compiled.programs(&place).unwrap();
     let data = case.loaded.data.as_ref().unwrap();
     let partition = Range.partition(&data.topology, 3).unwrap();

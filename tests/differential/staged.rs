@@ -10,10 +10,9 @@ use gnnc::ir::graph::autodiff::differentiate;
 use gnnc::ir::graph::eval::{DropoutKey, EvalContext, evaluate};
 use gnnc::ir::graph::model::Relaxation;
 use gnnc::ir::graph::op::{Input, Op};
-use gnnc::ir::plan::Placement;
+use gnnc::ir::plan::{Knobs, Placement};
 use gnnc::ir::program::Pipeline;
 use gnnc::ir::{Graph, NodeId};
-use gnnc::planner::placement::Stages;
 use gnnc::planner::stale::{StaleError, form};
 use gnnc::runtime::chunk_order;
 use gnnc::{TrainOptions, Trainer};
@@ -32,12 +31,13 @@ pub struct Way {
 }
 
 impl Way {
-    fn stages(self) -> Stages {
-        Stages {
-            virtual_stages: self.virtual_stages,
-            chunks: self.chunks,
-            interval: self.interval,
-            ..Stages::new(self.stages)
+    fn knobs(self) -> Knobs {
+        Knobs {
+            stages: Some(self.stages),
+            virtual_stages: Some(self.virtual_stages),
+            chunks: Some(self.chunks),
+            interval: Some(self.interval),
+            ..Knobs::default()
         }
     }
 
@@ -59,7 +59,7 @@ impl Way {
                 true => Placement::Pipeline,
                 false => Placement::Hybrid,
             },
-            stages: Some(self.stages()),
+            knobs: self.knobs(),
             allow: Relaxation::ALL.to_vec(),
             ..TrainOptions::default()
         }
@@ -67,7 +67,7 @@ impl Way {
 
     /// The chunk of each vertex.
     fn chunks(self, data: &GraphData) -> Vec<u32> {
-        let parts = self.stages().width(self.ranks);
+        let parts = self.ranks / self.stages;
         let whole = Partition::whole(data.vertices());
         let metis = partition::by_name("metis", 0).unwrap();
         let parts = match parts {

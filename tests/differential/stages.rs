@@ -7,8 +7,8 @@ use crate::pipeline::{LAYERS, MODELS, case};
 use gnnc::graph::Partition;
 use gnnc::graph::partition::{Partitioner, Range};
 use gnnc::graph::rng::Stream;
-use gnnc::ir::plan::Placement;
-use gnnc::planner::placement::{Place, Stages};
+use gnnc::ir::plan::{Knobs, Placement};
+use gnnc::planner::placement::PlacementSpec;
 use gnnc::planner::stale::{form, stages};
 use gnnc::runtime::transport::Transport;
 use gnnc::runtime::transport::threads::Threads;
@@ -33,19 +33,17 @@ fn in_turns(
     let data = case.loaded.data.as_ref().unwrap();
     let (place, partition) = match count {
         0 => (
-            Place::new(Placement::Graph, 1),
+            PlacementSpec::new(Placement::Graph, 1),
             Partition::whole(data.vertices()),
         ),
         _ => {
-            let stages = Stages {
-                virtual_stages,
-                chunks,
-                interval: 2,
-                ..Stages::new(count)
-            };
-            let place = Place {
-                stages: Some(stages),
-                ..Place::new(Placement::Pipeline, count * width)
+            let mut place = PlacementSpec::new(Placement::Pipeline, count * width);
+            place.knobs = Knobs {
+                stages: Some(count),
+                virtual_stages: Some(virtual_stages),
+                chunks: Some(chunks),
+                interval: Some(2),
+                ..Knobs::default()
             };
             let parts = Range.partition(&data.topology, width).unwrap();
             (place, parts.cut_chunks(&data.topology, chunks, 3).unwrap())

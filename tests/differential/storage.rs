@@ -14,7 +14,6 @@ use gnnc::ir::plan::Placement;
 use gnnc::ir::program::traffic::{Reads, traffic};
 use gnnc::ir::program::{Buffer, Extent, Program, Role, Rule};
 use gnnc::ir::words::storage::Storage;
-use gnnc::planner::placement::Stages;
 use gnnc::runtime::Session;
 use gnnc::{Compiled, TrainOptions, Trainer};
 use std::sync::Arc;
@@ -73,16 +72,17 @@ pub fn options(placement: Placement, ranks: u32, storage: Storage) -> TrainOptio
     } else {
         ranks
     };
-    TrainOptions {
-        stages: staged.then(|| Stages {
-            chunks: 3,
-            interval: 2,
-            ..Stages::new(stages)
-        }),
-        skip: (placement == Placement::SkipBroadcast).then_some(Rule::Fixed(1).into()),
-        storage,
-        ..runs::options(placement, ranks)
+    let mut options = runs::options(placement, ranks);
+    if staged {
+        options.knobs.stages = Some(stages);
+        options.knobs.chunks = Some(3);
+        options.knobs.interval = Some(2);
     }
+    if placement == Placement::SkipBroadcast {
+        options.knobs.skip = Some(Rule::Fixed(1).into());
+    }
+    options.knobs.storage = storage;
+    options
 }
 
 /// Results of some epochs.
@@ -95,7 +95,7 @@ struct Found {
 
 /// Trains some epochs; the trainer checks in each that the bytes sent are the predicted ones.
 fn train(case: &Case, options: &TrainOptions) -> Found {
-    let what = format!("{} in {}", options.placement, options.storage);
+    let what = format!("{} in {}", options.placement, options.knobs.storage);
     let mut trainer = Trainer::new(&case.loaded, &case.compiled, options)
         .unwrap_or_else(|e| panic!("{what}: {e}"));
     trainer.session.set_learning_rate(0.02);
@@ -425,10 +425,8 @@ fn copies_in_16_bits_are_as_close_as_a_rule_says() {
         (Storage::Bf16, "gap:0.3:2/clip:0.05"),
         (Storage::F16, "gap:0.3:2"),
     ] {
-        let options = TrainOptions {
-            skip: Some(rule.parse().unwrap()),
-            ..options(Placement::SkipBroadcast, 3, storage)
-        };
+        let mut options = options(Placement::SkipBroadcast, 3, storage);
+        options.knobs.skip = Some(rule.parse().unwrap());
         let again = Again::new(&case, &options);
         let gaps = [again.on_device(&Arc::default()), again.on_processor()].map(|mut session| {
             session.set_learning_rate(0.02);

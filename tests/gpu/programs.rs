@@ -5,11 +5,10 @@ use crate::{device, open};
 use gnnc::graph::generate::{Attributes, PlantedPartition};
 use gnnc::graph::summary;
 use gnnc::ir::graph::model::Relaxation;
-use gnnc::ir::plan::Placement;
+use gnnc::ir::plan::{Knobs, Placement};
 use gnnc::ir::program::{Length, Rule};
 use gnnc::ir::words::storage::Storage;
 use gnnc::ir::workload::GraphFacts;
-use gnnc::planner::placement::{Flow, Stages};
 use gnnc::runtime::{Metrics, Tensor};
 use gnnc::{Device, Loaded, Source, TrainOptions, Trainer};
 use std::path::Path;
@@ -176,7 +175,10 @@ fn halves_train_as_floats_do() {
         for storage in [Storage::Bf16, Storage::F16] {
             let on_device = TrainOptions {
                 device: device.clone(),
-                storage,
+                knobs: Knobs {
+                    storage,
+                    ..several.knobs.clone()
+                },
                 ..several.clone()
             };
             let own = run(&loaded, &on_device, EPOCHS);
@@ -242,12 +244,14 @@ fn placements_train_as_on_the_processor() {
         return;
     };
     let _alone = open::alone();
-    let stages = |count, chunks| {
-        Some(Stages {
-            count,
-            chunks,
-            ..Stages::new(count)
-        })
+    let stages = |count, chunks| Knobs {
+        stages: Some(count),
+        chunks: Some(chunks),
+        ..Knobs::default()
+    };
+    let skip = |rule: Rule| Knobs {
+        skip: Some(rule.into()),
+        ..Knobs::default()
     };
     let several = |placement| TrainOptions {
         workers: 3,
@@ -269,10 +273,9 @@ fn placements_train_as_on_the_processor() {
             "tensor gcn in chunks",
             GCN,
             TrainOptions {
-                flow: Flow {
-                    overlap: true,
-                    chunks: 3,
-                    ..Flow::default()
+                knobs: Knobs {
+                    chunks: Some(3),
+                    ..Knobs::default()
                 },
                 ..several(Placement::Tensor)
             },
@@ -292,7 +295,7 @@ fn placements_train_as_on_the_processor() {
             "skip-broadcast gcn",
             GCN,
             TrainOptions {
-                skip: Some(Rule::Fixed(1).into()),
+                knobs: skip(Rule::Fixed(1)),
                 ..stale(Placement::SkipBroadcast)
             },
         ),
@@ -300,7 +303,7 @@ fn placements_train_as_on_the_processor() {
             "skip-broadcast gcn by distance",
             GCN,
             TrainOptions {
-                skip: Some(Rule::Gap(Length(0.02), Some(3)).into()),
+                knobs: skip(Rule::Gap(Length(0.02), Some(3))),
                 ..stale(Placement::SkipBroadcast)
             },
         ),
@@ -308,7 +311,7 @@ fn placements_train_as_on_the_processor() {
             "pipeline gcnii",
             GCNII,
             TrainOptions {
-                stages: stages(4, 5),
+                knobs: stages(4, 5),
                 ..stale(Placement::Pipeline)
             },
         ),
@@ -317,10 +320,10 @@ fn placements_train_as_on_the_processor() {
             GCNII,
             TrainOptions {
                 workers: 2,
-                stages: stages(2, 4).map(|stages| Stages {
-                    virtual_stages: 2,
-                    ..stages
-                }),
+                knobs: Knobs {
+                    virtual_stages: Some(2),
+                    ..stages(2, 4)
+                },
                 ..stale(Placement::Pipeline)
             },
         ),
@@ -328,7 +331,7 @@ fn placements_train_as_on_the_processor() {
             "hybrid gcnii",
             GCNII,
             TrainOptions {
-                stages: stages(2, 3),
+                knobs: stages(2, 3),
                 ..stale(Placement::Hybrid)
             },
         ),

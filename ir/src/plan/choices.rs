@@ -86,6 +86,13 @@ pub enum Objective {
     Bytes,
 }
 
+impl Layout {
+    /// Whether it is by rows.
+    pub fn is_rows(&self) -> bool {
+        *self == Self::Rows
+    }
+}
+
 impl Relaxation {
     /// The permission that the relaxation needs.
     pub fn permission(self) -> model::Relaxation {

@@ -102,18 +102,19 @@ fn changes(a: &Plan, b: &Plan) -> Vec<Change> {
 
 /// Layouts of a mixed placement, as text.
 fn layouts(choice: Option<&Candidate>) -> String {
-    let Some(parameters) = choice.map(|c| &c.parameters) else {
+    let Some(layouts) = choice.map(|c| c.parameters.knobs.layouts()) else {
         return "none".to_owned();
     };
-    let features = parameters.feature_layout.map(|l| format!("features {l}"));
+    let by_columns = layouts.features == Layout::Columns;
+    let features = by_columns.then(|| format!("features {}", layouts.features));
     let list = |what: &str, list: &[Layout]| {
         let names: Vec<&str> = list.iter().map(|l| l.name()).collect();
         (!names.is_empty()).then(|| format!("{what} {}", names.join(" ")))
     };
     let lists = [
         features,
-        list("training", &parameters.layouts),
-        list("evaluation", &parameters.eval_layouts),
+        list("training", &layouts.epoch),
+        list("evaluation", &layouts.eval),
     ];
     let said: Vec<String> = lists.into_iter().flatten().collect();
     match said.is_empty() {

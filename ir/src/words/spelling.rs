@@ -77,6 +77,19 @@ macro_rules! spelling {
                 f.pad(self.name())
             }
         }
+
+        /// The error says which names were expected.
+        impl ::std::str::FromStr for $type {
+            type Err = String;
+
+            fn from_str(text: &str) -> Result<Self, String> {
+                let found = Self::ALL.iter().find(|one| one.name() == text);
+                found.copied().ok_or_else(|| {
+                    let names: Vec<_> = Self::ALL.iter().map(|one| one.name()).collect();
+                    format!("expected one of {}", names.join(", "))
+                })
+            }
+        }
     };
 }
 

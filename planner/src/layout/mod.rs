@@ -25,21 +25,9 @@ use components::{Choice, Components};
 use demand::Demand;
 use gnnc_ir::graph::op::{Op, Slice};
 use gnnc_ir::kernel::Axis;
-use gnnc_ir::plan::Layout;
+use gnnc_ir::plan::{Layout, Layouts};
 use gnnc_ir::{Graph, NodeId};
 use loops::Loop;
-
-/// The layouts of a mixture.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Layouts {
-    /// The input features: by columns if the products that contract them run on their slices.
-    pub features: Layout,
-    /// Each component of the forward and backward graphs that allows both layouts; a graph's own
-    /// components precede those of its loops.
-    pub epoch: Vec<Layout>,
-    /// The same for the forward graph alone.
-    pub eval: Vec<Layout>,
-}
 
 /// The layouts of the pure placements. All mixtures have the same lengths.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -27,11 +27,12 @@ pub mod stage;
 pub mod storage;
 
 use crate::error::LowerError;
-use crate::layout::{self, Graphs, Layouts, Pure, Ranks};
+use crate::layout::{self, Graphs, Pure, Ranks};
 use gnnc_ir::graph::autodiff::{TrainingGraph, differentiate};
 use gnnc_ir::graph::model::TrainSettings;
 use gnnc_ir::graph::op::{Input, Loss, Op, Site};
 use gnnc_ir::graph::{ParamId, ParamSpec, VerifyError};
+use gnnc_ir::plan::Layouts;
 use gnnc_ir::program::instr;
 use gnnc_ir::program::{
     Buffer, BufferId, Extent, Instr, METRICS, Program, Ref, Role, Skip, Skipping,

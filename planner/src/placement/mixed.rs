@@ -4,8 +4,9 @@
 //! all three gets all three. The search finds the best ones.
 
 use crate::error::LowerError;
-use crate::layout::{Layouts, Ranks};
+use crate::layout::Ranks;
 use crate::lower::{Training, by_layouts};
+use gnnc_ir::plan::Layouts;
 use gnnc_ir::program::Program;
 
 /// Lowers a model for one of several ranks.

@@ -11,8 +11,7 @@ mod spec;
 mod tensor;
 
 pub use pipeline::Stages;
-pub(crate) use spec::parameters;
-pub use spec::{Flow, Pin, Place, PlacementSpec};
+pub use spec::{Pin, PlacementSpec};
 
 use crate::error::LowerError;
 use crate::layout::Ranks;
@@ -51,9 +50,9 @@ pub struct Row {
 /// How the programs of a placement are made.
 enum Lower {
     /// The program of one rank.
-    Rank(fn(&Training, Ranks, &Place) -> Result<Program, LowerError>),
+    Rank(fn(&Training, Ranks, &PlacementSpec) -> Result<Program, LowerError>),
     /// One program per stage, run by all ranks of its group.
-    Stages(fn(&Training, &Place) -> Result<Vec<Program>, LowerError>),
+    Stages(fn(&Training, &PlacementSpec) -> Result<Vec<Program>, LowerError>),
 }
 
 /// The placements that have a lowering.
@@ -106,8 +105,8 @@ pub const TABLE: &[Row] = &[
         slices: false,
         skips: true,
         relaxations: &[Relaxation::StaleEmbeddings],
-        lower: Lower::Rank(|training, ranks, place| {
-            skip_broadcast::lower(training, ranks.ranks, place.skip.unwrap_or_default())
+        lower: Lower::Rank(|training, ranks, spec| {
+            skip_broadcast::lower(training, ranks.ranks, spec.knobs.skip.unwrap_or_default())
         }),
     },
     Row {
@@ -128,7 +127,9 @@ pub const TABLE: &[Row] = &[
         slices: true,
         skips: false,
         relaxations: &[],
-        lower: Lower::Rank(|training, ranks, place| mixed::lower(training, ranks, &place.layouts)),
+        lower: Lower::Rank(|training, ranks, spec| {
+            mixed::lower(training, ranks, &spec.knobs.layouts())
+        }),
     },
     staged(Placement::Pipeline),
     staged(Placement::Hybrid),
@@ -175,19 +176,19 @@ pub fn names() -> Vec<&'static str> {
 ///
 /// # Errors
 /// If a program cannot express the model, or the placement has no lowering.
-pub fn lower(training: &Training, place: &Place) -> Result<Vec<Program>, LowerError> {
-    match row(place.placement).map(|row| &row.lower) {
+pub fn lower(training: &Training, spec: &PlacementSpec) -> Result<Vec<Program>, LowerError> {
+    match row(spec.placement).map(|row| &row.lower) {
         Some(Lower::Stages(lower)) => {
             let features = Some(training.form.features);
-            let programs = lower(training, place)?;
+            let programs = lower(training, spec)?;
             let lowered = programs.iter();
             lowered.for_each(|program| check(program, features, None, "lowering"));
-            let programs = store(programs, place.storage);
+            let programs = store(programs, spec.knobs.storage);
             let stored = programs.iter();
             stored.for_each(|program| check(program, features, None, "storage"));
             Ok(programs)
         }
-        _ => Ok(vec![on_rank(training, place, 0)?]),
+        _ => Ok(vec![on_rank(training, spec, 0)?]),
     }
 }
 
@@ -196,51 +197,51 @@ pub fn lower(training: &Training, place: &Place) -> Result<Vec<Program>, LowerEr
 ///
 /// # Errors
 /// As [`lower`].
-pub fn lower_all(training: &Training, place: &Place) -> Result<Vec<Program>, LowerError> {
-    match row(place.placement) {
-        Some(row) if row.slices => (0..place.ranks.max(1))
-            .map(|rank| on_rank(training, place, rank))
+pub fn lower_all(training: &Training, spec: &PlacementSpec) -> Result<Vec<Program>, LowerError> {
+    match row(spec.placement) {
+        Some(row) if row.slices => (0..spec.ranks.max(1))
+            .map(|rank| on_rank(training, spec, rank))
             .collect(),
-        _ => lower(training, place),
+        _ => lower(training, spec),
     }
 }
 
-fn on_rank(training: &Training, place: &Place, rank: u32) -> Result<Program, LowerError> {
-    if place.ranks <= 1 {
-        let skips = row(place.placement).is_some_and(|row| row.skips);
-        let training = match place.skip.filter(|_| skips) {
+fn on_rank(training: &Training, spec: &PlacementSpec, rank: u32) -> Result<Program, LowerError> {
+    if spec.ranks <= 1 {
+        let skips = row(spec.placement).is_some_and(|row| row.skips);
+        let training = match spec.knobs.skip.filter(|_| skips) {
             Some(skipping) => with_gradients(training, 1, skipping)?,
             None => Cow::Borrowed(training),
         };
-        return Ok(stored(one_rank::lower(&training)?, place.storage));
+        return Ok(stored(one_rank::lower(&training)?, spec.knobs.storage));
     }
     let features = Some(training.form.features);
-    let program = checked(in_words(training, place, rank)?, features, "lowering");
-    let slices = row(place.placement).is_some_and(|row| row.slices);
-    let program = match slices && !place.storage.is_f32() {
+    let program = checked(in_words(training, spec, rank)?, features, "lowering");
+    let slices = row(spec.placement).is_some_and(|row| row.slices);
+    let program = match slices && !spec.knobs.storage.is_f32() {
         true => {
             // Slices have one of two widths: the first rank's or the last one's.
-            let ends = [0, place.ranks - 1].map(|rank| in_words(training, place, rank));
+            let ends = [0, spec.ranks - 1].map(|rank| in_words(training, spec, rank));
             let [first, last] = ends;
-            store_alike(program, &[first?, last?], place.storage)
+            store_alike(program, &[first?, last?], spec.knobs.storage)
         }
-        false => stored(program, place.storage),
+        false => stored(program, spec.knobs.storage),
     };
     let program = checked(program, features, "storage");
-    Ok(arrange(program, place.flow, features))
+    Ok(arrange(program, spec, features))
 }
 
 /// The program of one rank, with all tensors in 32 bits.
-fn in_words(training: &Training, place: &Place, rank: u32) -> Result<Program, LowerError> {
+fn in_words(training: &Training, spec: &PlacementSpec, rank: u32) -> Result<Program, LowerError> {
     let ranks = Ranks {
-        ranks: place.ranks,
+        ranks: spec.ranks,
         rank,
     };
-    match row(place.placement).map(|row| &row.lower) {
-        Some(Lower::Rank(lower)) => lower(training, ranks, place),
+    match row(spec.placement).map(|row| &row.lower) {
+        Some(Lower::Rank(lower)) => lower(training, ranks, spec),
         _ => Err(LowerError::Unsupported(format!(
             "placement `{}` (known placements: {})",
-            place.placement,
+            spec.placement,
             names().join(", ")
         ))),
     }
@@ -253,15 +254,15 @@ fn stored(program: Program, storage: Storage) -> Program {
 }
 
 /// Applies the chunk, interior and overlap passes.
-fn arrange(mut program: Program, flow: Flow, features: Option<u32>) -> Program {
-    if flow.chunks > 1 {
-        let count = flow.chunks.min(MOST_CHUNKS);
+fn arrange(mut program: Program, spec: &PlacementSpec, features: Option<u32>) -> Program {
+    if spec.chunks() > 1 {
+        let count = spec.chunks().min(MOST_CHUNKS);
         program = checked(chunks(program, count), features, "chunks");
     }
-    if flow.interior {
+    if spec.interior() {
         program = checked(interior(program), features, "interior");
     }
-    if flow.overlap {
+    if spec.overlap() {
         program = checked(overlap(program), features, "overlap");
     }
     program

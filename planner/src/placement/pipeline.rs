@@ -2,12 +2,12 @@
 //! pass; and hybrids, whose stages are groups of ranks that divide the graph. A single stage of all
 //! ranks is graph parallelism on chunks; groups of one rank are the pure pipeline.
 
-use super::Place;
+use super::PlacementSpec;
 use crate::error::LowerError;
 use crate::lower::Training;
 use crate::lower::stage::stage;
 use crate::stale::{StaleError, cuts, form, stages};
-use gnnc_ir::plan::Placement;
+use gnnc_ir::plan::{Knobs, Placement};
 use gnnc_ir::program::{Pipeline, Program};
 use gnnc_ir::words::types::share;
 
@@ -43,22 +43,27 @@ impl Stages {
         }
     }
 
-    /// The default for a placement on `ranks` ranks: one stage per rank; for a hybrid, as many
-    /// stages as are best.
-    pub fn of(placement: Placement, ranks: u32) -> Self {
-        match placement {
-            Placement::Hybrid => Self {
+    /// The stages of a placement: one per rank unless there is a number of them; for a hybrid, as
+    /// many as are best.
+    pub(super) fn of(spec: &PlacementSpec) -> Self {
+        let knobs = &spec.knobs;
+        let all = match (knobs.stages, spec.placement) {
+            (Some(count), _) => Self::new(count),
+            (None, Placement::Hybrid) => Self {
                 count: 0,
                 chunks: 0,
                 ..Self::new(1)
             },
-            _ => Self::new(ranks),
+            (None, _) => Self::new(spec.ranks),
+        };
+        Self {
+            virtual_stages: knobs.virtual_stages.unwrap_or(all.virtual_stages),
+            layers: knobs.layers.clone(),
+            chunks: knobs.chunks.unwrap_or(all.chunks),
+            shuffle: knobs.shuffle.unwrap_or(all.shuffle),
+            interval: knobs.interval.unwrap_or(all.interval),
+            ..all
         }
-    }
-
-    /// The same with these layers per run.
-    pub fn with_layers(self, layers: Vec<u32>) -> Self {
-        Self { layers, ..self }
     }
 
     /// Warnings about numbers that are possible but unwise, for a run of `epochs` epochs.
@@ -86,29 +91,39 @@ impl Stages {
     }
 }
 
+/// The knobs that give these stages.
+impl From<Stages> for Knobs {
+    fn from(stages: Stages) -> Self {
+        Self {
+            stages: Some(stages.count),
+            virtual_stages: Some(stages.virtual_stages),
+            layers: stages.layers,
+            interval: Some(stages.interval),
+            shuffle: Some(stages.shuffle),
+            chunks: Some(stages.chunks),
+            ..Self::default()
+        }
+    }
+}
+
 /// Lowers a model for its stages.
-pub fn lower(training: &Training, place: &Place) -> Result<Vec<Program>, LowerError> {
-    let Some(spec) = &place.stages else {
-        return Err(LowerError::Illegal(format!(
-            "placement `{}` needs the number of layers of each stage",
-            place.placement
-        )));
-    };
+pub fn lower(training: &Training, spec: &PlacementSpec) -> Result<Vec<Program>, LowerError> {
+    let given = Stages::of(spec);
     let Stages {
         count,
         virtual_stages,
         ..
-    } = *spec;
-    if count == 0 || !place.ranks.is_multiple_of(count) {
+    } = given;
+    if count == 0 || !spec.ranks.is_multiple_of(count) {
         return Err(LowerError::Illegal(format!(
             "{} ranks cannot be divided into {count} equal stages; give a number of stages that divides {}",
-            place.ranks, place.ranks
+            spec.ranks, spec.ranks
         )));
     }
     for (what, number) in [
         ("virtual stages per stage", virtual_stages),
-        ("chunks", spec.chunks),
-        ("epochs between updates of histories", spec.interval),
+        ("chunks", given.chunks),
+        ("epochs between updates of histories", given.interval),
     ] {
         if number == 0 {
             return Err(LowerError::Illegal(format!(
@@ -122,17 +137,17 @@ pub fn lower(training: &Training, place: &Place) -> Result<Vec<Program>, LowerEr
         )));
     }
     let form = form(&training.source)?;
-    let (runs, given) = (
+    let (runs, listed) = (
         count.saturating_mul(virtual_stages),
-        spec.layers.len() as u64,
+        given.layers.len() as u64,
     );
-    if given > 0 && given != u64::from(runs) {
+    if listed > 0 && listed != u64::from(runs) {
         let each = match virtual_stages {
             1 => String::new(),
             _ => format!(" with {virtual_stages} virtual stages each"),
         };
         return Err(LowerError::Illegal(format!(
-            "found {given} numbers of layers for {count} stages{each}, expected {runs}"
+            "found {listed} numbers of layers for {count} stages{each}, expected {runs}"
         )));
     }
     let found = cuts(&form).len() as u32 + 1;
@@ -143,20 +158,20 @@ pub fn lower(training: &Training, place: &Place) -> Result<Vec<Program>, LowerEr
             layers: found,
         }));
     }
-    let layers = match given {
+    let layers = match listed {
         0 => even(found, runs),
-        _ => spec.layers.clone(),
+        _ => given.layers.clone(),
     };
     let stages = stages(&form, count, &layers)?;
     let program = |(number, own): (u32, &Vec<_>)| {
         let pipeline = Pipeline {
             stages: count,
             stage: number,
-            chunks: spec.chunks,
-            shuffle: spec.shuffle,
-            interval: spec.interval,
+            chunks: given.chunks,
+            shuffle: given.shuffle,
+            interval: given.interval,
         };
-        stage(training, own, pipeline, place.ranks)
+        stage(training, own, pipeline, spec.ranks)
     };
     (0..).zip(&stages).map(program).collect()
 }

@@ -1,9 +1,8 @@
 //! The candidates to price.
 
 use super::PlanRequest;
-use crate::layout::Layouts;
-use crate::placement::{Flow, Place, PlacementSpec, Row, Stages, TABLE};
-use gnnc_ir::plan::{Partitioner, Placement};
+use crate::placement::{PlacementSpec, Row, Stages, TABLE};
+use gnnc_ir::plan::{Knobs, Layouts, Partitioner, Placement};
 use gnnc_ir::program::{Rule, Skipping};
 
 /// Numbers of chunks to try if work may be cut.
@@ -27,40 +26,21 @@ impl PlanRequest<'_> {
         let mut specs = Vec::new();
         for ranks in ranks {
             for row in TABLE.iter().filter(|row| ranks > 1 || row.alone) {
-                let layouts = match &self.pin.layouts {
-                    Some(layouts) if row.mixes => layouts.clone(),
-                    _ => Layouts::default(),
-                };
-                let interior = self.pin.interior == Some(true);
-                let mut add = |chunks, stages: Option<Stages>| {
+                for knobs in self.divisions(row, ranks) {
                     for skip in self.skips(row) {
-                        let place = Place {
+                        let mut spec = PlacementSpec {
                             placement: row.placement,
                             ranks,
-                            skip,
-                            layouts: layouts.clone(),
-                            flow: Flow {
-                                overlap: self.overlap,
-                                chunks,
-                                interior: interior && stages.is_none(),
+                            knobs: Knobs {
+                                skip,
+                                ..knobs.clone()
                             },
-                            stages: stages.clone(),
-                            storage: self.pin.storage,
                         };
-                        let mut spec = PlacementSpec {
-                            place,
-                            partitioner: Partitioner::Range,
-                            offload: false,
-                        };
-                        for partitioner in self.divisions(&spec) {
-                            spec.partitioner = partitioner;
+                        for partitioner in self.partitioners(&spec) {
+                            spec.knobs.partitioner = Some(partitioner);
                             specs.push(spec.clone());
                         }
                     }
-                };
-                match row.staged() {
-                    true => (self.stages(row, ranks).into_iter()).for_each(|s| add(1, Some(s))),
-                    false => (self.chunks(row).into_iter()).for_each(|chunks| add(chunks, None)),
                 }
             }
         }
@@ -70,17 +50,47 @@ impl PlanRequest<'_> {
         specs
     }
 
+    /// The stages or the numbers of chunks to try, with what all candidates of a placement share.
+    fn divisions(&self, row: &Row, ranks: u32) -> Vec<Knobs> {
+        let pinned = &self.pin.knobs;
+        let common = Knobs {
+            overlap: pinned.overlap,
+            storage: pinned.storage,
+            ..Knobs::default()
+        };
+        if row.staged() {
+            let stages = self.stages(row, ranks).into_iter();
+            let with_stages = |stages: Stages| Knobs {
+                overlap: common.overlap,
+                storage: common.storage,
+                ..Knobs::from(stages)
+            };
+            return stages.map(with_stages).collect();
+        }
+        let layouts = match row.mixes {
+            true => pinned.layouts(),
+            false => Layouts::default(),
+        };
+        let chunks = self.chunks(row).into_iter();
+        let with_chunks = |chunks| Knobs {
+            chunks: Some(chunks),
+            interior: pinned.interior.filter(|interior| *interior),
+            ..common.clone().with_layouts(layouts.clone())
+        };
+        chunks.map(with_chunks).collect()
+    }
+
     /// The stages to try on all devices, or those pinned: one rank each, or groups of equal size.
     /// Of the latter at most [`GROUPINGS`], spread from the fewest stages to the most. Other
     /// numbers, and more stages than layers, must be pinned.
     fn stages(&self, row: &Row, ranks: u32) -> Vec<Stages> {
-        let pinned = |count: &u32| self.pin.stages.is_none_or(|pinned| pinned == *count);
+        let pinned = |count: &u32| self.pin.knobs.stages.is_none_or(|pinned| pinned == *count);
         let legal = |count: &u32| {
             let groups = row.placement == Placement::Hybrid;
             // A model without layers to divide is tried once, so that the plan says why.
             let first = if groups { 2 } else { ranks };
             let none = self.layers == 0 && *count == first;
-            let admitted = self.pin.stages.is_some() || *count <= self.layers || none;
+            let admitted = self.pin.knobs.stages.is_some() || *count <= self.layers || none;
             let here = ranks == self.cluster.devices() || self.pin.ranks == Some(ranks);
             here && pinned(count)
                 && ranks.is_multiple_of(*count)
@@ -91,9 +101,9 @@ impl PlanRequest<'_> {
             let all = Stages::new(count);
             Stages {
                 virtual_stages,
-                layers: self.pin.layers.clone().unwrap_or_default(),
-                chunks: self.pin.chunks.unwrap_or(all.chunks),
-                interval: self.pin.interval.unwrap_or(all.interval),
+                layers: self.pin.knobs.layers.clone(),
+                chunks: self.pin.knobs.chunks.unwrap_or(all.chunks),
+                interval: self.pin.knobs.interval.unwrap_or(all.interval),
                 ..all
             }
         };
@@ -109,7 +119,7 @@ impl PlanRequest<'_> {
     /// The numbers of runs per stage to try, limited by the number of layers; or the pinned one.
     /// Several are tried only if stages may form a ring.
     fn virtual_stages(&self, stages: u32) -> Vec<u32> {
-        if let Some(pinned) = self.pin.virtual_stages {
+        if let Some(pinned) = self.pin.knobs.virtual_stages {
             return vec![pinned];
         }
         let rings = self.cluster.rings();
@@ -123,7 +133,7 @@ impl PlanRequest<'_> {
     /// The numbers of chunks to try.
     fn chunks(&self, row: &Row) -> Vec<u32> {
         match row.chunked() {
-            true => CHUNKS.into_iter().chain(self.pin.chunks).collect(),
+            true => CHUNKS.into_iter().chain(self.pin.knobs.chunks).collect(),
             false => vec![1],
         }
     }
@@ -131,7 +141,7 @@ impl PlanRequest<'_> {
     /// Which exchanges may be left out: by the default rule, as whole blocks and as the rows of a
     /// cut.
     fn skips(&self, row: &Row) -> Vec<Option<Skipping>> {
-        match (row.skips, self.pin.skip) {
+        match (row.skips, self.pin.knobs.skip) {
             (false, _) => vec![None],
             (true, Some(pinned)) => vec![Some(pinned)],
             (true, None) => [false, true]
@@ -147,9 +157,9 @@ impl PlanRequest<'_> {
     }
 
     /// The partitioners to try.
-    fn divisions(&self, spec: &PlacementSpec) -> Vec<Partitioner> {
-        let cut = spec.skip.is_some_and(|skipping| skipping.cut);
-        match self.pin.partitioner {
+    fn partitioners(&self, spec: &PlacementSpec) -> Vec<Partitioner> {
+        let cut = spec.knobs.skip.is_some_and(|skipping| skipping.cut);
+        match self.pin.knobs.partitioner {
             _ if spec.parts() == 1 => vec![Partitioner::Range],
             Some(pinned) => vec![pinned],
             // One of the best suffices: without a rule, there is another candidate for every
@@ -159,7 +169,7 @@ impl PlanRequest<'_> {
             }
             None if spec.by_parts() => self.partitioners.to_vec(),
             // The rows of a chunk are consecutive and should belong to all ranks.
-            None if spec.flow.chunks > 1 => vec![Partitioner::Hash],
+            None if spec.chunks() > 1 => vec![Partitioner::Hash],
             None => vec![Partitioner::Range],
         }
     }

@@ -2,7 +2,6 @@
 
 use super::{Lower, PlanRequest, Ready};
 use crate::lower::interior::is_cut;
-use crate::placement::Flow;
 use crate::simulate::Estimate;
 use gnnc_ir::plan::Objective;
 
@@ -24,22 +23,20 @@ impl Ready {
         lower: &dyn Lower,
         whole: &Estimate,
     ) -> Option<(Self, Estimate)> {
-        let (flow, free) = (self.spec.flow, request.pin.interior.is_none());
+        let free = request.pin.knobs.interior.is_none();
         let waits =
             whole.epoch.exposed_communication_seconds.0 + whole.epoch.bubble_seconds.0 > 0.0;
         if !free
             || !waits
             || !whole.fits
-            || !flow.overlap
-            || flow.interior
-            || self.spec.stages.is_some()
+            || !self.spec.overlap()
+            || self.spec.interior()
+            || self.spec.stages().is_some()
         {
             return None;
         }
-        let spec = self.spec.with_flow(Flow {
-            interior: true,
-            ..flow
-        });
+        let mut spec = self.spec.clone();
+        spec.knobs.interior = Some(true);
         let cut = Self {
             programs: lower.programs(&spec).ok()?,
             parts: self.parts.clone(),

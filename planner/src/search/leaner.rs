@@ -1,7 +1,6 @@
 //! Candidates without overlap, if that takes less memory.
 
 use super::{Lower, PlanRequest, Ready};
-use crate::placement::Flow;
 use crate::simulate::peak_memory;
 use gnnc_ir::plan::Objective;
 
@@ -10,16 +9,13 @@ impl Ready {
     /// and values computed meanwhile are then not live at once. Ties go to the candidate with
     /// overlap, which is faster.
     pub(super) fn leaner(self, request: &PlanRequest, lower: &dyn Lower) -> Self {
-        let flow = self.spec.flow;
-        let several = self.spec.ranks > 1 && self.spec.stages.is_none();
-        let free = flow.overlap && !flow.interior;
+        let several = self.spec.ranks > 1 && self.spec.stages().is_none();
+        let free = self.spec.overlap() && !self.spec.interior();
         if request.objective != Objective::Memory || !several || !free {
             return self;
         }
-        let spec = self.spec.with_flow(Flow {
-            overlap: false,
-            ..flow
-        });
+        let mut spec = self.spec.clone();
+        spec.knobs.overlap = Some(false);
         // Overlap is applied to a program without it, so that program exists; if not, nothing is
         // lost.
         let Ok(programs) = lower.programs(&spec) else {

@@ -1,7 +1,7 @@
 //! Which layouts to mix: changes one at a time as long as that helps.
 
-use crate::layout::{Layouts, Pure};
-use gnnc_ir::plan::{Layout, Placement};
+use crate::layout::Pure;
+use gnnc_ir::plan::{Layout, Layouts, Placement};
 use std::collections::BTreeMap;
 
 /// Smaller is better; the first number that differs decides.

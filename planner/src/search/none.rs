@@ -1,6 +1,6 @@
 //! Explains why constraints leave nothing to price, and what to do about it.
 
-use super::{Pin, PlanRequest};
+use super::PlanRequest;
 use crate::placement::row;
 use gnnc_ir::plan::Placement;
 
@@ -9,9 +9,9 @@ impl PlanRequest<'_> {
     pub fn why_none(&self) -> String {
         let devices = self.cluster.devices();
         let ranks = self.pin.ranks.unwrap_or(devices);
-        let Pin {
-            placement, stages, ..
-        } = self.pin;
+        let placement = self.pin.placement;
+        let pinned = &self.pin.knobs;
+        let staged = pinned.stages.is_some() || pinned.virtual_stages.is_some();
         if ranks > devices {
             return format!("found {ranks} ranks, but the cluster has {devices} devices");
         }
@@ -29,14 +29,14 @@ impl PlanRequest<'_> {
         if ranks == 1 && !alone {
             return format!("{name} needs several ranks, found 1; ask for more devices");
         }
-        let staged = match placement {
+        let has_stages = match placement {
             Some(placement) => row(placement).is_some_and(|row| row.staged()),
-            None => stages.is_some() || self.pin.virtual_stages.is_some(),
+            None => staged,
         };
-        if staged {
+        if has_stages {
             return self.why_no_stages(&name, ranks);
         }
-        if stages.is_some() || self.pin.virtual_stages.is_some() {
+        if staged {
             return format!(
                 "{name} has no stages; leave out stages= and virtual-stages=, or ask for placement \
                  pipeline or hybrid"
@@ -48,7 +48,7 @@ impl PlanRequest<'_> {
     /// Why this many ranks cannot be divided into stages.
     fn why_no_stages(&self, name: &str, ranks: u32) -> String {
         let layers = self.layers;
-        if let Some(stages) = self.pin.stages {
+        if let Some(stages) = self.pin.knobs.stages {
             if stages < 2 || !ranks.is_multiple_of(stages) {
                 return format!(
                     "found {stages} stages on {ranks} ranks, expected a number of stages above 1 that \

@@ -1,6 +1,6 @@
 //! A candidate as a plan lists it: its numbers, and why it won or lost.
 
-use super::{PlanRequest, Priced, parameters, relaxations};
+use super::{PlanRequest, Priced, relaxations};
 use gnnc_ir::plan::{Against, Candidate, KindCost, Main, Objective, Range, Volume};
 use gnnc_ir::words::units::{Bytes, Seconds, significant};
 
@@ -22,7 +22,7 @@ impl Priced<'_> {
         let has = request.cluster.device.memory.0;
         Candidate {
             placement: self.spec.placement,
-            parameters: parameters(&self.spec, Some(&self.parts)),
+            parameters: self.spec.parameters(Some(&self.parts)),
             relaxations: relaxations(self.spec.placement).to_vec(),
             allowed: self.allowed(),
             fits: estimate.fits,
@@ -162,6 +162,7 @@ impl Priced<'_> {
     fn unknown(&self) -> &'static str {
         match self
             .spec
+            .knobs
             .skip
             .is_some_and(|skipping| skipping.rule.limit().is_some())
         {

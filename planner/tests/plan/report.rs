@@ -2,7 +2,7 @@
 
 use crate::model::{Shape, program, workload};
 use gnnc_ir::cluster::Cluster;
-use gnnc_ir::plan::{Objective, Partitioner, Placement, Plan};
+use gnnc_ir::plan::{Knobs, Objective, Partitioner, Placement, Plan};
 use gnnc_ir::program::Program;
 use gnnc_ir::words::units::Bytes;
 use gnnc_ir::workload::Workload;
@@ -63,7 +63,6 @@ fn planned(workload: &Workload, cluster: &Cluster, objective: Objective) -> Plan
         allow: &[],
         pin: Pin::default(),
         top: None,
-        overlap: true,
         layers: 0,
     };
     plan(&request, &ANY)
@@ -121,7 +120,6 @@ fn failed_lowerings_are_rejected() {
         allow: &[],
         pin: Pin::default(),
         top: None,
-        overlap: true,
         layers: 0,
     };
     let plan = plan(&request, &UpTo(1));
@@ -200,7 +198,6 @@ fn what_is_pinned_is_all_that_is_priced() {
             allow: &[],
             pin,
             top: None,
-            overlap: true,
             layers: 0,
         };
         let plan = plan(&request, &ANY);
@@ -215,10 +212,12 @@ fn what_is_pinned_is_all_that_is_priced() {
         ..Pin::default()
     });
     assert_eq!(three, ["graph x 3 hash", "graph x 3 metis"]);
-    let partitioner = Some(Partitioner::Range);
     let ranges = with(Pin {
-        partitioner,
         ranks,
+        knobs: Knobs {
+            partitioner: Some(Partitioner::Range),
+            ..Knobs::default()
+        },
         ..Pin::default()
     });
     assert_eq!(ranges, ["graph x 3 range"]);

@@ -6,7 +6,6 @@ use super::fake::{Fake, Seen};
 use super::runs::options;
 use crate::models::GCN;
 use gnnc::ir::plan::Placement;
-use gnnc::planner::placement::Stages;
 use gnnc::runtime::RuntimeError;
 use std::sync::{Arc, Mutex};
 
@@ -63,16 +62,10 @@ fn device_failures_are_reported() {
 /// NaN and infinity are not kept as history.
 #[test]
 fn device_histories_are_finite() {
-    use gnnc::TrainOptions;
     let case = crate::pipeline::case(crate::pipeline::MODELS[0]);
-    let options = TrainOptions {
-        stages: Some(Stages {
-            chunks: 3,
-            interval: 1,
-            ..Stages::new(2)
-        }),
-        ..options(Placement::Pipeline, 2)
-    };
+    let mut options = options(Placement::Pipeline, 2);
+    options.knobs.chunks = Some(3);
+    options.knobs.interval = Some(1);
     let again = Again::new(&case, &options);
     let fail = |mut session: gnnc::runtime::Session| {
         session.epoch().unwrap();
@@ -97,13 +90,8 @@ fn device_histories_are_finite() {
 fn device_stages_of_several_processes_are_no_ring() {
     let case = crate::pipeline::case(crate::pipeline::MODELS[0]);
     let error = |virtual_stages| {
-        let options = gnnc::TrainOptions {
-            stages: Some(Stages {
-                virtual_stages,
-                ..Stages::new(2)
-            }),
-            ..options(Placement::Pipeline, 2)
-        };
+        let mut options = options(Placement::Pipeline, 2);
+        options.knobs.virtual_stages = Some(virtual_stages);
         let again = Again::new(&case, &options);
         let alone = Box::new(Fake::among(&Arc::default(), 1, &Arc::default()));
         again.on_device_of(1, alone).err().map(|e| e.to_string())

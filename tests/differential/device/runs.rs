@@ -8,8 +8,7 @@ use crate::models::{APPNP, GAT, GCN, GCNII, SAGE};
 use crate::pipeline::MODELS;
 use gnnc::TrainOptions;
 use gnnc::ir::graph::model::Relaxation;
-use gnnc::ir::plan::Placement;
-use gnnc::planner::placement::{Flow, Stages};
+use gnnc::ir::plan::{Knobs, Partitioner, Placement};
 use gnnc::runtime::{Event, Phase, Session, Tensor};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -19,7 +18,10 @@ pub fn options(placement: Placement, ranks: u32) -> TrainOptions {
         workers: ranks,
         placement,
         allow: Relaxation::ALL.to_vec(),
-        partitioner: "hash".to_owned(),
+        knobs: Knobs {
+            partitioner: Some(Partitioner::Hash),
+            ..Knobs::default()
+        },
         ..TrainOptions::default()
     }
 }
@@ -87,22 +89,16 @@ pub fn staged(chunks: u32, stages: u32, ranks: u32) -> TrainOptions {
         true => Placement::Pipeline,
         false => Placement::Hybrid,
     };
-    TrainOptions {
-        stages: Some(Stages {
-            chunks,
-            interval: 2,
-            ..Stages::new(stages)
-        }),
-        ..options(placement, ranks)
-    }
+    let mut options = options(placement, ranks);
+    options.knobs.stages = Some(stages);
+    options.knobs.chunks = Some(chunks);
+    options.knobs.interval = Some(2);
+    options
 }
 
 /// The same with this many runs of layers per stage.
 pub fn in_turns(virtual_stages: u32, mut options: TrainOptions) -> TrainOptions {
-    options.stages = options.stages.map(|stages| Stages {
-        virtual_stages,
-        ..stages
-    });
+    options.knobs.virtual_stages = Some(virtual_stages);
     options
 }
 
@@ -118,7 +114,7 @@ fn device_pipelines_agree_with_the_processor() {
         ];
         for options in [&ways[n % 4], &ways[(n + 1) % 4]] {
             let again = Again::new(&case, options);
-            let what = format!("{body} {:?}", options.stages);
+            let what = format!("{body} {:?}", options.knobs);
             let expected = run(&mut again.on_processor(), 5);
             close(
                 &run(&mut again.on_device(&Arc::default()), 5),
@@ -162,10 +158,8 @@ fn device_copies_agree_with_the_processor() {
             "adaptive:2/clip:0.05",
             "fixed:1/stop/clip:0.05",
         ] {
-            let options = TrainOptions {
-                skip: Some(rule.parse().unwrap()),
-                ..options(Placement::SkipBroadcast, 3)
-            };
+            let mut options = options(Placement::SkipBroadcast, 3);
+            options.knobs.skip = Some(rule.parse().unwrap());
             let again = Again::new(&case, &options);
             let (mut here, mut there) = (again.on_device(&Arc::default()), again.on_processor());
             close(&run(&mut here, 5), &run(&mut there, 5), body);
@@ -182,10 +176,8 @@ fn device_copies_agree_with_the_processor() {
 #[test]
 fn device_rules_by_distance_need_one_process() {
     let case = case(GCN, false);
-    let options = TrainOptions {
-        skip: Some("gap:0.1".parse().unwrap()),
-        ..options(Placement::SkipBroadcast, 2)
-    };
+    let mut options = options(Placement::SkipBroadcast, 2);
+    options.knobs.skip = Some("gap:0.1".parse().unwrap());
     let again = Again::new(&case, &options);
     let refused = again.on_device_of(1, Box::new(Fake::new(&Arc::default())));
     let message = refused.err().unwrap().to_string();
@@ -207,14 +199,12 @@ fn device_order_changes_no_bit() {
     ] {
         for body in [GCN, GAT] {
             let case = case(body, placement == Placement::PushPull);
-            let with = |overlap, chunks, trace| TrainOptions {
-                flow: Flow {
-                    overlap,
-                    chunks,
-                    ..Flow::default()
-                },
-                trace,
-                ..options(placement, ranks)
+            let with = |overlap, chunks, trace| {
+                let mut options = options(placement, ranks);
+                options.knobs.overlap = Some(overlap);
+                options.knobs.chunks = Some(chunks);
+                options.trace = trace;
+                options
             };
             let (seen, none) = (Arc::default(), Arc::default());
             let session = |options: &TrainOptions, seen: &Arc<Mutex<Seen>>| {
@@ -236,7 +226,7 @@ fn device_order_changes_no_bit() {
                 "overlap: {what}"
             );
             let mut interior = with(true, 1, false);
-            interior.flow.interior = true;
+            interior.knobs.interior = Some(true);
             assert_eq!(first, session(&interior, &none), "interior: {what}");
             if placement == Placement::Tensor {
                 assert_eq!(
@@ -262,16 +252,14 @@ impl Drop for Scratch {
 fn device_checkpoints_go_on_anywhere() {
     let name = format!("gnnc-device-{}", std::process::id());
     let file = Scratch(std::env::temp_dir().join(name));
-    let skipping = TrainOptions {
-        skip: Some("adaptive:2".parse().unwrap()),
-        ..options(Placement::SkipBroadcast, 3)
-    };
+    let mut skipping = options(Placement::SkipBroadcast, 3);
+    skipping.knobs.skip = Some("adaptive:2".parse().unwrap());
     for (body, options) in [
         (SAGE, options(Placement::PushPull, 2)),
         (GCN, skipping),
         (MODELS[3], staged(3, 2, 2)),
     ] {
-        let case = match options.stages {
+        let case = match options.knobs.stages {
             Some(_) => crate::pipeline::case(body),
             None => case(body, false),
         };
