@@ -45,8 +45,7 @@ pub struct BenchEpoch {
     /// Seed of all random draws, instead of the model's.
     #[arg(long, value_name = "N", value_parser = within(SEEDS))]
     seed: Option<u64>,
-    /// How tensors are stored: f32, bf16 or f16. Sums always use 32 bits.
-    #[arg(long, value_name = "NAME", default_value = "f32", value_parser = super::inputs::storage)]
+    #[arg(long, help = super::inputs::storage_help(), value_name = "NAME", default_value = "f32", value_parser = super::inputs::storage)]
     storage: Storage,
     /// Compile all kernels again; neither read nor write the kernel cache.
     #[arg(long)]

@@ -192,6 +192,16 @@ pub fn storage(name: &str) -> Result<Storage, String> {
     })
 }
 
+/// Help of an option that takes the name of a storage format.
+pub fn storage_help() -> String {
+    let mut names: Vec<&str> = Storage::ALL.iter().map(|s| s.name()).collect();
+    let last = names.pop().unwrap_or_default();
+    format!(
+        "How tensors are stored: {} or {last}. Sums always use 32 bits",
+        names.join(", ")
+    )
+}
+
 /// Parses the name of a relaxation.
 pub fn relaxation(name: &str) -> Result<Relaxation, String> {
     let found = Relaxation::ALL.into_iter().find(|r| r.name() == name);

@@ -127,7 +127,7 @@ const KNOBS: &[Knob] = &[
         alias: None,
         option: Form::Value("NAME"),
         values: "",
-        help: "How tensors are stored: f32 (the default), bf16 or f16. Sums always use 32 bits",
+        help: "How tensors are stored: f32 (the default) or a 16-bit format such as bf16. Sums always use 32 bits",
         set: |knobs, text| super::inputs::storage(text).map(|storage| knobs.storage = storage),
     },
     Knob {

@@ -47,8 +47,7 @@ pub struct SearchArgs {
     /// Do not overlap communication with computation.
     #[arg(long)]
     no_overlap: bool,
-    /// How tensors are stored: f32, bf16 or f16. Sums always use 32 bits.
-    #[arg(long, value_name = "NAME", default_value = "f32", value_parser = super::inputs::storage)]
+    #[arg(long, help = super::inputs::storage_help(), value_name = "NAME", default_value = "f32", value_parser = super::inputs::storage)]
     storage: Storage,
 }
 

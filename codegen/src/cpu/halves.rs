@@ -6,7 +6,7 @@ use super::vectors::{Pattern, pattern};
 use crate::args::checks::Memory;
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{InstBuilder, Value, types};
-use gnnc_ir::words::storage::Storage;
+use gnnc_ir::words::storage::{Format, Layout};
 
 fn bytes(element: u32) -> i32 {
     (element * 2) as i32
@@ -19,12 +19,12 @@ impl Emit<'_, '_> {
         memory: Memory,
         pointer: Value,
         offsets: &[u32],
-        storage: Storage,
+        format: &Format,
     ) -> Value {
         let bits = self.load_bits(memory, pointer, offsets);
-        match storage {
-            Storage::F16 => self.f16_number(bits),
-            Storage::F32 | Storage::Bf16 => {
+        match format.layout {
+            Layout::Binary16 => self.f16_number(bits),
+            Layout::Bfloat16 => {
                 let shifted = self.up(bits, 16);
                 self.cast(types::F32X4, shifted)
             }
@@ -38,11 +38,11 @@ impl Emit<'_, '_> {
         pointer: Value,
         offsets: &[u32],
         vector: Value,
-        storage: Storage,
+        format: &Format,
     ) {
-        let bits = match storage {
-            Storage::F16 => self.f16_bits(vector),
-            Storage::F32 | Storage::Bf16 => self.bf16_bits(vector),
+        let bits = match format.layout {
+            Layout::Binary16 => self.f16_bits(vector),
+            Layout::Bfloat16 => self.bf16_bits(vector),
         };
         self.store_bits(memory, pointer, offsets, bits);
     }

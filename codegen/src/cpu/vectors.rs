@@ -42,8 +42,8 @@ impl Emit<'_, '_> {
         offsets: &[u32],
         storage: Storage,
     ) -> Value {
-        if !storage.is_f32() {
-            return self.load_halves(memory, pointer, offsets, storage);
+        if let Some(format) = storage.format() {
+            return self.load_halves(memory, pointer, offsets, format);
         }
         let first = bytes(offsets[0]);
         match (pattern(offsets), offsets.len()) {
@@ -89,8 +89,8 @@ impl Emit<'_, '_> {
         vector: Value,
         storage: Storage,
     ) {
-        if !storage.is_f32() {
-            return self.store_halves(memory, pointer, offsets, vector, storage);
+        if let Some(format) = storage.format() {
+            return self.store_halves(memory, pointer, offsets, vector, format);
         }
         let first = bytes(offsets[0]);
         let contiguous = pattern(offsets) == Pattern::Contiguous;

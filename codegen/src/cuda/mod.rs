@@ -87,7 +87,7 @@ pub fn generate(kernel: &Kernel, name: &str) -> Result<Source, SpecError> {
 
 /// One translation unit of several kernels.
 pub fn module<'a>(sources: impl IntoIterator<Item = &'a Source>) -> String {
-    let mut text = prelude::PRELUDE.to_owned();
+    let mut text = prelude::prelude();
     for source in sources {
         text.push('\n');
         text.push_str(&source.text);

@@ -2,6 +2,9 @@
 //!
 //! The conversions match generated code bit for bit: they round to nearest, ties to even;
 //! overflow becomes infinity, and NaN stays NaN.
+//!
+//! A 16-bit format is one variant of [`Storage`], its arm of [`Storage::format`] and one
+//! implementation of [`Half`]. Code generators and products read the resulting [`Format`].
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -21,93 +24,177 @@ pub enum Storage {
     F16,
 }
 
+/// What the 16 bits of an element mean: a sign, an exponent and a mantissa, by the rules of IEEE
+/// 754.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Layout {
+    /// The upper half of a 32-bit float: 8 bits of exponent, 7 of mantissa.
+    Bfloat16,
+    /// IEEE 754 binary16: 5 bits of exponent, 10 of mantissa.
+    Binary16,
+}
+
+impl Layout {
+    /// Stored bits of the mantissa.
+    pub const fn mantissa_bits(self) -> u32 {
+        match self {
+            Self::Bfloat16 => 7,
+            Self::Binary16 => 10,
+        }
+    }
+
+    /// Bits of the exponent.
+    pub const fn exponent_bits(self) -> u32 {
+        15 - self.mantissa_bits()
+    }
+}
+
+/// A 16-bit format, for code that converts its elements.
+#[derive(Debug)]
+pub struct Format {
+    /// The name in plans, on the command line and in generated functions.
+    pub name: &'static str,
+    /// What the bits mean.
+    pub layout: Layout,
+    /// CUDA C of `float gnnc_from_NAME(u32 bits)` and `u32 gnnc_to_NAME(float x)`. It uses
+    /// `gnnc_float` and `gnnc_bits`, which reinterpret bits.
+    pub cuda: &'static str,
+    encode: fn(f32) -> u16,
+    decode: fn(u16) -> f32,
+    encode_all: fn(&[f32], &mut [u16]),
+    decode_all: fn(&[u16], &mut [f32]),
+    add: fn(&mut [f32], &[f32]),
+}
+
+/// The one place where a 16-bit format is defined.
+trait Half {
+    /// [`Format::name`]
+    const NAME: &'static str;
+    /// [`Format::layout`]
+    const LAYOUT: Layout;
+    /// [`Format::cuda`]
+    const CUDA: &'static str;
+
+    /// Rounds a number to the format.
+    fn encode(x: f32) -> u16;
+
+    /// The number that 16 bits stand for.
+    fn decode(bits: u16) -> f32;
+}
+
+impl Format {
+    /// The loops are compiled for each format, so that they vectorize.
+    const fn of<H: Half>() -> Self {
+        Self {
+            name: H::NAME,
+            layout: H::LAYOUT,
+            cuda: H::CUDA,
+            encode: H::encode,
+            decode: H::decode,
+            encode_all: encode_all::<H>,
+            decode_all: decode_all::<H>,
+            add: add::<H>,
+        }
+    }
+}
+
 impl Storage {
     /// Every value, in declaration order.
     pub const ALL: &[Self] = &[Self::F32, Self::Bf16, Self::F16];
 
-    /// The name in plans and on the command line.
-    pub fn name(self) -> &'static str {
+    /// The 16-bit format; `None` for 32 bits.
+    pub fn format(self) -> Option<&'static Format> {
         match self {
-            Self::F32 => "f32",
-            Self::Bf16 => "bf16",
-            Self::F16 => "f16",
+            Self::F32 => None,
+            Self::Bf16 => Some(const { &Format::of::<Bf16>() }),
+            Self::F16 => Some(const { &Format::of::<F16>() }),
         }
     }
 
+    /// All 16-bit formats, in declaration order.
+    pub fn formats() -> impl Iterator<Item = &'static Format> {
+        Self::ALL.iter().filter_map(|storage| storage.format())
+    }
+
+    /// What the bits of a 16-bit format mean; `None` for 32 bits.
+    pub fn layout(self) -> Option<Layout> {
+        self.format().map(|format| format.layout)
+    }
+
+    /// The name in plans and on the command line.
+    pub fn name(self) -> &'static str {
+        self.format().map_or("f32", |format| format.name)
+    }
+
     /// Whether storing rounds nothing.
-    pub fn is_f32(&self) -> bool {
-        *self == Self::F32
+    pub const fn is_f32(&self) -> bool {
+        matches!(self, Self::F32)
     }
 
     /// Bytes per element.
     pub const fn bytes(self) -> u64 {
-        match self {
-            Self::F32 => 4,
-            Self::Bf16 | Self::F16 => 2,
-        }
+        if self.is_f32() { 4 } else { 2 }
     }
 
     /// Elements per four-byte word, the unit of memory and messages.
     pub const fn in_word(self) -> u32 {
-        match self {
-            Self::F32 => 1,
-            Self::Bf16 | Self::F16 => 2,
-        }
+        if self.is_f32() { 1 } else { 2 }
     }
 
     /// Largest relative rounding error for numbers in the middle of the range.
     pub fn roundoff(self) -> f64 {
-        match self {
-            Self::F32 => 2f64.powi(-24),
-            Self::Bf16 => 2f64.powi(-8),
-            Self::F16 => 2f64.powi(-11),
-        }
+        let mantissa = match self.layout() {
+            None => f32::MANTISSA_DIGITS - 1,
+            Some(layout) => layout.mantissa_bits(),
+        };
+        2f64.powi(-(mantissa as i32) - 1)
     }
 
     /// Rounds a number as storing and reading it back would.
     pub fn round(self, x: f32) -> f32 {
-        match self {
-            Self::F32 => x,
-            _ => self.decode(self.encode(x)),
+        match self.format() {
+            None => x,
+            Some(format) => (format.decode)((format.encode)(x)),
         }
     }
 
     /// Encodes a number in 16 bits; for `F32`, the upper 16 of its 32.
     pub fn encode(self, x: f32) -> u16 {
-        match self {
-            Self::F32 => (x.to_bits() >> 16) as u16,
-            Self::Bf16 => to_bf16(x),
-            Self::F16 => to_f16(x),
+        match self.format() {
+            None => (x.to_bits() >> 16) as u16,
+            Some(format) => (format.encode)(x),
         }
     }
 
     /// Decodes 16 bits to a number.
     pub fn decode(self, bits: u16) -> f32 {
-        match self {
-            Self::F32 | Self::Bf16 => f32::from_bits(u32::from(bits) << 16),
-            Self::F16 => from_f16(bits),
+        match self.format() {
+            None => f32::from_bits(u32::from(bits) << 16),
+            Some(format) => (format.decode)(bits),
         }
     }
 
     /// Encodes a slice of numbers.
     pub fn encode_all(self, numbers: &[f32], bits: &mut [u16]) {
-        let all = bits.iter_mut().zip(numbers);
-        // One loop per format, so that each vectorizes.
-        match self {
-            Self::F32 => all.for_each(|(bits, x)| *bits = self.encode(*x)),
-            Self::Bf16 => all.for_each(|(bits, x)| *bits = to_bf16(*x)),
-            Self::F16 => all.for_each(|(bits, x)| *bits = to_f16(*x)),
+        match self.format() {
+            None => {
+                for (bits, x) in bits.iter_mut().zip(numbers) {
+                    *bits = self.encode(*x);
+                }
+            }
+            Some(format) => (format.encode_all)(numbers, bits),
         }
     }
 
     /// Decodes a slice of numbers.
     pub fn decode_all(self, bits: &[u16], numbers: &mut [f32]) {
-        let all = numbers.iter_mut().zip(bits);
-        match self {
-            Self::F32 | Self::Bf16 => {
-                all.for_each(|(x, bits)| *x = f32::from_bits(u32::from(*bits) << 16));
+        match self.format() {
+            None => {
+                for (x, bits) in numbers.iter_mut().zip(bits) {
+                    *x = self.decode(*bits);
+                }
             }
-            Self::F16 => all.for_each(|(x, bits)| *x = from_f16(*bits)),
+            Some(format) => (format.decode_all)(bits, numbers),
         }
     }
 
@@ -150,16 +237,13 @@ impl Storage {
     /// Adds `words` to `sums` element by element. Each sum is computed in 32 bits, then
     /// rounded.
     pub fn add(self, sums: &mut [f32], words: &[f32]) {
-        for (sum, word) in sums.iter_mut().zip(words) {
-            *sum = match self {
-                Self::F32 => *sum + word,
-                _ => {
-                    let (a, b) = (sum.to_bits(), word.to_bits());
-                    let low = self.decode(a as u16) + self.decode(b as u16);
-                    let high = self.decode((a >> 16) as u16) + self.decode((b >> 16) as u16);
-                    f32::from_bits(u32::from(self.encode(low)) | u32::from(self.encode(high)) << 16)
+        match self.format() {
+            None => {
+                for (sum, word) in sums.iter_mut().zip(words) {
+                    *sum += word;
                 }
-            };
+            }
+            Some(format) => (format.add)(sums, words),
         }
     }
 }
@@ -170,153 +254,133 @@ impl fmt::Display for Storage {
     }
 }
 
-fn to_bf16(x: f32) -> u16 {
-    let bits = x.to_bits();
-    let even = bits >> 16 & 1;
-    match x.is_nan() {
-        true => (bits >> 16 | 0x40) as u16,
-        false => (bits.wrapping_add(0x7fff + even) >> 16) as u16,
+fn encode_all<H: Half>(numbers: &[f32], bits: &mut [u16]) {
+    for (bits, x) in bits.iter_mut().zip(numbers) {
+        *bits = H::encode(*x);
     }
 }
 
-fn to_f16(x: f32) -> u16 {
-    let sign = x.to_bits() & 0x8000_0000;
-    let bits = x.to_bits() ^ sign;
-    // Computes every case, then selects one, so that no number needs a branch.
-    let special = 0x7c00 | if x.is_nan() { 0x0200 } else { 0 };
-    // Too small for a full mantissa: the addition rounds to multiples of 2^-24.
-    let small = (f32::from_bits(bits) + 0.5)
-        .to_bits()
-        .wrapping_sub(0x3f00_0000);
-    let even = bits >> 13 & 1;
-    let normal = bits.wrapping_add(0xfff + even).wrapping_sub(0x3800_0000) >> 13;
-    let signed = bits as i32;
-    let rounded = if signed < 0x3880_0000 { small } else { normal };
-    let rounded = if signed < 0x4780_0000 {
-        rounded
-    } else {
-        special
-    };
-    (sign >> 16 | rounded) as u16
+fn decode_all<H: Half>(bits: &[u16], numbers: &mut [f32]) {
+    for (x, bits) in numbers.iter_mut().zip(bits) {
+        *x = H::decode(*bits);
+    }
 }
 
-fn from_f16(bits: u16) -> f32 {
-    let (sign, bits) = (u32::from(bits) & 0x8000, u32::from(bits) & 0x7fff);
-    // Adds 112 to the exponent. A subnormal number gets the smallest exponent, which is then
-    // subtracted: no intermediate is subnormal in 32 bits, because threads may flush subnormals
-    // to zero.
-    let normal = (bits << 13) + 0x3800_0000;
-    let small = f32::from_bits((bits << 13) + 0x3880_0000) - f32::from_bits(0x3880_0000);
-    let number = if bits < 0x0400 {
-        small.to_bits()
-    } else {
-        normal
-    };
-    let special = if bits >= 0x7c00 { 0x7f80_0000 } else { 0 };
-    f32::from_bits(sign << 16 | number | special)
+fn add<H: Half>(sums: &mut [f32], words: &[f32]) {
+    for (sum, word) in sums.iter_mut().zip(words) {
+        let (a, b) = (sum.to_bits(), word.to_bits());
+        let low = H::decode(a as u16) + H::decode(b as u16);
+        let high = H::decode((a >> 16) as u16) + H::decode((b >> 16) as u16);
+        *sum = f32::from_bits(u32::from(H::encode(low)) | u32::from(H::encode(high)) << 16);
+    }
+}
+
+struct Bf16;
+
+impl Half for Bf16 {
+    const NAME: &'static str = "bf16";
+    const LAYOUT: Layout = Layout::Bfloat16;
+    const CUDA: &'static str = r#"static __device__ __forceinline__ float gnnc_from_bf16(u32 bits)
+{
+    return gnnc_float(bits << 16);
+}
+
+static __device__ __forceinline__ u32 gnnc_to_bf16(float x)
+{
+    const u32 bits = gnnc_bits(x);
+    return x != x ? bits >> 16 | 0x40u : (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
+}
+"#;
+
+    fn encode(x: f32) -> u16 {
+        let bits = x.to_bits();
+        let even = bits >> 16 & 1;
+        match x.is_nan() {
+            true => (bits >> 16 | 0x40) as u16,
+            false => (bits.wrapping_add(0x7fff + even) >> 16) as u16,
+        }
+    }
+
+    fn decode(bits: u16) -> f32 {
+        f32::from_bits(u32::from(bits) << 16)
+    }
+}
+
+struct F16;
+
+impl Half for F16 {
+    const NAME: &'static str = "f16";
+    const LAYOUT: Layout = Layout::Binary16;
+    // A GPU has instructions for binary16. Their results differ only in the bits of a NaN.
+    const CUDA: &'static str = r#"static __device__ __forceinline__ float gnnc_from_f16(u32 bits)
+{
+#ifdef __CUDACC__
+    float x;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"((u16)bits));
+    return x;
+#else
+    const u32 rest = bits & 0x7fffu;
+    const u32 special = rest >= 0x7c00u ? 0x7f800000u : 0u;
+    return gnnc_float((bits & 0x8000u) << 16 | gnnc_bits(gnnc_float(rest << 13) * gnnc_float(0x77800000u)) | special);
+#endif
+}
+
+static __device__ __forceinline__ u32 gnnc_to_f16(float x)
+{
+#ifdef __CUDACC__
+    u16 bits;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(x));
+    return bits;
+#else
+    const u32 rest = gnnc_bits(x) & 0x7fffffffu, sign = gnnc_bits(x) >> 16 & 0x8000u;
+    if (rest >= 0x47800000u) {
+        return sign | (rest > 0x7f800000u ? 0x7e00u : 0x7c00u);
+    }
+    if (rest < 0x38800000u) {
+        return sign | (gnnc_bits(gnnc_float(rest) + 0.5f) - 0x3f000000u);
+    }
+    return sign | (rest - 0x38000000u + 0xfffu + (rest >> 13 & 1u)) >> 13;
+#endif
+}
+"#;
+
+    fn encode(x: f32) -> u16 {
+        let sign = x.to_bits() & 0x8000_0000;
+        let bits = x.to_bits() ^ sign;
+        // Computes every case, then selects one, so that no number needs a branch.
+        let special = 0x7c00 | if x.is_nan() { 0x0200 } else { 0 };
+        // Too small for a full mantissa: the addition rounds to multiples of 2^-24.
+        let small = (f32::from_bits(bits) + 0.5)
+            .to_bits()
+            .wrapping_sub(0x3f00_0000);
+        let even = bits >> 13 & 1;
+        let normal = bits.wrapping_add(0xfff + even).wrapping_sub(0x3800_0000) >> 13;
+        let signed = bits as i32;
+        let rounded = if signed < 0x3880_0000 { small } else { normal };
+        let rounded = if signed < 0x4780_0000 {
+            rounded
+        } else {
+            special
+        };
+        (sign >> 16 | rounded) as u16
+    }
+
+    fn decode(bits: u16) -> f32 {
+        let (sign, bits) = (u32::from(bits) & 0x8000, u32::from(bits) & 0x7fff);
+        // Adds 112 to the exponent. A subnormal number gets the smallest exponent, which is then
+        // subtracted: no intermediate is subnormal in 32 bits, because threads may flush subnormals
+        // to zero.
+        let normal = (bits << 13) + 0x3800_0000;
+        let small = f32::from_bits((bits << 13) + 0x3880_0000) - f32::from_bits(0x3880_0000);
+        let number = if bits < 0x0400 {
+            small.to_bits()
+        } else {
+            normal
+        };
+        let special = if bits >= 0x7c00 { 0x7f80_0000 } else { 0 };
+        f32::from_bits(sign << 16 | number | special)
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const HALVES: [Storage; 2] = [Storage::Bf16, Storage::F16];
-
-    /// Value of the bits by the definition of the format: sign, exponent, fraction.
-    fn defined(storage: Storage, bits: u16) -> f64 {
-        let (fraction_bits, bias) = match storage {
-            Storage::F16 => (10, 15),
-            _ => (7, 127),
-        };
-        let sign = if bits >> 15 == 1 { -1.0 } else { 1.0 };
-        let top = (1 << (15 - fraction_bits)) - 1;
-        let exponent = i32::from(bits >> fraction_bits) & top;
-        let fraction = f64::from(bits & ((1 << fraction_bits) - 1)) / 2f64.powi(fraction_bits);
-        sign * match exponent {
-            0 => fraction * 2f64.powi(1 - bias),
-            e if e == top && fraction > 0.0 => f64::NAN,
-            e if e == top => f64::INFINITY,
-            e => (1.0 + fraction) * 2f64.powi(e - bias),
-        }
-    }
-
-    #[test]
-    fn every_number_of_16_bits_is_read_and_written_as_it_is_defined() {
-        for storage in HALVES {
-            for bits in 0..=u16::MAX {
-                let (found, expected) = (storage.decode(bits), defined(storage, bits));
-                if expected.is_nan() {
-                    assert!(found.is_nan() && storage.round(found).is_nan(), "{bits:#x}");
-                    continue;
-                }
-                assert_eq!(f64::from(found), expected, "{storage} {bits:#x}");
-                assert_eq!(storage.encode(found), bits, "{storage} {bits:#x}");
-            }
-        }
-    }
-
-    #[test]
-    fn numbers_in_between_go_to_the_nearest_ties_to_the_even_one() {
-        for storage in HALVES {
-            for bits in 0..0x7bffu16 {
-                let (low, high) = (storage.decode(bits), storage.decode(bits + 1));
-                if !high.is_finite() {
-                    continue;
-                }
-                let middle = ((f64::from(low) + f64::from(high)) / 2.0) as f32;
-                let even = if bits % 2 == 0 { bits } else { bits + 1 };
-                for sign in [1.0, -1.0] {
-                    let found = |x: f32| storage.encode(sign * x) & 0x7fff;
-                    assert_eq!(found(middle), even, "{storage} {bits:#x}");
-                    assert_eq!(found(middle.next_down()), bits, "{storage} {bits:#x}");
-                    assert_eq!(found(middle.next_up()), bits + 1, "{storage} {bits:#x}");
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn roundoff_is_the_largest_relative_error() {
-        for storage in HALVES {
-            let error = |n: u32| {
-                let x = f64::from(n) / 65536.0 + 1.0;
-                (f64::from(storage.round(x as f32)) - x).abs() / x
-            };
-            let largest = (0..65536).map(error).fold(0.0, f64::max);
-            assert!(largest <= storage.roundoff() && largest > 0.98 * storage.roundoff());
-        }
-    }
-
-    #[test]
-    fn what_is_too_large_is_infinite() {
-        assert_eq!(Storage::F16.round(65519.9), 65504.0);
-        assert_eq!(Storage::F16.round(65520.0), f32::INFINITY);
-        assert_eq!(Storage::F16.round(-1e9), f32::NEG_INFINITY);
-        assert_eq!(Storage::Bf16.round(f32::MAX), f32::INFINITY);
-        assert_eq!(Storage::Bf16.round(3.3895e38), 3.389_531_4e38);
-        for storage in HALVES {
-            assert_eq!(storage.round(f32::NEG_INFINITY), f32::NEG_INFINITY);
-            for bits in [0x7f80_0001, 0x7fff_ffff, 0xff80_0001u32] {
-                assert!(storage.round(f32::from_bits(bits)).is_nan());
-            }
-        }
-        assert_eq!(Storage::F16.round(2f32.powi(-25)), 0.0);
-        assert_eq!(Storage::F16.round(2f32.powi(-25).next_up()), 2f32.powi(-24));
-    }
-
-    #[test]
-    fn an_odd_number_of_elements_fills_its_last_word_with_zeros() {
-        let numbers = [1.0, -2.5, 3.0];
-        for storage in HALVES {
-            let (mut words, mut back) = ([7.0; 2], [0.0; 3]);
-            storage.pack(&numbers, &mut words);
-            assert_eq!(words[1].to_bits() >> 16, 0);
-            storage.unpack(&words, &mut back);
-            assert_eq!(back, numbers);
-            let again = words;
-            storage.add(&mut words, &again);
-            storage.unpack(&words, &mut back);
-            assert_eq!(back, [2.0, -5.0, 6.0]);
-        }
-    }
-}
+mod tests;

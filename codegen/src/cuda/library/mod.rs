@@ -2,6 +2,8 @@
 //!
 //! Like generated kernels, they include no header, use no atomics and always give the same bits.
 
+mod halves;
+
 use super::schedule::BLOCK;
 use gnnc_ir::words::storage::Storage;
 
@@ -99,7 +101,10 @@ impl Entry {
 /// The CUDA C text; it goes after that of [`super::module`].
 pub fn text() -> String {
     [
+        halves::add().as_str(),
         include_str!("rows.cu"),
+        halves::number().as_str(),
+        include_str!("finite.cu"),
         include_str!("sparse.cu"),
         include_str!("loss.cu"),
     ]
@@ -108,11 +113,7 @@ pub fn text() -> String {
 
 /// Code by which the library's kernels know a storage.
 pub fn number(storage: Storage) -> u64 {
-    match storage {
-        Storage::F32 => 1,
-        Storage::Bf16 => 2,
-        Storage::F16 => 3,
-    }
+    storage as u64 + 1
 }
 
 /// Threads that move a contiguous run of `len` floats, or groups of floats.

@@ -1,20 +1,3 @@
-/* Sums of what two words hold: a float (1), or two of bf16 (2) or f16 (3). */
-static __device__ __forceinline__ float gnnc_add(float a, float b, u64 add)
-{
-    if (add == 1) {
-        return a + b;
-    }
-    const u32 x = gnnc_bits(a), y = gnnc_bits(b);
-    if (add == 2) {
-        const float low = gnnc_from_bf16(x & 0xffffu) + gnnc_from_bf16(y & 0xffffu);
-        const float high = gnnc_from_bf16(x >> 16) + gnnc_from_bf16(y >> 16);
-        return gnnc_float(gnnc_to_bf16(low) | gnnc_to_bf16(high) << 16);
-    }
-    const float low = gnnc_from_f16(x & 0xffffu) + gnnc_from_f16(y & 0xffffu);
-    const float high = gnnc_from_f16(x >> 16) + gnnc_from_f16(y >> 16);
-    return gnnc_float(gnnc_to_f16(low) | gnnc_to_f16(high) << 16);
-}
-
 static __device__ __forceinline__ float4 gnnc_add4(float4 a, float4 b, u64 add)
 {
     return make_float4(gnnc_add(a.x, b.x, add), gnnc_add(a.y, b.y, add), gnnc_add(a.z, b.z, add),
@@ -56,26 +39,4 @@ extern "C" __global__ void __launch_bounds__(256, 4) gnnc_move4(
     u64 rows, u64 runs, u64 len, u64 lanes, u64 add)
 {
     GNNC_MOVE(float4, gnnc_add4)
-}
-
-/* Number `i` of what lies in floats (1), bf16 (2) or f16 (3). */
-static __device__ __forceinline__ float gnnc_number(const float *x, u64 i, u64 storage)
-{
-    if (storage == 1) {
-        return x[i];
-    }
-    const u32 bits = ((const u16 *)x)[i];
-    return storage == 2 ? gnnc_from_bf16(bits) : gnnc_from_f16(bits);
-}
-
-/* Sets `*flag` to 1 if one of the numbers is infinite or none; else leaves it. */
-extern "C" __global__ void __launch_bounds__(256, 4) gnnc_finite(
-    const float *x, u64 numbers, u32 *flag, u64 storage)
-{
-    for (u64 i = blockIdx.x * 256u + threadIdx.x; i < numbers; i += gridDim.x * 256u) {
-        const float number = gnnc_number(x, i, storage);
-        if (!(number - number == 0.0f)) {
-            *flag = 1;
-        }
-    }
 }

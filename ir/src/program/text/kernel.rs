@@ -2,11 +2,10 @@
 
 use super::TextError;
 use super::parse::Reader;
-use super::words::Text;
+use super::words::{Text, storage};
 use crate::kernel::expr::{Expr, Value};
 use crate::kernel::{At, Axis, Body, Kernel, Mask, Operand, Over, Picked, Reduce};
 use crate::words::scalar::{Binary, Unary};
-use crate::words::storage::Storage;
 use crate::words::types::EdgeSet;
 
 impl Text for Kernel {
@@ -236,9 +235,7 @@ fn operand(from: &mut Reader<'_>, heads: u32, width: u32) -> Result<Operand, Tex
         from.advance();
         *field = from.number()?;
     }
-    if let Some("bf16" | "f16") = from.next_word() {
-        operand.storage = Storage::parse(from)?;
-    }
+    operand.storage = storage(from)?;
     if from.skip("picked") {
         operand.picked = Some(from.in_brackets(|from| {
             let by = index(from, "in")?;

@@ -1,10 +1,9 @@
 //! Parser of listings.
 
 use super::lex::{TextError, Token, tokens};
-use super::words::Text;
+use super::words::{Text, storage};
 use crate::graph::{Element, Init, ParamSpec, Shard};
 use crate::program::{Buffer, BufferId, Extent, Halo, Instr, Pipeline, Program, Ref, Role};
-use crate::words::storage::Storage;
 use crate::words::types::Type;
 use std::str::FromStr;
 
@@ -354,10 +353,7 @@ impl<'a> Reader<'a> {
         if self.skip("*") {
             slots = self.number()?;
         }
-        let storage = match self.next_word() {
-            Some("bf16" | "f16") => Storage::parse(self)?,
-            _ => Storage::F32,
-        };
+        let storage = storage(self)?;
         let role = Role::parse(self)?;
         if self.skip("hosted") {
             let id = BufferId(self.program.buffers.len() as u32);

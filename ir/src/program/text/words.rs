@@ -76,6 +76,15 @@ impl Text for Storage {
     }
 }
 
+/// Reads the name of a 16-bit format, if one is next; elements without it have 32 bits.
+pub fn storage(from: &mut Reader<'_>) -> Result<Storage, TextError> {
+    let next = from.next_word();
+    if Storage::formats().any(|format| next == Some(format.name)) {
+        return Storage::parse(from);
+    }
+    Ok(Storage::F32)
+}
+
 impl Named for Vertices {
     const NAMES: &'static [(&'static str, Self)] = &[
         ("inner", Self::Inner),

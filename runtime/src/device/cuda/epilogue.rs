@@ -15,7 +15,7 @@ use cudarc::cublaslt::sys::{
     cublasStatus_t as Status,
 };
 use cudarc::driver::{result as driver, sys::CUstream};
-use gnnc_ir::words::storage::Storage;
+use gnnc_ir::words::storage::{Layout, Storage};
 use std::collections::BTreeMap;
 use std::ffi::c_void;
 
@@ -57,11 +57,12 @@ fn answered<T>(call: &'static str, answer: Result<T, CublasError>) -> Result<T, 
     })
 }
 
-fn number(storage: Storage) -> sys::cudaDataType {
-    match storage {
-        Storage::F32 => sys::cudaDataType::CUDA_R_32F,
-        Storage::Bf16 => sys::cudaDataType::CUDA_R_16BF,
-        Storage::F16 => sys::cudaDataType::CUDA_R_16F,
+/// What cuBLASLt calls the elements of a matrix. Its bindings have a type of their own for it.
+fn element(storage: Storage) -> sys::cudaDataType {
+    match storage.layout() {
+        None => sys::cudaDataType::CUDA_R_32F,
+        Some(Layout::Bfloat16) => sys::cudaDataType::CUDA_R_16BF,
+        Some(Layout::Binary16) => sys::cudaDataType::CUDA_R_16F,
     }
 }
 
@@ -261,7 +262,7 @@ impl Described {
         ];
         for (((rows, columns), storage), stride) in matrices.into_iter().zip(shape.strides) {
             let (rows, columns) = (rows.unsigned_abs(), columns.unsigned_abs());
-            let made = result::create_matrix_layout(number(storage), rows, columns, stride.into());
+            let made = result::create_matrix_layout(element(storage), rows, columns, stride.into());
             self.layouts
                 .push(answered("cublasLtMatrixLayoutCreate", made)?);
         }

@@ -13,7 +13,7 @@ use super::epilogue::Epilogue;
 use crate::device::gpu::driver::{Address, DriverError, Product};
 use cudarc::cublas::{result, sys};
 use cudarc::driver::{result as driver, sys::CUstream};
-use gnnc_ir::words::storage::Storage;
+use gnnc_ir::words::storage::{Layout, Storage};
 use std::ffi::c_void;
 
 /// Bytes of a workspace, as NVIDIA recommends for Hopper.
@@ -181,13 +181,8 @@ impl Products {
             true => sys::cublasOperation_t::CUBLAS_OP_T,
             false => sys::cublasOperation_t::CUBLAS_OP_N,
         };
-        let number = |storage: Storage| match storage {
-            Storage::F32 => sys::cudaDataType::CUDA_R_32F,
-            Storage::Bf16 => sys::cudaDataType::CUDA_R_16BF,
-            Storage::F16 => sys::cudaDataType::CUDA_R_16F,
-        };
         let [m, n, k] = gemm.sizes;
-        let (factors, result_type) = (number(product.factors), number(product.result));
+        let (factors, result_type) = (element(product.factors), element(product.result));
         let pointer = |address: Address| address.0 as *mut c_void;
         let (one, zero) = (1.0f32, 0.0f32);
         // SAFETY: the caller vouches for the matrices; the scalars are read immediately.
@@ -227,6 +222,15 @@ impl Drop for Products {
                 let _ = driver::free_sync(self.workspace);
             }
         }
+    }
+}
+
+/// What cuBLAS calls the elements of a matrix.
+fn element(storage: Storage) -> sys::cudaDataType {
+    match storage.layout() {
+        None => sys::cudaDataType::CUDA_R_32F,
+        Some(Layout::Bfloat16) => sys::cudaDataType::CUDA_R_16BF,
+        Some(Layout::Binary16) => sys::cudaDataType::CUDA_R_16F,
     }
 }
 
