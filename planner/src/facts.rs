@@ -201,7 +201,11 @@ pub fn known(op: &Op, kids: &[Value], facts: &Facts) -> Known {
                 ),
                 Binary::Sub => (Sign::Unknown, finite),
                 Binary::Mul => (sign, finite),
-                Binary::Div => (sign, finite && kids[1].known.sign == Sign::Positive),
+                Binary::Div if kids[1].known.finite => {
+                    (sign, finite && kids[1].known.sign == Sign::Positive)
+                }
+                // A number divided by an infinite one is 0.
+                Binary::Div => (sign.min(Sign::NonNegative), false),
                 Binary::Max => (any_sign, finite),
                 Binary::Eq => (Sign::NonNegative, true),
             };
@@ -292,6 +296,29 @@ mod tests {
         assert!(!known(&rsqrt, &[degree(EdgeSet::Plain)], &FACTS).finite);
         let recip = Op::Unary(Unary::Recip);
         assert!(known(&recip, &[degree(EdgeSet::Plain)], &FACTS).finite);
+    }
+
+    #[test]
+    fn the_inverse_of_an_infinite_number_is_not_positive() {
+        let value = |op: Op, kids: &[Value]| Value {
+            ty: Type::vertices(1),
+            known: known(&op, kids, &FACTS),
+        };
+        let rsqrt = |x: Value| value(Op::Unary(Unary::Rsqrt), &[x]);
+        for (set, sign) in [
+            (EdgeSet::Looped, Sign::Positive),
+            (EdgeSet::Plain, Sign::NonNegative),
+        ] {
+            let root = rsqrt(degree(set));
+            assert_eq!(root.known.sign, Sign::Positive);
+            assert_eq!(rsqrt(root).known.sign, sign);
+            assert_eq!(value(Op::Unary(Unary::Recip), &[root]).known.sign, sign);
+            let one = value(Op::Const(1.0), &[]);
+            assert_eq!(
+                value(Op::Binary(Binary::Div), &[one, root]).known.sign,
+                sign
+            );
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use super::{
     Found, Pair, Rule, Term, View, add, apply, both, gather_sum, matmul, slice_rows, sum, take,
 };
+use crate::facts::Sign;
 use egg::Id;
 use gnnc_ir::kernel::Reduce;
 use gnnc_ir::{Binary, Op, Rows};
@@ -11,7 +12,7 @@ use gnnc_ir::{Binary, Op, Rows};
 pub(super) const RULES: &[Rule] = &[
     Rule { name: "matmul-gather",
         equation: "gather_sum(take(h)) W = gather_sum(take(h W)), both ways",
-        condition: "the reduction is a sum and nothing lies between",
+        condition: "the reduction is a sum and nothing lies between; W is finite",
         source: "(A H) W = A (H W), associativity; GCN implementations choose by width",
         search: matmul_gather },
     Rule { name: "matmul-take",
@@ -21,7 +22,7 @@ pub(super) const RULES: &[Rule] = &[
         search: matmul_take },
     Rule { name: "matmul-rowscale",
         equation: "(s * h) W = s * (h W) and (h / s) W = (h W) / s, both ways",
-        condition: "s has one column",
+        condition: "s has one column and is finite; as a divisor it is positive instead",
         source: "(D H) W = D (H W) for a diagonal D",
         search: matmul_rowscale },
     Rule { name: "matmul-concat",
@@ -31,7 +32,7 @@ pub(super) const RULES: &[Rule] = &[
         search: matmul_concat },
     Rule { name: "matmul-assoc",
         equation: "(x A) B = x (A B), both ways",
-        condition: "A has fixed rows",
+        condition: "A has fixed rows, x is finite",
         source: "associativity",
         search: matmul_assoc },
     Rule { name: "matmul-add",
@@ -46,14 +47,15 @@ pub(super) const RULES: &[Rule] = &[
         search: matmul_reshape },
     Rule { name: "matmul-gather-weighted",
         equation: "gather_sum(w * take(h)) W = gather_sum(w * take(h W)), both ways",
-        condition: "w has one column for each edge, or is one number",
+        condition: "w has one column for each edge, or is one number; it and W are finite",
         source: "(A H) W = A (H W) with edge weights in A",
         search: matmul_gather_weighted },
 ];
 
+/// `W` is finite: a vertex without edges has a sum of 0, and 0 times an infinite number is NaN.
 fn matmul_gather(view: &View<'_>, op: &Op, kids: &[Id], found: &mut Found) {
     match op {
-        Op::MatMul => {
+        Op::MatMul if view.known(kids[1]).finite => {
             for (gather, messages) in view.nodes(kids[0]) {
                 let Op::Gather(set, end, Reduce::Sum) = *gather else {
                     continue;
@@ -72,6 +74,9 @@ fn matmul_gather(view: &View<'_>, op: &Op, kids: &[Id], found: &mut Found) {
                     let (Op::MatMul, [h, w]) = (op, factors) else {
                         continue;
                     };
+                    if !view.known(*w).finite {
+                        continue;
+                    }
                     found.push(
                         gather_sum(*set, *end, take(of, from, matmul(h, w))),
                         matmul(gather_sum(*set, *end, take(of, from, h)), w),
@@ -83,15 +88,16 @@ fn matmul_gather(view: &View<'_>, op: &Op, kids: &[Id], found: &mut Found) {
     }
 }
 
+/// `W` is finite as in [`matmul_gather`].
 fn matmul_gather_weighted(view: &View<'_>, op: &Op, kids: &[Id], found: &mut Found) {
     match op {
-        Op::MatMul => {
+        Op::MatMul if view.known(kids[1]).finite => {
             for (gather, messages) in view.nodes(kids[0]) {
                 let Op::Gather(set, end, Reduce::Sum) = *gather else {
                     continue;
                 };
                 for pair in view.factors(messages[0]) {
-                    if !view.one_column(pair.a) {
+                    if !weight(view, pair.a) {
                         continue;
                     }
                     for (of, from, h) in view.takes(pair.b) {
@@ -107,7 +113,7 @@ fn matmul_gather_weighted(view: &View<'_>, op: &Op, kids: &[Id], found: &mut Fou
         }
         Op::Gather(set, end, Reduce::Sum) => {
             for pair in view.factors(kids[0]) {
-                if !view.one_column(pair.a) {
+                if !weight(view, pair.a) {
                     continue;
                 }
                 for (of, from, product) in view.takes(pair.b) {
@@ -115,6 +121,9 @@ fn matmul_gather_weighted(view: &View<'_>, op: &Op, kids: &[Id], found: &mut Fou
                         let (Op::MatMul, [h, w]) = (op, factors) else {
                             continue;
                         };
+                        if !view.known(*w).finite {
+                            continue;
+                        }
                         let message = pair.of(pair.a, take(of, from, matmul(h, w)));
                         let narrow = pair.of(pair.a, take(of, from, h));
                         found.push(
@@ -127,6 +136,11 @@ fn matmul_gather_weighted(view: &View<'_>, op: &Op, kids: &[Id], found: &mut Fou
         }
         _ => {}
     }
+}
+
+/// Whether a factor of messages scales whole rows and keeps finite rows finite.
+fn weight(view: &View<'_>, factor: Id) -> bool {
+    view.one_column(factor) && view.known(factor).finite
 }
 
 fn matmul_take(view: &View<'_>, op: &Op, kids: &[Id], found: &mut Found) {
@@ -168,14 +182,18 @@ fn matmul_rowscale(view: &View<'_>, op: &Op, kids: &[Id], found: &mut Found) {
 }
 
 /// The ways to read a binary function as a scaling of the rows of `b` by `a`.
+///
+/// An infinite factor, or a divisor of 0, makes a row infinite. A product that follows adds
+/// infinite numbers of both signs to NaN; one that comes before leaves the row infinite.
 fn scalings(view: &View<'_>, f: Binary, kids: &[Id]) -> impl Iterator<Item = Pair> {
     let is_scaling = |pair: &Pair| {
-        let role = match f {
-            Binary::Mul => true,
-            Binary::Div => pair.swapped,
+        let known = view.known(pair.a);
+        let exact = match f {
+            Binary::Mul => known.finite,
+            Binary::Div => pair.swapped && known.sign == Sign::Positive,
             _ => false,
         };
-        role && view.one_column(pair.a)
+        exact && view.one_column(pair.a)
     };
     both(f, kids)
         .into_iter()
@@ -209,6 +227,7 @@ fn matmul_assoc(view: &View<'_>, op: &Op, kids: &[Id], found: &mut Found) {
     for (inner, factors) in view.nodes(kids[0]) {
         if let (Op::MatMul, [x, a]) = (inner, factors)
             && fixed(a)
+            && view.known(*x).finite
         {
             found.push(matmul(matmul(x, a), kids[1]), matmul(x, matmul(a, kids[1])));
         }
@@ -216,6 +235,7 @@ fn matmul_assoc(view: &View<'_>, op: &Op, kids: &[Id], found: &mut Found) {
     for (inner, factors) in view.nodes(kids[1]) {
         if let (Op::MatMul, [a, b]) = (inner, factors)
             && fixed(a)
+            && view.known(kids[0]).finite
         {
             found.push(matmul(kids[0], matmul(a, b)), matmul(matmul(kids[0], a), b));
         }

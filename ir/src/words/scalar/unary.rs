@@ -230,21 +230,26 @@ impl Unary {
 
     /// The sign of its values, and whether they are finite, from the same of its arguments.
     pub fn range(self, sign: Sign, finite: bool) -> (Sign, bool) {
+        // `exp(-x)` and `1 / x` of an infinite `x` are 0.
+        let positive = if finite {
+            Sign::Positive
+        } else {
+            Sign::NonNegative
+        };
         match self {
             Self::Neg => (Sign::Unknown, finite),
             Self::Relu => (sign.max(Sign::NonNegative), finite),
             Self::Step => (Sign::NonNegative, true),
             Self::LeakyRelu(_) | Self::Elu | Self::Tanh => (sign, finite),
             Self::LeakyStep(slope) => (Sign::of(f64::from(slope)), true),
-            Self::Exp => (Sign::Positive, finite),
-            Self::EluStep | Self::Sigmoid => (Sign::Positive, finite),
+            Self::Exp | Self::EluStep | Self::Sigmoid => (positive, finite),
             Self::Log => (Sign::Unknown, finite && sign == Sign::Positive),
             Self::Sqrt => (sign, finite && sign >= Sign::NonNegative),
             Self::Rsqrt if sign >= Sign::NonNegative => {
-                (Sign::Positive, finite && sign == Sign::Positive)
+                (positive, finite && sign == Sign::Positive)
             }
             Self::Rsqrt => (Sign::Unknown, false),
-            Self::Recip => (sign, finite),
+            Self::Recip => (sign.min(positive), finite),
         }
     }
 
