@@ -28,22 +28,83 @@ use std::path::{Path, PathBuf};
 
 const BETWEEN: &str = "----\n";
 
-/// The keys at the top of a file.
-struct Keys(BTreeMap<String, String>);
+/// Every key that a file may give.
+const KEYS: &[&str] = &[
+    "bytes",
+    "chunks",
+    "cluster",
+    "eval-layouts",
+    "features",
+    "graph-chunks",
+    "layers",
+    "layouts",
+    "lists",
+    "placement",
+    "rank",
+    "show",
+    "sizes",
+    "skip",
+    "stages",
+    "storage",
+    "turns",
+    "workers",
+];
+
+/// The keys at the top of a file, without prose.
+#[derive(Debug)]
+struct Keys(BTreeMap<String, Key>);
+
+#[derive(Debug)]
+struct Key {
+    line: u32,
+    value: String,
+}
 
 impl Keys {
-    fn of(text: &str) -> Self {
+    /// Reads the keys; a line that begins with several words is prose.
+    ///
+    /// # Errors
+    /// A key that there is not, or one that is given twice, with its line.
+    fn of(text: &str) -> Result<Self, String> {
+        let mut keys = BTreeMap::new();
         let lines = text.lines().map_while(|line| line.strip_prefix("# "));
-        let pairs = lines.filter_map(|line| line.split_once(": "));
-        Self(
-            pairs
-                .map(|(key, value)| (key.to_owned(), value.trim().to_owned()))
-                .collect(),
-        )
+        for (line, number) in lines.zip(1..) {
+            let Some((key, value)) = line.split_once(':') else {
+                continue;
+            };
+            if key.contains(' ') {
+                continue;
+            }
+            if !KEYS.contains(&key) {
+                return Err(format!("{number}: there is no key `{key}`"));
+            }
+            let value = value.trim().to_owned();
+            let line = number;
+            if keys.insert(key.to_owned(), Key { line, value }).is_some() {
+                return Err(format!("{number}: `{key}` is given twice"));
+            }
+        }
+        Ok(Self(keys))
     }
 
     fn get(&self, key: &str) -> Option<&str> {
-        self.0.get(key).map(String::as_str)
+        self.0.get(key).map(|key| key.value.as_str())
+    }
+
+    /// Checks that each name in `show` is a section of the output.
+    ///
+    /// # Errors
+    /// The first that is not, with its line.
+    fn check_shown(&self, output: &str) -> Result<(), String> {
+        let Some(Key { line, value }) = self.0.get("show") else {
+            return Ok(());
+        };
+        for name in value.split(' ') {
+            if !output.lines().any(|line| line == name) {
+                return Err(format!("{line}: no program has a section `{name}`"));
+            }
+        }
+        Ok(())
     }
 
     fn number<T: std::str::FromStr>(&self, key: &str) -> Option<T> {
@@ -88,15 +149,14 @@ fn sizes(text: &str) -> RankSizes {
 }
 
 /// Output of a pass for a file.
-fn run(pass: &str, text: &str) -> Result<String, String> {
-    let keys = Keys::of(text);
+fn run(pass: &str, keys: &Keys, text: &str) -> Result<String, String> {
     let programs = match pass {
-        "lower" | "layouts" | "stages" => lowered(&keys, text)?,
-        _ => return on_program(pass, &keys, text),
+        "lower" | "layouts" | "stages" => lowered(keys, text)?,
+        _ => return on_program(pass, keys, text),
     };
     programs
         .iter()
-        .try_for_each(|program| checked(&keys, program))?;
+        .try_for_each(|program| checked(keys, program))?;
     let shown = |name: &str| match keys.get("show") {
         Some(names) => names.split(' ').any(|one| one == name),
         None => true,
@@ -309,8 +369,22 @@ fn passes_make_what_the_files_say() {
             .unwrap()
             .to_str()
             .unwrap();
-        let found = run(pass, input).unwrap_or_else(|error| format!("error: {error}\n"));
         count += 1;
+        let keys = match Keys::of(input) {
+            Ok(keys) => keys,
+            Err(error) => {
+                failures.push(format!("{}:{error}", path.display()));
+                continue;
+            }
+        };
+        let found = run(pass, &keys, input);
+        if let Ok(output) = &found
+            && let Err(error) = keys.check_shown(output)
+        {
+            failures.push(format!("{}:{error}", path.display()));
+            continue;
+        }
+        let found = found.unwrap_or_else(|error| format!("error: {error}\n"));
         if found.contains("before the pass: ") || found.contains("after the pass: ") {
             failures.push(format!("{}: {found}", path.display()));
             continue;
@@ -327,4 +401,20 @@ fn passes_make_what_the_files_say() {
     }
     assert!(failures.is_empty(), "{}", failures.join("\n\n"));
     assert!(count > 0, "there are no files");
+}
+
+#[test]
+fn keys_that_there_are_not_are_refused() {
+    let error = |text: &str| Keys::of(text).unwrap_err();
+    assert_eq!(
+        error("# A title: of words.\n# shows: step\n"),
+        "2: there is no key `shows`"
+    );
+    assert_eq!(error("# rank: 0\n# rank: 1\n"), "2: `rank` is given twice");
+    let keys = Keys::of("# show: program step\n").unwrap();
+    let output = "step\n  map k1 over inner: b6 -> b7\n";
+    assert_eq!(
+        keys.check_shown(output).unwrap_err(),
+        "1: no program has a section `program`"
+    );
 }
