@@ -291,7 +291,7 @@ impl<'a, 'd> Elaborator<'a, 'd> {
         self.stopped = true;
         let message = format!(
             "the model is too large: more than {MAX_NODES} operators, {MAX_STEPS} expressions, \
-             or {MAX_CALLS} layers inside each other"
+             or {MAX_CALLS} layers or {MAX_DEPTH} expressions inside each other"
         );
         let help = "use `repeat` for repeated layers";
         self.report(Diagnostic::new("E0310", message).at(span).help(help));
