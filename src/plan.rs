@@ -8,6 +8,7 @@ use gnnc_ir::graph::model::Relaxation;
 use gnnc_ir::plan::{Candidate, Objective, Partitioner, Placement, Plan};
 use gnnc_ir::program::Program;
 use gnnc_ir::program::trace::{Event, Kind, Phase, Trace};
+use gnnc_ir::words::spelling::counted;
 use gnnc_ir::words::units::Bytes;
 use gnnc_ir::workload::PartitionSummary;
 use gnnc_planner::LowerError;
@@ -162,7 +163,8 @@ pub fn best(
         (Some(best), _) => Ok(PlacementSpec::of(best)),
         (None, Some(rejected)) => Err(Error::Input(rejected.reason.clone())),
         (None, None) => Err(Error::Input(format!(
-            "placement `{placement}` cannot run on {ranks} ranks: {}",
+            "placement `{placement}` cannot run on {}: {}",
+            counted(ranks, "rank"),
             planner.why_none()
         ))),
     }

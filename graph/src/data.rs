@@ -216,13 +216,12 @@ mod tests {
         let problems = data.validate();
         let text: Vec<_> = problems.iter().map(ToString::to_string).collect();
         assert_eq!(problems.len(), 6, "{text:#?}");
-        assert!(
-            text[1]
-                .contains("2 of `features` are not finite, the first is NaN at vertex 1, column 2")
-        );
+        assert!(text[1].contains(
+            "found 2 non-finite numbers in `features`, the first is NaN at vertex 1, column 2"
+        ));
         assert!(
             text[2].contains(
-                "2 labels are out of range, the first is -2 of vertex 2; expected 0 to 7"
+                "found 2 labels out of range, the first is -2 of vertex 2; expected 0 to 7"
             )
         );
     }

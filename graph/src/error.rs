@@ -1,5 +1,10 @@
 //! Errors in a data graph or its file.
 
+mod problem;
+
+pub use problem::Problem;
+
+use gnnc_ir::words::spelling::counted;
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
@@ -193,8 +198,9 @@ pub enum GraphError {
     },
     /// More vertices than the file can plausibly mean, or than an index can hold.
     #[error(
-        "{at}: {found} vertices for {edges} edges, more than the limit of {limit}; number the vertices \
-         consecutively from 0, or save the graph as .npz, which states their number"
+        "{at}: {found} vertices for {}, more than the limit of {limit}; number the vertices \
+         consecutively from 0, or save the graph as .npz, which states their number",
+        counted(edges, "edge")
     )]
     TooManyVertices {
         /// The file.
@@ -230,7 +236,11 @@ pub enum GraphError {
     #[error("found 0 parts, expected at least 1")]
     NoParts,
     /// More parts than vertices were asked for.
-    #[error("found {parts} parts for {vertices} vertices, expected at most {vertices}")]
+    #[error(
+        "found {} for {}, expected at most {vertices}",
+        counted(parts, "part"),
+        counted(vertices, "vertex")
+    )]
     TooManyParts {
         /// Parts asked for.
         parts: u32,
@@ -239,7 +249,8 @@ pub enum GraphError {
     },
     /// A partition does not fit its graph.
     #[error(
-        "the partition covers {found} vertices, but the graph has {expected}; partition this graph"
+        "the partition covers {}, but the graph has {expected}; partition this graph",
+        counted(found, "vertex")
     )]
     PartitionLength {
         /// Vertices of the partition.
@@ -262,7 +273,8 @@ pub enum GraphError {
     NoChunks,
     /// A part has fewer vertices than chunks were asked for.
     #[error(
-        "part {part} has {vertices} vertices, too few for {chunks} chunks; ask for fewer chunks or fewer parts"
+        "part {part} has {}, too few for {chunks} chunks; ask for fewer chunks or fewer parts",
+        counted(vertices, "vertex")
     )]
     TooManyChunks {
         /// The part.
@@ -300,7 +312,9 @@ pub enum GraphError {
     },
     /// A partitioner failed.
     #[error(
-        "{partitioner} failed on {vertices} vertices and {edges} edges: {reason}; use another partitioner"
+        "{partitioner} failed on {} and {}: {reason}; use another partitioner",
+        counted(vertices, "vertex"),
+        counted(edges, "edge")
     )]
     Partitioner {
         /// Its name.
@@ -357,142 +371,4 @@ fn list(problems: &[Problem]) -> String {
         }
     }
     Bullets(problems).to_string()
-}
-
-/// A problem with a [`GraphData`](crate::GraphData).
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub enum Problem {
-    /// There is no vertex.
-    Empty,
-    /// An array does not have one entry (or row) per vertex.
-    Length {
-        /// `features`, `labels`, `train_mask`, `val_mask` or `test_mask`.
-        array: &'static str,
-        /// Entries.
-        found: usize,
-        /// Vertices.
-        vertices: u32,
-    },
-    /// Features or labels are NaN or infinite.
-    NotFinite {
-        /// `features` or `labels`.
-        array: &'static str,
-        /// How many.
-        count: usize,
-        /// Vertex of the first.
-        row: usize,
-        /// Column of the first.
-        column: u32,
-        /// The first.
-        value: f32,
-    },
-    /// Labels below -1, or at least the number of vertices.
-    LabelOutOfRange {
-        /// How many.
-        count: usize,
-        /// Vertex of the first.
-        vertex: usize,
-        /// The first.
-        label: i32,
-        /// One past the largest label allowed.
-        limit: u32,
-    },
-    /// Multi-label values outside 0 to 1.
-    LabelNotProbability {
-        /// How many.
-        count: usize,
-        /// Vertex of the first.
-        vertex: usize,
-        /// The first.
-        value: f32,
-    },
-    /// Vertices of the split have no label.
-    Unlabelled {
-        /// `train`, `val` or `test`.
-        split: &'static str,
-        /// How many.
-        count: usize,
-        /// The first.
-        vertex: usize,
-    },
-    /// Vertices belong to two splits.
-    Overlap {
-        /// A split.
-        first: &'static str,
-        /// The other.
-        second: &'static str,
-        /// How many.
-        count: usize,
-        /// The first vertex.
-        vertex: usize,
-    },
-}
-
-impl fmt::Display for Problem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Empty => f.write_str("the graph has no vertices, expected at least one"),
-            Self::Length {
-                array,
-                found,
-                vertices,
-            } => {
-                write!(
-                    f,
-                    "`{array}` has {found} rows, expected one for each of {vertices} vertices"
-                )
-            }
-            Self::NotFinite {
-                array,
-                count,
-                row,
-                column,
-                value,
-            } => write!(
-                f,
-                "{count} of `{array}` are not finite, the first is {value} at vertex {row}, column {column}; \
-                 replace them with numbers"
-            ),
-            Self::LabelOutOfRange {
-                count,
-                vertex,
-                label,
-                limit,
-            } => write!(
-                f,
-                "{count} labels are out of range, the first is {label} of vertex {vertex}; expected 0 to {}, \
-                 or -1 for unknown",
-                i64::from(*limit) - 1
-            ),
-            Self::LabelNotProbability {
-                count,
-                vertex,
-                value,
-            } => write!(
-                f,
-                "{count} label values are outside 0 to 1, the first is {value} of vertex {vertex}; expected \
-                 0 or 1 for each class"
-            ),
-            Self::Unlabelled {
-                split,
-                count,
-                vertex,
-            } => write!(
-                f,
-                "{count} vertices of the {split} split have no label, the first is vertex {vertex}; label them \
-                 or remove them from {split}_mask"
-            ),
-            Self::Overlap {
-                first,
-                second,
-                count,
-                vertex,
-            } => write!(
-                f,
-                "{count} vertices are in both the {first} and the {second} split, the first is vertex {vertex}; \
-                 remove them from one"
-            ),
-        }
-    }
 }

@@ -316,9 +316,9 @@ fn invalid_content_is_listed() {
     .unwrap_err()
     .to_string();
     for part in [
-        "1 of `features` are not finite, the first is NaN at vertex 1, column 0",
-        "1 labels are out of range, the first is 7 of vertex 1; expected 0 to 2",
-        "1 vertices of the train split have no label, the first is vertex 2",
+        "found 1 non-finite number in `features`, the first is NaN at vertex 1, column 0",
+        "found 1 label out of range, the first is 7 of vertex 1; expected 0 to 2",
+        "found 1 vertex of the train split without a label, the first is vertex 2",
         "`val_mask` has 2 rows, expected one for each of 3 vertices",
     ] {
         assert!(error.contains(part), "{part:?} is not in {error:?}");

@@ -10,6 +10,7 @@ use gnnc_ir::cluster::Basis;
 use gnnc_ir::plan::{AlphaBasis, Partitioner};
 use gnnc_ir::program::traffic::Reads;
 use gnnc_ir::program::{Halo, Program, RankSizes, Reach};
+use gnnc_ir::words::spelling::counted;
 use gnnc_ir::workload::{Origin, PartLoad, PartitionSummary, Workload};
 use reach::Within;
 pub use replication::Degrees;
@@ -69,7 +70,11 @@ pub enum PartsError {
     #[error("found 0 ranks, expected at least 1")]
     NoRanks,
     /// Some ranks would own no vertices.
-    #[error("found {ranks} ranks for a graph of {vertices} vertices; use at most {vertices}")]
+    #[error(
+        "found {} for a graph of {}; use at most {vertices}",
+        counted(ranks, "rank"),
+        counted(vertices, "vertex")
+    )]
     MoreRanksThanVertices {
         /// Ranks.
         ranks: u32,
@@ -78,7 +83,10 @@ pub enum PartsError {
     },
     /// A partition with contradictory numbers.
     #[error(
-        "the workload's partition into {ranks} parts is inconsistent: it lists {loads} loads and {rows} rows of messages; make the workload again"
+        "the workload's partition into {} is inconsistent: it lists {} and {} of messages; make the workload again",
+        counted(ranks, "part"),
+        counted(loads, "load"),
+        counted(rows, "row")
     )]
     Inconsistent {
         /// Its number of parts.

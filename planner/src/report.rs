@@ -2,6 +2,7 @@
 
 use gnnc_ir::cluster::{Basis, Cluster};
 use gnnc_ir::plan::{Candidate, Layout, Plan, PlanError, candidate_name};
+use gnnc_ir::words::spelling::counted;
 use gnnc_ir::workload::Origin;
 use std::fmt::Write;
 
@@ -35,19 +36,21 @@ fn write_text(out: &mut String, plan: &Plan) -> std::fmt::Result {
         (
             "graph",
             format!(
-                "{}: {} vertices, {} edges, {} features, {} classes ({origin})",
+                "{}: {}, {}, {}, {} ({origin})",
                 graph.name,
-                grouped(graph.vertices),
-                grouped(graph.edges),
-                grouped(u64::from(graph.features)),
-                grouped(u64::from(graph.classes)),
+                counted(grouped(graph.vertices), "vertex"),
+                counted(grouped(graph.edges), "edge"),
+                counted(grouped(u64::from(graph.features)), "feature"),
+                counted(grouped(u64::from(graph.classes)), "class"),
             ),
         ),
         ("cluster", {
-            let nodes = if cluster.nodes == 1 { "node" } else { "nodes" };
             let mut text = format!(
-                "{}: {} {nodes} of {} x {}",
-                cluster.name, cluster.nodes, cluster.devices_per_node, cluster.device.name
+                "{}: {} of {} x {}",
+                cluster.name,
+                counted(cluster.nodes, "node"),
+                cluster.devices_per_node,
+                cluster.device.name
             );
             if cluster.devices_per_node > 1 {
                 let _ = write!(text, ", {} inside", cluster.inside.name);

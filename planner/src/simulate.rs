@@ -29,6 +29,7 @@ use gnnc_ir::program::memory::host_bytes;
 use gnnc_ir::program::trace::{Event, Phase};
 use gnnc_ir::program::traffic::{Traffic, traffic};
 use gnnc_ir::program::{Instr, Program};
+use gnnc_ir::words::spelling::counted;
 use gnnc_ir::words::units::{Bytes, Seconds};
 use run::Run;
 use std::collections::BTreeMap;
@@ -77,7 +78,10 @@ pub struct Estimate {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum SimulateError {
     /// The parts are for another number of ranks.
-    #[error("the program is for {program} ranks, the parts for {parts}")]
+    #[error(
+        "the program is for {}, the parts for {parts}",
+        counted(program, "rank")
+    )]
     OtherRanks {
         /// Ranks of the program.
         program: u32,
@@ -88,7 +92,10 @@ pub enum SimulateError {
     #[error("the stages of the program wait for each other")]
     Waiting,
     /// More ranks than devices.
-    #[error("{ranks} ranks need {ranks} devices, but the cluster has {devices}")]
+    #[error(
+        "{} need {ranks} devices, but the cluster has {devices}",
+        counted(ranks, "rank")
+    )]
     TooFewDevices {
         /// Ranks of the program.
         ranks: u32,

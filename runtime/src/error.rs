@@ -1,6 +1,7 @@
 //! Errors of running programs.
 
 use gnnc_ir::program::{Program, RankSizes, Role};
+use gnnc_ir::words::spelling::counted;
 use gnnc_ir::words::units::Bytes;
 use std::fmt;
 use std::path::PathBuf;
@@ -62,7 +63,10 @@ pub enum RuntimeError {
         copies: Copies,
     },
     /// The system refused threads.
-    #[error("cannot start {count} threads ({reason}); use fewer ranks, or fewer threads per rank")]
+    #[error(
+        "cannot start {} ({reason}); use fewer ranks, or fewer threads per rank",
+        counted(count, "thread")
+    )]
     Threads {
         /// Number of threads requested.
         count: usize,

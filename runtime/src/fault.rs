@@ -3,6 +3,7 @@
 use crate::transport::TransportError;
 use gnnc_codegen::args::ArgsError;
 use gnnc_ir::program::Rule;
+use gnnc_ir::words::spelling::counted;
 
 /// Why an instruction did not finish.
 #[derive(Debug, thiserror::Error)]
@@ -28,7 +29,7 @@ pub(crate) enum Fault {
     #[error(
         "the copy of rank {block}'s rows of `{tensor}` was last sent {}, which the rule {rule} \
          does not allow",
-        age.map_or("never".to_owned(), |age| format!("{age} epochs ago"))
+        age.map_or("never".to_owned(), |age| format!("{} ago", counted(age, "epoch")))
     )]
     Stale {
         /// The tensor.
@@ -53,7 +54,8 @@ pub(crate) enum Fault {
         chunk: String,
     },
     #[error(
-        "`{history}` was stored {age} epochs before epoch {epoch}, but the program allows an age of at most {interval}"
+        "`{history}` was stored {} before epoch {epoch}, but the program allows an age of at most {interval}",
+        counted(age, "epoch")
     )]
     TooOld {
         history: String,

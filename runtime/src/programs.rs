@@ -9,6 +9,7 @@ use gnnc_ir::graph::op::{Redistribute, Slice};
 use gnnc_ir::graph::{ParamSpec, Shard};
 use gnnc_ir::program::instr;
 use gnnc_ir::program::{Buffer, Extent, Instr, Moved, Program, RankSizes, Role, Rule};
+use gnnc_ir::words::spelling::counted;
 use gnnc_ir::words::storage::Storage;
 use std::sync::Arc;
 
@@ -61,12 +62,14 @@ impl Programs {
         let (parts, ranks) = (partition.parts(), self.ranks(partition));
         if u64::from(first.ranks) != ranks as u64 || ranks != connections {
             return wrong(format!(
-                "it is for {} ranks, but the partition has {parts} parts{} and there are {connections} connections",
-                first.ranks,
+                "it is for {}, but the partition has {}{} and there are {}",
+                counted(first.ranks, "rank"),
+                counted(parts, "part"),
                 first.pipeline.map_or(String::new(), |p| format!(
                     " for each of {} stages",
                     p.stages
                 )),
+                counted(connections, "connection"),
             ));
         }
         if first.pipeline.is_some() {
@@ -77,8 +80,9 @@ impl Programs {
         }
         if self.0.len() != connections {
             return wrong(format!(
-                "there are {} programs for {connections} ranks; give one for all ranks, or one per rank",
-                self.0.len()
+                "there are {} programs for {}; give one for all ranks, or one per rank",
+                self.0.len(),
+                counted(connections, "rank")
             ));
         }
         for (program, rank) in self.0.iter().zip(0..) {

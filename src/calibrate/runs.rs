@@ -8,6 +8,7 @@ use gnnc_ir::program::instr;
 use gnnc_ir::program::trace::{Event, Phase, Trace, Wait, median, waits};
 use gnnc_ir::program::work::{Demand, MESSAGES, demand, strips};
 use gnnc_ir::program::{Instr, Program, RankSizes};
+use gnnc_ir::words::spelling::counted;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -135,7 +136,7 @@ impl Heap {
         let staged = placement == Placement::Pipeline;
         let (programs, sizes) = (trainer.session.programs(), trainer.session.sizes());
         let what = match staged {
-            true => format!("{what}, {placement} with {chunks} chunks"),
+            true => format!("{what}, {placement} with {}", counted(chunks, "chunk")),
             false => format!("{what}, {placement}"),
         };
         let run = self.runs.entry(what.clone()).or_default();

@@ -9,6 +9,7 @@ use super::Quality;
 use super::fit::difference;
 use super::runs::{Heap, Rounds};
 use crate::Error;
+use gnnc_ir::words::spelling::counted;
 use std::collections::BTreeMap;
 
 /// The mean relative difference between the two halves of the measurements, per group of instructions.
@@ -41,7 +42,7 @@ pub fn why_again(worst: &Quality) -> String {
     format!(
         "repeat, since {} on {} varies by {:.0} %: ",
         worst.group,
-        ranks(worst),
+        counted(worst.ranks, "rank"),
         worst.repeated * 100.0
     )
 }
@@ -50,16 +51,9 @@ pub fn why_again(worst: &Quality) -> String {
 pub fn refused(worst: &Quality) -> Error {
     Error::Unsettled {
         group: worst.group.clone(),
-        ranks: ranks(worst),
+        ranks: counted(worst.ranks, "rank"),
         repeated: worst.repeated,
         error: worst.error,
-    }
-}
-
-fn ranks(quality: &Quality) -> String {
-    match quality.ranks {
-        1 => "1 rank".to_owned(),
-        several => format!("{several} ranks"),
     }
 }
 

@@ -5,6 +5,7 @@ use super::output::{Failure, input};
 use gnnc::device::Device;
 use gnnc::ir::cluster::Cluster;
 use gnnc::ir::plan::Candidate;
+use gnnc::ir::words::spelling::counted;
 use gnnc::planner::search::Pin;
 use gnnc::{Compiled, Loaded, PlanOptions};
 
@@ -45,7 +46,8 @@ pub fn best(
         let reason = first.or(plan.rejected.first().map(|r| &r.reason));
         let reason = reason.map_or("these options leave no candidate", String::as_str);
         input(format!(
-            "no placement to choose for {workers} workers: {reason}; change the options, or name a placement"
+            "no placement to choose for {}: {reason}; change the options, or name a placement",
+            counted(workers, "worker")
         ))
     })
 }

@@ -4,6 +4,7 @@ use super::numbers::{WORKERS, within};
 use super::output::{Failure, input};
 use clap::Args;
 use gnnc::device::{Device, library_folders};
+use gnnc::ir::words::spelling::counted;
 use gnnc::runtime::device::cuda::{LiveOptions, Processes};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -116,8 +117,9 @@ impl ProcessArgs {
         let ranks = processes.ranks;
         if let Some(workers) = workers.filter(|workers| *workers != ranks) {
             return Err(input(format!(
-                "found {workers} workers and {ranks} processes, expected one process per worker; \
-                 leave out --workers"
+                "found {} and {}, expected one process per worker; leave out --workers",
+                counted(workers, "worker"),
+                counted(ranks, "process")
             )));
         }
         match &mut device {

@@ -10,6 +10,7 @@ use gnnc::graph::generate::{Attributes, PlantedPartition, Rmat};
 use gnnc::graph::partition::{Partitioner, by_name};
 use gnnc::graph::read::load_counting;
 use gnnc::graph::{Features, GraphData, GraphError, LoadOptions, summary, write};
+use gnnc::ir::words::spelling::counted;
 use gnnc::ir::workload::{PartLoad, PartitionSummary, Workload};
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -152,7 +153,7 @@ impl GraphFile {
             if number > 0 {
                 let what = match (number, what) {
                     (1, _) => format!("1 {what}"),
-                    (_, "edge of weight 0") => format!("{} edges of weight 0", grouped(number)),
+                    (_, "edge of weight 0") => format!("{} of weight 0", count(number, "edge")),
                     _ => count(number, what),
                 };
                 out.note(&format!("{}: dropped {what}\n", self.file.display()));
@@ -214,7 +215,7 @@ impl PartitionCommand {
                 ),
                 (
                     "edge cut",
-                    format!("{} edges, {:.2} %", grouped(cut), share * 100.0),
+                    format!("{}, {:.2} %", count(cut, "edge"), share * 100.0),
                 ),
                 (
                     "imbalance",
@@ -311,12 +312,12 @@ fn save(out: &Output, data: &GraphData, path: &Path) -> Answer {
     })?;
     let text = || {
         let mut text = format!(
-            "{}: {} vertices, {} edges, {} features, {} classes\n",
+            "{}: {}, {}, {}, {}\n",
             path.display(),
-            grouped(u64::from(data.vertices())),
-            grouped(data.topology.edges()),
-            grouped(u64::from(data.features.columns())),
-            data.classes()
+            counted(grouped(u64::from(data.vertices())), "vertex"),
+            counted(grouped(data.topology.edges()), "edge"),
+            counted(grouped(u64::from(data.features.columns())), "feature"),
+            counted(data.classes(), "class")
         );
         if !lost.is_empty() {
             text.push_str(&format!(
@@ -371,7 +372,7 @@ fn stats_text(data: &GraphData, workload: &Workload) -> String {
         ("vertices", grouped(workload.vertices)),
         (
             "edges",
-            format!("{} edges, {symmetric}{relations}", grouped(workload.edges)),
+            format!("{}, {symmetric}{relations}", count(workload.edges, "edge")),
         ),
         ("features", features),
         ("classes", workload.classes.to_string()),

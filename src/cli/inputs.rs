@@ -5,6 +5,7 @@ use super::text::{facts, grouped};
 use clap::Args;
 use gnnc::ir::graph::model::{Model, Relaxation};
 use gnnc::ir::plan::{Placement, Plan, PlanSource};
+use gnnc::ir::words::spelling::counted;
 use gnnc::ir::words::storage::Storage;
 use gnnc::planner::placement::{TABLE, names};
 use gnnc::{LoadOptions, Loaded, Source};
@@ -125,12 +126,12 @@ pub fn headline(loaded: &Loaded) -> String {
         (
             "graph",
             format!(
-                "{}: {} vertices, {} edges, {} features, {} classes",
+                "{}: {}, {}, {}, {}",
                 graph.name,
-                grouped(graph.vertices),
-                grouped(graph.edges),
-                grouped(u64::from(graph.features)),
-                graph.classes
+                counted(grouped(graph.vertices), "vertex"),
+                counted(grouped(graph.edges), "edge"),
+                counted(grouped(u64::from(graph.features)), "feature"),
+                counted(graph.classes, "class")
             ),
         ),
     ])

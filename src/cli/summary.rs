@@ -2,6 +2,7 @@
 
 use super::text::{count, facts, grouped, percent};
 use gnnc::Summary;
+use gnnc::ir::words::spelling::counted;
 use gnnc::ir::words::units::{Bytes, Seconds};
 
 /// The summary as text.
@@ -136,9 +137,10 @@ fn histories(summary: &Summary) -> Vec<(&'static str, String)> {
         }
     }
     let text = format!(
-        "{} of the neighbor rows in {} layer(s) came from earlier epochs, at most {oldest} epochs old",
+        "{} of the neighbor rows in {} came from earlier epochs, at most {} old",
         percent(earlier as f64 / all.max(1) as f64),
-        staleness.layers.len()
+        counted(staleness.layers.len(), "layer"),
+        counted(oldest, "epoch"),
     );
     vec![("read", text)]
 }

@@ -7,6 +7,7 @@ use super::output::{Answer, Failure, NOTHING_CHOSEN, Output, input};
 use super::text::{Table, WIDTH, facts};
 use clap::Args;
 use gnnc::SweepPoint;
+use gnnc::ir::words::spelling::counted;
 use gnnc::planner::report::{short_bytes, short_seconds};
 use serde_json::json;
 
@@ -198,7 +199,7 @@ fn plot(points: &[SweepPoint]) -> String {
 }
 
 fn conclusion(answers: &Answers) -> String {
-    let devices = |n: u32| format!("{n} device{}", if n == 1 { "" } else { "s" });
+    let devices = |n: u32| counted(n, "device");
     let Some(fewest) = answers.fewest else {
         return facts(&[("fits on", "none of these device counts".to_owned())]);
     };

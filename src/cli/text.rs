@@ -1,5 +1,6 @@
 //! Aligned text, under 100 columns.
 
+use gnnc::ir::words::spelling::counted;
 pub use gnnc::planner::report::grouped;
 use gnnc::planner::report::wrap;
 
@@ -85,8 +86,7 @@ pub fn facts_behind(margin: usize, facts: &[(&str, String)]) -> String {
 
 /// A number with its noun: `1 worker`, `2 workers`.
 pub fn count(number: u64, what: &str) -> String {
-    let s = if number == 1 { "" } else { "s" };
-    format!("{} {what}{s}", grouped(number))
+    counted(grouped(number), what)
 }
 
 /// A fraction as percent: `81.30 %`.

@@ -5,6 +5,7 @@ use super::output::{Answer, Failure, Output, input};
 use super::text::{Table, cut, facts, grouped};
 use clap::{Args, Subcommand};
 use gnnc::ir::program::trace::{Resource, Row, Total, Trace, TraceDiff, diff};
+use gnnc::ir::words::spelling::counted;
 use gnnc::ir::words::units::Seconds;
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -71,9 +72,9 @@ impl Diff {
                 ranks,
                 ..
             } = trace;
-            let s = if *ranks == 1 { "" } else { "s" };
             format!(
-                "{kind}, {model} on {graph}, {ranks} rank{s}: {}",
+                "{kind}, {model} on {graph}, {}: {}",
+                counted(ranks, "rank"),
                 path.display()
             )
         };

@@ -6,6 +6,7 @@ use gnnc_graph::GraphData;
 use gnnc_graph::partition::{self, Partition};
 use gnnc_ir::cluster::Cluster;
 use gnnc_ir::plan::{Knobs, Layouts, Partitioner, Placement};
+use gnnc_ir::words::spelling::counted;
 use gnnc_planner::lower::chunks::MOST_CHUNKS;
 use gnnc_planner::placement::{self, PlacementSpec, Stages};
 use gnnc_planner::search::{Pin, relaxations};
@@ -60,8 +61,10 @@ pub fn place(
     let count = stages.map(|stages| stages.count).filter(|count| *count > 0);
     if let Some(count) = count.filter(|count| !spec.ranks.is_multiple_of(*count)) {
         return Err(Error::Input(format!(
-            "found {count} stages on {} workers, expected a number of stages that divides {}",
-            spec.ranks, spec.ranks
+            "found {} on {}, expected a number of stages that divides {}",
+            counted(count, "stage"),
+            counted(spec.ranks, "worker"),
+            spec.ranks
         )));
     }
     if spec.placement == Placement::Hybrid {
@@ -110,9 +113,10 @@ fn ends(spec: &mut PlacementSpec, stages: Option<u32>) -> Result<(), Error> {
         Some(count) if count == ranks => spec.placement = Placement::Pipeline,
         None if !(2..ranks).any(|count| ranks.is_multiple_of(count)) => {
             return Err(Error::Input(format!(
-                "found placement {} on {ranks} workers, expected a number of workers that divides into groups, such \
+                "found placement {} on {}, expected a number of workers that divides into groups, such \
                  as 4; or use placement {} or {}",
                 spec.placement,
+                counted(ranks, "worker"),
                 Placement::Pipeline,
                 Placement::Graph
             )));

@@ -1,5 +1,7 @@
 //! Names of choices, and suggestions for misspelled ones.
 
+use std::fmt;
+
 /// Cap on candidates compared, which bounds the time when thousands of names are misspelled
 /// among thousands.
 const MOST_CANDIDATES: usize = 200;
@@ -31,6 +33,17 @@ pub fn one_of<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
         None => "nothing".to_owned(),
         Some((last, [])) => last.clone(),
         Some((last, rest)) => format!("{} or {last}", rest.join(", ")),
+    }
+}
+
+/// A number with what it counts, as in "1 layer" and "3 layers". `noun` is in the singular.
+pub fn counted(number: impl fmt::Display, noun: &str) -> String {
+    let number = number.to_string();
+    match (number.as_str(), noun) {
+        ("1", _) => format!("1 {noun}"),
+        (_, "vertex") => format!("{number} vertices"),
+        (_, noun) if noun.ends_with('s') => format!("{number} {noun}es"),
+        _ => format!("{number} {noun}s"),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::diagnostic::{Diagnostic, Span};
 use crate::syntax::ast::{Call, Expr};
-use gnnc_ir::words::spelling::{did_you_mean, one_of};
+use gnnc_ir::words::spelling::{counted, did_you_mean, one_of};
 
 /// A callable, as far as passing arguments is concerned.
 pub struct Signature<'a> {
@@ -41,10 +41,7 @@ pub fn bind<'a>(
                 continue;
             }
             None => {
-                let takes = match count {
-                    1 => "1 argument".to_owned(),
-                    n => format!("{n} arguments"),
-                };
+                let takes = counted(count, "argument");
                 let message = format!("`{name}` takes {takes}, this is number {}", position + 1);
                 let help = format!("its arguments are {}", signature.list());
                 errors.push(

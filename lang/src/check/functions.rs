@@ -10,6 +10,7 @@ use crate::syntax::ast::{Expr, ExprKind};
 use gnnc_ir::graph::op::{Input, Loss, Op};
 use gnnc_ir::kernel::{Axis, End, Reduce};
 use gnnc_ir::words::scalar::{Binary, Unary};
+use gnnc_ir::words::spelling::counted;
 use gnnc_ir::words::types::{EdgeSet, Rows, Type};
 
 impl<'a> Elaborator<'a, '_> {
@@ -86,7 +87,8 @@ impl<'a> Elaborator<'a, '_> {
                     let end = start + len;
                     let message = format!("columns {start} to {end} of a tensor {ty}");
                     let wrong = Diagnostic::new("E0301", message).at(span);
-                    let help = format!("a head has {} columns, counted from 0", ty.width);
+                    let help =
+                        format!("a head has {}, counted from 0", counted(ty.width, "column"));
                     self.report(wrong.help(help));
                     return None;
                 }
@@ -209,8 +211,8 @@ impl<'a> Elaborator<'a, '_> {
             return Some(self.emit(Op::MatMul, &[x, w], args.span));
         }
         let message = format!(
-            "a product of {left} and {right}: the left has {} columns, the right {} rows",
-            left.columns(),
+            "a product of {left} and {right}: the left has {}, the right {} rows",
+            counted(left.columns(), "column"),
             right.rows
         );
         let wrong = Diagnostic::new("E0301", message)
@@ -318,7 +320,10 @@ impl<'a> Elaborator<'a, '_> {
         let heads = self.size(args, 1)?;
         let columns = self.ty(x).columns();
         if !columns.is_multiple_of(heads) {
-            let message = format!("{columns} columns cannot be split into {heads} equal heads");
+            let message = format!(
+                "{} cannot be split into {heads} equal heads",
+                counted(columns, "column")
+            );
             self.report(Diagnostic::new("E0301", message).at(args.span));
             return None;
         }

@@ -7,6 +7,7 @@ use crate::diagnostic::{Diagnostic, Span};
 use gnnc_ir::graph::op::Op;
 use gnnc_ir::graph::{Init, ParamSpec};
 use gnnc_ir::words::scalar::Binary;
+use gnnc_ir::words::spelling::counted;
 use gnnc_ir::words::types::{Rows, Type};
 
 /// Start of a parameter, before its fans are known.
@@ -45,7 +46,11 @@ impl<'a> Elaborator<'a, '_> {
             1
         };
         if u64::from(width) * u64::from(heads) > u64::from(MAX_COLUMNS) {
-            let message = format!("{heads} heads of {width} columns are more than {MAX_COLUMNS}");
+            let message = format!(
+                "found {} of {}, expected at most {MAX_COLUMNS} columns in all",
+                counted(heads, "head"),
+                counted(width, "column")
+            );
             self.report(Diagnostic::new("E0303", message).at(args.span));
             return None;
         }

@@ -15,6 +15,7 @@ use gnnc_ir::graph::Shard;
 use gnnc_ir::graph::op::{Input, Op, Slice};
 use gnnc_ir::kernel::{Axis, Reduce};
 use gnnc_ir::words::scalar::{Binary, Unary};
+use gnnc_ir::words::spelling::counted;
 use gnnc_ir::{Graph, Node, NodeId, Rows, Type};
 
 /// How a node is laid out if the features are in slices.
@@ -192,9 +193,9 @@ pub(super) fn breaker(graph: &Graph, ranks: u32, places: &[Place]) -> Option<Str
     let unequal = Slice::padded(graph.features, ranks) && columns.is_some_and(|c| !c.zero);
     Some(match node.op {
         Op::MatMul | Op::ReduceCols(..) if unequal => format!(
-            "{name} adds {} columns, which {ranks} ranks cannot share equally, and the padding \
+            "{name} adds {}, which {ranks} ranks cannot share equally, and the padding \
              is not 0 there",
-            graph.features
+            counted(graph.features, "column")
         ),
         _ => format!("{name} reads columns of the features and is neither"),
     })

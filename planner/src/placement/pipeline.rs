@@ -9,6 +9,7 @@ use crate::lower::stage::stage;
 use crate::stale::{StaleError, cuts, form, stages};
 use gnnc_ir::plan::{Knobs, Placement};
 use gnnc_ir::program::{Pipeline, Program};
+use gnnc_ir::words::spelling::counted;
 use gnnc_ir::words::types::share;
 
 /// How layers and vertices are divided.
@@ -72,8 +73,9 @@ impl Stages {
         let mut found = Vec::new();
         if (1..count).contains(&chunks) {
             found.push(format!(
-                "with {chunks} chunks for {count} stages, stages wait for each other more than half of the \
-                 time; four chunks per stage are usual"
+                "with {} for {count} stages, stages wait for each other more than half of the \
+                 time; four chunks per stage are usual",
+                counted(chunks, "chunk")
             ));
         }
         if interval > epochs {
@@ -116,8 +118,9 @@ pub fn lower(training: &Training, spec: &PlacementSpec) -> Result<Vec<Program>, 
     } = given;
     if count == 0 || !spec.ranks.is_multiple_of(count) {
         return Err(LowerError::Illegal(format!(
-            "{} ranks cannot be divided into {count} equal stages; give a number of stages that divides {}",
-            spec.ranks, spec.ranks
+            "{} cannot be divided into {count} equal stages; give a number of stages that divides {}",
+            counted(spec.ranks, "rank"),
+            spec.ranks
         )));
     }
     for (what, number) in [
@@ -144,10 +147,11 @@ pub fn lower(training: &Training, spec: &PlacementSpec) -> Result<Vec<Program>, 
     if listed > 0 && listed != u64::from(runs) {
         let each = match virtual_stages {
             1 => String::new(),
-            _ => format!(" with {virtual_stages} virtual stages each"),
+            _ => format!(" with {} each", counted(virtual_stages, "virtual stage")),
         };
         return Err(LowerError::Illegal(format!(
-            "found {listed} numbers of layers for {count} stages{each}, expected {runs}"
+            "found {listed} numbers of layers for {}{each}, expected {runs}",
+            counted(count, "stage")
         )));
     }
     let found = cuts(&form).len() as u32 + 1;

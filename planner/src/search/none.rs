@@ -3,6 +3,7 @@
 use super::PlanRequest;
 use crate::placement::row;
 use gnnc_ir::plan::Placement;
+use gnnc_ir::words::spelling::counted;
 
 impl PlanRequest<'_> {
     /// Why no candidate satisfies the constraints, and which ones exist instead.
@@ -13,7 +14,11 @@ impl PlanRequest<'_> {
         let pinned = &self.pin.knobs;
         let staged = pinned.stages.is_some() || pinned.virtual_stages.is_some();
         if ranks > devices {
-            return format!("found {ranks} ranks, but the cluster has {devices} devices");
+            return format!(
+                "found {}, but the cluster has {}",
+                counted(ranks, "rank"),
+                counted(devices, "device")
+            );
         }
         let mixes = placement.is_none_or(|p| row(p).is_some_and(|row| row.mixes));
         if self.pin.features.is_some() && (ranks == 1 || !mixes) {
@@ -51,8 +56,9 @@ impl PlanRequest<'_> {
         if let Some(stages) = self.pin.knobs.stages {
             if stages < 2 || !ranks.is_multiple_of(stages) {
                 return format!(
-                    "found {stages} stages on {ranks} ranks, expected a number of stages above 1 that \
-                     divides {ranks}"
+                    "found {} on {}, expected a number of stages above 1 that divides {ranks}",
+                    counted(stages, "stage"),
+                    counted(ranks, "rank")
                 );
             }
             if stages == ranks {
@@ -67,10 +73,10 @@ impl PlanRequest<'_> {
             );
         }
         if layers < 2 {
-            let s = if layers == 1 { "" } else { "s" };
             return format!(
-                "{name} divides layers among stages, but the model has {layers} layer{s} to divide; ask for \
-                 another placement"
+                "{name} divides layers among stages, but the model has {} to divide; ask for \
+                 another placement",
+                counted(layers, "layer")
             );
         }
         if self.pin.placement == Some(Placement::Hybrid) {

@@ -2,6 +2,7 @@
 
 use super::{PlanRequest, Priced, relaxations};
 use gnnc_ir::plan::{Against, Candidate, KindCost, Main, Objective, Range, Volume};
+use gnnc_ir::words::spelling::counted;
 use gnnc_ir::words::units::{Bytes, Seconds, significant};
 
 impl Priced<'_> {
@@ -177,7 +178,10 @@ impl Priced<'_> {
         let has = request.cluster.device.memory;
         let lacks = Bytes(needed.0.saturating_sub(has.0));
         let remedy = match self.ranks_to_fit {
-            Some(ranks) => format!("{ranks} ranks would fit, or {lacks} more per rank"),
+            Some(ranks) => format!(
+                "{} would fit, or {lacks} more per rank",
+                counted(ranks, "rank")
+            ),
             None => format!("{lacks} more per rank would fit"),
         };
         let device = &request.cluster.device.name;

@@ -16,6 +16,7 @@ pub use unroll::unrolled;
 
 use gnnc_ir::Graph;
 use gnnc_ir::graph::infer::TypeError;
+use gnnc_ir::words::spelling::counted;
 
 /// Why a model cannot run in a pipeline.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -71,12 +72,17 @@ pub enum StaleError {
 fn too_few(stages: u32, virtual_stages: u32, layers: u32) -> String {
     match virtual_stages {
         0 | 1 => format!(
-            "found {stages} stages, but the model has only {layers} layers to divide; use at most \
-             {layers} stages"
+            "found {}, but the model has only {} to divide; use at most {}",
+            counted(stages, "stage"),
+            counted(layers, "layer"),
+            counted(layers, "stage")
         ),
         _ => format!(
-            "found {stages} stages with {virtual_stages} virtual stages each, but the model has only {layers} layers \
-             to divide; use at most {layers} virtual stages in total"
+            "found {} with {} each, but the model has only {} to divide; use at most {} in total",
+            counted(stages, "stage"),
+            counted(virtual_stages, "virtual stage"),
+            counted(layers, "layer"),
+            counted(layers, "virtual stage")
         ),
     }
 }

@@ -5,6 +5,7 @@ use gnnc_ir::graph::ParamSpec;
 use gnnc_ir::program::instr;
 use gnnc_ir::program::trace::Phase;
 use gnnc_ir::program::{Instr, Neighbour, Pipeline, Program, Ref};
+use gnnc_ir::words::spelling::counted;
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::sync::Arc;
@@ -18,15 +19,15 @@ pub(super) fn check(programs: &[Arc<Program>], partition: &Partition) -> Result<
     let first = first.ok_or("there is none; give one per stage")?;
     if first.stages as usize != programs.len() {
         return Err(format!(
-            "there are {} programs for {} stages; give one per stage",
-            programs.len(),
-            first.stages
+            "found {} for {}; give one per stage",
+            counted(programs.len(), "program"),
+            counted(first.stages, "stage")
         ));
     }
     if first.chunks != partition.chunks() {
         return Err(format!(
-            "it works on {} chunks, but the partition is cut into {}; cut it into as many",
-            first.chunks,
+            "it works on {}, but the partition is cut into {}; cut it into as many",
+            counted(first.chunks, "chunk"),
             partition.chunks()
         ));
     }
@@ -37,8 +38,10 @@ pub(super) fn check(programs: &[Arc<Program>], partition: &Partition) -> Result<
         let expected = Pipeline { stage, ..first };
         if program.pipeline != Some(expected) || program.ranks != programs[0].ranks {
             return Err(format!(
-                "program {stage} is for {:?} of {} ranks, expected {expected:?} of {}",
-                program.pipeline, program.ranks, programs[0].ranks
+                "program {stage} is for {:?} of {}, expected {expected:?} of {}",
+                program.pipeline,
+                counted(program.ranks, "rank"),
+                programs[0].ranks
             ));
         }
         let results = [

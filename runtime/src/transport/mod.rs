@@ -4,6 +4,7 @@ pub mod threads;
 pub mod watched;
 
 use crate::error::Failure;
+use gnnc_ir::words::spelling::counted;
 
 /// One rank's end of the connections to all other ranks.
 ///
@@ -152,7 +153,7 @@ impl Wire<'_> {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TransportError {
     /// There is no such rank.
-    #[error("there is no rank {rank} among {ranks} ranks")]
+    #[error("there is no rank {rank} among {}", counted(ranks, "rank"))]
     NoSuchRank {
         /// The rank.
         rank: u32,
@@ -174,8 +175,9 @@ pub enum TransportError {
     Aborted(Failure),
     /// The system refused memory for messages.
     #[error(
-        "no memory for {messages} messages of {floats} numbers each to rank {rank}: {reason}; use more workers or fewer \
-         hidden columns"
+        "no memory for {} of {} each to rank {rank}: {reason}; use more workers or fewer hidden columns",
+        counted(messages, "message"),
+        counted(floats, "number")
     )]
     NoMemory {
         /// The receiver.

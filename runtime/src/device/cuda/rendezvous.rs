@@ -8,6 +8,7 @@
 
 use crate::device::gpu::driver::DriverError;
 use gnnc_files::Replacement;
+use gnnc_ir::words::spelling::counted;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::fs::{self, File, TryLockError};
@@ -181,8 +182,9 @@ fn answer(
         .ok_or_else(|| no_invitation(path))?;
     if invitation.ranks != processes.ranks {
         return Err(failed(format!(
-            "rank 0 was started with {} ranks, this rank with {}; give all processes the same --ranks",
-            invitation.ranks, processes.ranks
+            "rank 0 was started with {}, this rank with {}; give all processes the same --ranks",
+            counted(invitation.ranks, "rank"),
+            processes.ranks
         )));
     }
     // Answer even if facts differ, so that rank 0 need not wait.

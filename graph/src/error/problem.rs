@@ -1,0 +1,149 @@
+//! Problems with the contents of a data graph.
+
+use gnnc_ir::words::spelling::counted;
+use std::fmt;
+
+/// A problem with a [`GraphData`](crate::GraphData).
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Problem {
+    /// There is no vertex.
+    Empty,
+    /// An array does not have one entry (or row) per vertex.
+    Length {
+        /// `features`, `labels`, `train_mask`, `val_mask` or `test_mask`.
+        array: &'static str,
+        /// Entries.
+        found: usize,
+        /// Vertices.
+        vertices: u32,
+    },
+    /// Features or labels are NaN or infinite.
+    NotFinite {
+        /// `features` or `labels`.
+        array: &'static str,
+        /// How many.
+        count: usize,
+        /// Vertex of the first.
+        row: usize,
+        /// Column of the first.
+        column: u32,
+        /// The first.
+        value: f32,
+    },
+    /// Labels below -1, or at least the number of vertices.
+    LabelOutOfRange {
+        /// How many.
+        count: usize,
+        /// Vertex of the first.
+        vertex: usize,
+        /// The first.
+        label: i32,
+        /// One past the largest label allowed.
+        limit: u32,
+    },
+    /// Multi-label values outside 0 to 1.
+    LabelNotProbability {
+        /// How many.
+        count: usize,
+        /// Vertex of the first.
+        vertex: usize,
+        /// The first.
+        value: f32,
+    },
+    /// Vertices of the split have no label.
+    Unlabelled {
+        /// `train`, `val` or `test`.
+        split: &'static str,
+        /// How many.
+        count: usize,
+        /// The first.
+        vertex: usize,
+    },
+    /// Vertices belong to two splits.
+    Overlap {
+        /// A split.
+        first: &'static str,
+        /// The other.
+        second: &'static str,
+        /// How many.
+        count: usize,
+        /// The first vertex.
+        vertex: usize,
+    },
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Empty => f.write_str("the graph has no vertices, expected at least one"),
+            Self::Length {
+                array,
+                found,
+                vertices,
+            } => {
+                write!(
+                    f,
+                    "`{array}` has {}, expected one for each of {}",
+                    counted(found, "row"),
+                    counted(vertices, "vertex")
+                )
+            }
+            Self::NotFinite {
+                array,
+                count,
+                row,
+                column,
+                value,
+            } => write!(
+                f,
+                "found {} in `{array}`, the first is {value} at vertex {row}, column {column}; \
+                 replace with finite numbers",
+                counted(count, "non-finite number")
+            ),
+            Self::LabelOutOfRange {
+                count,
+                vertex,
+                label,
+                limit,
+            } => write!(
+                f,
+                "found {} out of range, the first is {label} of vertex {vertex}; expected 0 to {}, \
+                 or -1 for unknown",
+                counted(count, "label"),
+                i64::from(*limit) - 1
+            ),
+            Self::LabelNotProbability {
+                count,
+                vertex,
+                value,
+            } => write!(
+                f,
+                "found {} outside 0 to 1, the first is {value} of vertex {vertex}; expected \
+                 0 or 1 for each class",
+                counted(count, "label value")
+            ),
+            Self::Unlabelled {
+                split,
+                count,
+                vertex,
+            } => write!(
+                f,
+                "found {} of the {split} split without a label, the first is vertex {vertex}; add labels \
+                 or clear {split}_mask there",
+                counted(count, "vertex")
+            ),
+            Self::Overlap {
+                first,
+                second,
+                count,
+                vertex,
+            } => write!(
+                f,
+                "found {} in both the {first} and the {second} split, the first is vertex {vertex}; \
+                 remove from one",
+                counted(count, "vertex")
+            ),
+        }
+    }
+}
