@@ -55,5 +55,7 @@ mod stop;
 mod storage;
 #[path = "differential/streamed.rs"]
 mod streamed;
+#[path = "differential/unrolled.rs"]
+mod unrolled;
 #[path = "differential/volumes.rs"]
 mod volumes;

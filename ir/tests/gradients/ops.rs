@@ -147,15 +147,17 @@ fn cases() -> Vec<(&'static [&'static str], Graph)> {
         });
     }
     // One rank has no copies.
-    case(&["copies"], &|b| {
-        let x = b.vertex(1, 2);
-        let kept = b.op(Op::Copies(Copies::Kept, 0), &[x]);
-        let twice = b.binary(Binary::Add, kept, kept);
-        let seen = b.op(Op::Copies(Copies::Seen, 0), &[twice]);
-        let edges = b.op(Op::Take(Plain, End::Src), &[seen]);
-        let sum = b.op(Op::Gather(Plain, End::Dst, Reduce::Sum), &[edges]);
-        b.binary(Binary::Add, sum, twice)
-    });
+    for seen in [Copies::Seen, Copies::Through] {
+        case(&["copies"], &|b| {
+            let x = b.vertex(1, 2);
+            let kept = b.op(Op::Copies(Copies::Kept, 0), &[x]);
+            let twice = b.binary(Binary::Add, kept, kept);
+            let seen = b.op(Op::Copies(seen, 0), &[twice]);
+            let edges = b.op(Op::Take(Plain, End::Src), &[seen]);
+            let sum = b.op(Op::Gather(Plain, End::Dst, Reduce::Sum), &[edges]);
+            b.binary(Binary::Add, sum, twice)
+        });
+    }
     for (key, f) in [
         (&["log"] as &'static [&'static str], Unary::Log),
         (&["sqrt"], Unary::Sqrt),

@@ -49,7 +49,7 @@ pub fn view(op: &Op) -> bool {
             | Op::SliceCols { .. }
             | Op::SliceRows { .. }
             | Op::SumRanks
-            | Op::Copies(Copies::Kept | Copies::Seen, _)
+            | Op::Copies(Copies::Kept | Copies::Seen | Copies::Through, _)
     )
 }
 

@@ -1,8 +1,15 @@
-//! Gradients that stop at copies (SANCUS, section 5: `stale_grad = stop`).
+//! Marks of embeddings, and gradients that stop at copies (SANCUS, section 5: `stale_grad`).
 //!
 //! Before a model is differentiated, the exchanged embeddings ([`Copies::Kept`]) and the tensors
-//! that edges see ([`Copies::Seen`]) are marked. The operators between them are linear in the
-//! embedding, row by row, so ranks can apply them to copies too. They are differentiated twice: for
+//! that edges see are marked. The operators between them are linear in the embedding, row by row,
+//! so ranks can apply them to copies too.
+//!
+//! The backward pass of a loop is a loop of its own. It takes marked embeddings with their copies
+//! from the forward pass, and computes what lies between from those. If gradients go through to
+//! the owners of all rows ([`Copies::Through`]), only loop bodies have marks: elsewhere the
+//! backward pass reads the memory of the forward pass.
+//!
+//! If gradients stop at copies ([`Copies::Seen`]), these operators are differentiated twice: for
 //! own rows, with the gradients that came back; and for copies, which get no gradient themselves,
 //! while the parameters between copies and edges do. The latter runs over all rows of a rank;
 //! gradients are 0 except in blocks that were left out.
@@ -21,54 +28,84 @@ use gnnc_ir::program::{Extent, Instr, Returned};
 use gnnc_ir::words::scalar::{Binary, Unary};
 use gnnc_ir::{Graph, NodeId, Rows};
 use std::collections::BTreeMap;
+use std::ops::Range;
 
-/// A model with marked embeddings, so that gradients stop at copies.
+/// A model with marked embeddings. If gradients `stop` at copies, all are marked; otherwise those
+/// of loop bodies, so that the backward pass reads the rows that the forward pass read.
 ///
 /// # Errors
 /// If a program cannot express the model.
-pub fn marked(form: &Graph, sparse: bool) -> Result<Graph, LowerError> {
-    within(&canonical(form, sparse)?, &[], sparse, &mut 0)
+pub fn marked(form: &Graph, sparse: bool, stop: bool) -> Result<Graph, LowerError> {
+    let mut marking = Marking {
+        sparse,
+        stop,
+        next: 0,
+    };
+    marking.within(&canonical(form, sparse)?, None)
 }
 
-/// Marks the embeddings of a graph with numbers from `next` on; `args` says which arguments are the
-/// same in every epoch.
-fn within(graph: &Graph, args: &[bool], sparse: bool, next: &mut u32) -> Result<Graph, LowerError> {
-    let fixed = fixed(graph, args);
-    let mut marks = Marks {
-        graph,
-        of: embeddings(graph, &fixed, sparse),
-        between: vec![false; graph.nodes.len()],
-        out: graph.clone_without_nodes(),
-        new: Vec::with_capacity(graph.nodes.len()),
-        kept: BTreeMap::new(),
-    };
-    for node in graph.nodes.iter().filter(|node| at_source(node)) {
-        marks.lead(node.inputs[0]);
-    }
-    for (id, node) in graph.iter() {
-        let op = match &node.op {
-            Op::Scan(scan) => {
-                let first = scan.carries as usize;
-                let consts = first..first + scan.consts as usize;
-                let inputs = node.inputs.iter().enumerate();
-                let args: Vec<bool> = inputs
-                    .map(|(n, input)| consts.contains(&n) && fixed[input.0 as usize])
-                    .collect();
-                let mut scan = scan.clone();
-                scan.body = within(&scan.body, &args, sparse, next)?;
-                Op::Scan(scan)
-            }
-            op => op.clone(),
+/// The marking of a model and its loop bodies.
+struct Marking {
+    sparse: bool,
+    /// Whether gradients stop at copies.
+    stop: bool,
+    /// The number of the next embedding.
+    next: u32,
+}
+
+/// What is known of the arguments of a loop body.
+struct Arguments {
+    /// Which are the same in every iteration.
+    consts: Range<u32>,
+    /// Which are the same in every epoch.
+    fixed: Vec<bool>,
+}
+
+impl Marking {
+    /// Marks the embeddings of a model or (with `args`) of a loop body.
+    fn within(&mut self, graph: &Graph, args: Option<Arguments>) -> Result<Graph, LowerError> {
+        let fixed = fixed(graph, args.as_ref().map_or(&[], |args| &args.fixed));
+        let of = match self.stop || args.is_some() {
+            true => embeddings(graph, &fixed, self.sparse),
+            false => vec![None; graph.nodes.len()],
         };
-        let mut inputs = Vec::with_capacity(node.inputs.len());
-        for input in &node.inputs {
-            inputs.push(marks.read(id, *input, next)?);
+        let mut marks = Marks {
+            graph,
+            of,
+            between: vec![false; graph.nodes.len()],
+            stop: self.stop,
+            consts: args.map_or(0..0, |args| args.consts),
+            out: graph.clone_without_nodes(),
+            new: Vec::with_capacity(graph.nodes.len()),
+            kept: BTreeMap::new(),
+        };
+        for node in graph.nodes.iter().filter(|node| at_source(node)) {
+            marks.lead(node.inputs[0]);
         }
-        let id = marks.add(op, &inputs, node.scope)?;
-        marks.new.push(id);
+        for (id, node) in graph.iter() {
+            let op = match &node.op {
+                Op::Scan(scan) => {
+                    let consts = scan.carries..scan.carries + scan.consts;
+                    let inputs = (0..).zip(&node.inputs);
+                    let fixed = inputs
+                        .map(|(n, input)| consts.contains(&n) && fixed[input.0 as usize])
+                        .collect();
+                    let mut scan = scan.clone();
+                    scan.body = self.within(&scan.body, Some(Arguments { consts, fixed }))?;
+                    Op::Scan(scan)
+                }
+                op => op.clone(),
+            };
+            let mut inputs = Vec::with_capacity(node.inputs.len());
+            for input in &node.inputs {
+                inputs.push(marks.read(id, *input, &mut self.next)?);
+            }
+            let id = marks.add(op, &inputs, node.scope)?;
+            marks.new.push(id);
+        }
+        marks.out.results = graph.results.iter().map(|id| marks.of(*id)).collect();
+        Ok(marks.out)
     }
-    marks.out.results = graph.results.iter().map(|id| marks.of(*id)).collect();
-    Ok(marks.out)
 }
 
 /// A graph during marking.
@@ -79,6 +116,10 @@ struct Marks<'a> {
     of: Vec<Option<NodeId>>,
     /// Whether a node is computed from an embedding, and edges see it or a value computed from it.
     between: Vec<bool>,
+    /// Whether gradients stop at copies.
+    stop: bool,
+    /// The arguments of a loop body that are the same in every iteration.
+    consts: Range<u32>,
     out: Graph,
     new: Vec<NodeId>,
     /// Embeddings with their numbers and marks.
@@ -125,7 +166,13 @@ impl Marks<'_> {
             false => self.of(id),
         };
         match seen {
-            true => self.add(Op::Copies(Copies::Seen, number), &[x], node.scope),
+            true => {
+                let mark = match self.stop {
+                    true => Copies::Seen,
+                    false => Copies::Through,
+                };
+                self.add(Op::Copies(mark, number), &[x], node.scope)
+            }
             false => Ok(x),
         }
     }
@@ -136,8 +183,12 @@ impl Marks<'_> {
         }
         let number = *next;
         *next += 1;
-        let scope = self.graph.node(id).scope;
-        let kept = self.add(Op::Copies(Copies::Kept, number), &[self.of(id)], scope)?;
+        let node = self.graph.node(id);
+        let kept = match node.op {
+            // Its exchange stands before the loop.
+            Op::Arg(n) if !self.stop && self.consts.contains(&n) => self.of(id),
+            _ => self.add(Op::Copies(Copies::Kept, number), &[self.of(id)], node.scope)?,
+        };
         self.kept.insert(id, (number, kept));
         Ok((number, kept))
     }
@@ -191,7 +242,7 @@ fn by_row(graph: &Graph, node: &Node, sparse: bool) -> bool {
     }
 }
 
-/// Which nodes have rows of other ranks, if gradients stop at copies.
+/// Which nodes have rows of other ranks, in a graph with marked embeddings.
 pub struct Beside {
     /// Gradients of values computed from copies.
     pub gradient: Vec<bool>,
@@ -211,7 +262,7 @@ impl Beside {
         for (id, node) in graph.iter().rev() {
             let n = id.0 as usize;
             need[n] |= raw[n];
-            let seen = matches!(node.op, Op::Copies(Copies::Seen, _));
+            let seen = matches!(node.op, Op::Copies(Copies::Seen | Copies::Through, _));
             let sums = node.inputs.iter().any(|i| gradient[i.0 as usize]);
             if seen || sums || need[n] && !ends(node, facts, id) {
                 for input in node.inputs.iter().filter(|i| vertices(graph, **i)) {
@@ -266,7 +317,7 @@ fn raw(graph: &Graph) -> Vec<bool> {
 fn ends(node: &Node, facts: &Analysis, id: NodeId) -> bool {
     let n = id.0 as usize;
     let given = match &node.op {
-        Op::Copies(what, _) => *what != Copies::Seen,
+        Op::Copies(what, _) => !matches!(what, Copies::Seen | Copies::Through),
         Op::Arg(_) | Op::Input(_) | Op::Scan(_) | Op::Out(_) | Op::Gather(..) => true,
         _ => false,
     };
@@ -292,7 +343,7 @@ fn stored(graph: &Graph, facts: &Analysis, id: NodeId, found: &mut Vec<NodeId>) 
 /// The number of the exchange a tensor is marked with.
 pub fn number(graph: &Graph, id: NodeId) -> Option<u32> {
     match graph.node(id).op {
-        Op::Copies(Copies::Kept | Copies::Seen, number) => Some(number),
+        Op::Copies(Copies::Kept | Copies::Seen | Copies::Through, number) => Some(number),
         _ => None,
     }
 }

@@ -222,10 +222,15 @@ impl Region<'_> {
         };
         let (graph, sparse) = (self.graph, lowerer.sparse);
         self.embeddings = Embeddings::find(graph, &mut self.facts, forward, sparse);
-        if skipping.stop {
+        if self.has_marks(skipping) {
             let beside = Beside::find(graph, &mut self.facts);
             self.embeddings = std::mem::take(&mut self.embeddings).with(beside);
         }
+    }
+
+    /// Whether the embeddings were marked before differentiation.
+    fn has_marks(&self, skipping: Skipping) -> bool {
+        skipping.stop || self.in_loop
     }
 
     /// Computes the values that edges see of blends for halo rows too; the kept tensors are
@@ -257,15 +262,25 @@ impl Region<'_> {
     }
 
     /// How the exchange of a node's tensor may be left out, if it may.
-    pub fn skip(&self, lowerer: &mut Lowerer, id: NodeId, value: Value) -> Option<Skip> {
-        let Skipping { rule, stop, .. } = lowerer.skip?;
-        let marked = number(self.graph, id);
-        let may = match stop {
-            true => marked.is_some(),
-            false => self.embeddings.may_skip(id),
+    ///
+    /// # Errors
+    /// If a backward pass would exchange rows whose copies the forward pass read.
+    pub fn skip(
+        &self,
+        lowerer: &mut Lowerer,
+        id: NodeId,
+        value: Value,
+    ) -> Result<Option<Skip>, LowerError> {
+        let Some(skipping) = lowerer.skip else {
+            return Ok(None);
         };
-        if !may {
-            return None;
+        let (rule, forward) = (skipping.rule, self.embeddings.may_skip(id));
+        let marked = number(self.graph, id);
+        if marked.is_some() && !forward {
+            return Err(LowerError::Internal(format!("{id} has lost its copies")));
+        }
+        if !forward || self.has_marks(skipping) && marked.is_none() {
+            return Ok(None);
         }
         let buffer = lowerer.program.buffer(value.at.buffer);
         let (name, columns) = (format!("{}.copies", buffer.name), buffer.columns);
@@ -286,6 +301,6 @@ impl Region<'_> {
         if let Some(marked) = marked {
             lowerer.skips.insert(marked, skip);
         }
-        Some(skip)
+        Ok(Some(skip))
     }
 }

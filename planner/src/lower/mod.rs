@@ -106,7 +106,8 @@ pub fn by_embeddings(
     program(&training, of, Some(skipping), &Ok)
 }
 
-/// The same training with the gradients a rule asks for: stopped at copies, clipped, or both.
+/// The same training with the gradients a rule asks for: computed from the copies that loops
+/// read, stopped at copies, clipped.
 ///
 /// # Errors
 /// If a graph has no gradient.
@@ -115,14 +116,20 @@ pub fn with_gradients(
     ranks: u32,
     skipping: Skipping,
 ) -> Result<Cow<'_, Training>, LowerError> {
-    let stop = skipping.stop && ranks > 1;
+    let Training {
+        form,
+        sparse_features,
+        ..
+    } = training;
+    let loops = form.nodes.iter().any(|node| matches!(node.op, Op::Scan(_)));
+    let mark = ranks > 1 && (skipping.stop || loops);
     let clip = skipping.most_of_block(ranks);
-    if !stop && clip.is_none() {
+    if !mark && clip.is_none() {
         return Ok(Cow::Borrowed(training));
     }
-    let mut form = match stop {
-        true => copies::marked(&training.form, training.sparse_features)?,
-        false => training.form.clone(),
+    let mut form = match mark {
+        true => copies::marked(form, *sparse_features, skipping.stop)?,
+        false => form.clone(),
     };
     if let Some(most) = clip {
         let bug = |e| LowerError::Internal(format!("marks of what is clipped: {e}"));

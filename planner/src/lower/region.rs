@@ -301,8 +301,13 @@ impl<'a> Region<'a> {
     pub fn fetch_halo(&mut self, lowerer: &mut Lowerer, id: NodeId) -> Result<(), LowerError> {
         let mut value = self.stored(id)?;
         if lowerer.distributed && !value.halo {
+            // What is the same in every epoch is exchanged once.
+            if self.hoist && self.facts.fixed[id.0 as usize] {
+                self.values[id.0 as usize] = Some(lowerer.fixed(self.graph, id, true)?);
+                return Ok(());
+            }
             lowerer.make_local(value.at.buffer);
-            let (buffer, skip) = (value.at, self.skip(lowerer, id, value));
+            let (buffer, skip) = (value.at, self.skip(lowerer, id, value)?);
             self.code
                 .push(Instr::HaloExchange(instr::HaloExchange { buffer, skip }));
             value.halo = true;

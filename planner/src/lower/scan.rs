@@ -68,8 +68,15 @@ impl Region<'_> {
             })
             .collect();
 
-        let read = crate::lower::analysis::read_at_source(&scan.body);
-        let read = argument_flags(&scan.body, &read);
+        let partial = body_partials(graph, node, scan, &self.facts.partial.partial).nodes;
+        let mut body = Region::new(lowerer, &scan.body, partial, self.train, Vec::new());
+        body.in_loop = true;
+        body.iterations = scan.count;
+        let forward = self.embeddings.forward.get(id.0 as usize) == Some(&true);
+        body.keep_embeddings(lowerer, vec![forward; scan.body.nodes.len()]);
+        body.role = self.role;
+
+        let read = argument_flags(&scan.body, &body.facts.read_at_source);
         let mut args = Vec::new();
         for (position, input) in node.inputs.iter().enumerate() {
             let ty = scan.body.args[position];
@@ -101,13 +108,7 @@ impl Region<'_> {
             args.push(value);
         }
 
-        let partial = body_partials(graph, node, scan, &self.facts.partial.partial).nodes;
-        let mut body = Region::new(lowerer, &scan.body, partial, self.train, args);
-        body.in_loop = true;
-        body.iterations = scan.count;
-        let forward = self.embeddings.forward.get(id.0 as usize) == Some(&true);
-        body.keep_embeddings(lowerer, vec![forward; scan.body.nodes.len()]);
-        body.role = self.role;
+        body.args = args;
         let wanted: Vec<Option<Ref>> = results
             .iter()
             .enumerate()
@@ -145,6 +146,18 @@ impl Region<'_> {
                 && value.at != *target
             {
                 body.copy(lowerer, value, Value::whole(*target, value.ty));
+            }
+        }
+        // Later readers of what is the same in every iteration find the rows that the loop read.
+        for (id, inner) in scan.body.iter() {
+            let Op::Arg(n) = inner.op else { continue };
+            let constant = (carries..carries + consts).contains(&(n as usize));
+            if constant && body.value(id).is_some_and(|value| value.halo) {
+                let outer = node.inputs[n as usize].0 as usize;
+                self.values[outer] = self.values[outer].map(|value| Value {
+                    halo: true,
+                    ..value
+                });
             }
         }
         let halo_of = |result: &NodeId| body.value(*result).is_some_and(|v| v.halo);

@@ -31,7 +31,7 @@ impl Tape {
             Op::Blend => g,
             // Copies are constants, so their gradient stops here.
             Op::Copies(Copies::Kept, _) if self.of_copies => return Ok(()),
-            Op::Copies(Copies::Kept, _) => g,
+            Op::Copies(Copies::Kept | Copies::Through, _) => g,
             Op::Copies(Copies::Seen, number) => return self.seen_rule(x, number, g),
             // Gradients of copies belong to other ranks' rows; they are not clipped.
             Op::Clip(Clip::Gradient, _) if self.of_copies => g,

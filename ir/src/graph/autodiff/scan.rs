@@ -167,7 +167,7 @@ impl Tape {
                 .enumerate()
                 .find_map(|(i, r)| {
                     let arg = plan.bound_arg(body, i as u32)?;
-                    (*r == v && arg != v && !plan.kept[v.0 as usize]).then_some((i, arg))
+                    (*r == v && arg != v && !plan.copied[v.0 as usize]).then_some((i, arg))
                 });
             let slot = match (known, shift) {
                 _ if n >= carries && n < operands.len() => {
@@ -315,9 +315,9 @@ struct Recompute {
     needed: Vec<bool>,
     /// Whether it computes the node.
     computed: Vec<bool>,
-    /// Whether copies of the node are kept: its copied rows can be neither recomputed nor
-    /// carried.
-    kept: Vec<bool>,
+    /// Whether the node has copied rows: copies of it are kept, or edges see values computed from
+    /// copies. Carries have no copied rows.
+    copied: Vec<bool>,
 }
 
 impl Recompute {
@@ -327,12 +327,7 @@ impl Recompute {
         let first_x = scan.carries + scan.consts;
         // Free nodes depend on no carry and are loop-invariant or small.
         let (mut invariant, mut free) = (vec![false; len], vec![false; len]);
-        let mut kept = vec![false; len];
-        for node in &body.nodes {
-            if let Op::Copies(Copies::Kept, _) = node.op {
-                kept[node.inputs[0].0 as usize] = true;
-            }
-        }
+        let (kept, copied) = copies(body);
         let mut computed = vec![true; len];
         for (v, node) in body.iter().take(forward) {
             let all = |list: &[bool]| node.inputs.iter().all(|i| list[i.0 as usize]);
@@ -355,18 +350,21 @@ impl Recompute {
                 _ if kept[v] => false,
                 Op::Scan(_) | Op::Dropout { .. } => true,
                 Op::Unary(_) | Op::Binary(_) if matches!(node.ty.rows, Rows::Edges(_)) => true,
-                op => free[v] || node.ty.stack != 0 || (moves(op) && !slices(op)),
+                op => {
+                    // A slice would be saved without its copied rows.
+                    free[v] || node.ty.stack != 0 || (moves(op) && (!slices(op) || copied[v]))
+                }
             };
         }
         let mut plan = Self {
             needed: mark(body, &computed, roots),
             computed,
-            kept,
+            copied,
         };
         // Element-wise functions of available values are recomputed, not kept.
         for (v, node) in body.iter().take(forward) {
             let there = |i: &NodeId| plan.needed[i.0 as usize] || free[i.0 as usize];
-            let again = matches!(node.op, Op::Unary(_) | Op::Binary(_)) && !plan.kept[v.0 as usize];
+            let again = matches!(node.op, Op::Unary(_) | Op::Binary(_)) && !kept[v.0 as usize];
             if plan.is_bound(v) && again {
                 plan.computed[v.0 as usize] = node.inputs.iter().all(there);
             }
@@ -387,6 +385,28 @@ impl Recompute {
             .find(|(v, node)| is_arg(node) && self.is_bound(*v))
             .map(|(v, _)| v)
     }
+}
+
+/// The nodes whose copies are kept, and all nodes with copied rows: these and what lies between
+/// them and the tensors that edges see.
+fn copies(body: &Graph) -> (Vec<bool>, Vec<bool>) {
+    let mut kept = vec![false; body.nodes.len()];
+    let mut copied = vec![false; body.nodes.len()];
+    for (id, node) in body.iter().rev() {
+        let here = match node.op {
+            Op::Copies(Copies::Kept, _) => {
+                kept[node.inputs[0].0 as usize] = true;
+                true
+            }
+            Op::Copies(Copies::Seen | Copies::Through, _) => true,
+            _ => copied[id.0 as usize] && !kept[id.0 as usize],
+        };
+        let rows = |input: &&NodeId| body.ty(**input).rows == Rows::Vertices;
+        for input in node.inputs.iter().filter(|input| here && rows(input)) {
+            copied[input.0 as usize] = true;
+        }
+    }
+    (kept, copied)
 }
 
 /// The nodes that `roots` need, given the nodes that are not `computed`.

@@ -122,11 +122,13 @@ impl std::fmt::Display for Site {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Copies {
-    /// The exchanged rows, whose copies are kept. Tensors between it and [`Copies::Seen`] are
-    /// computed from copies too.
+    /// The exchanged rows, whose copies are kept. Tensors between it and [`Copies::Seen`] or
+    /// [`Copies::Through`] are computed from copies too.
     Kept,
-    /// The rows that edges see.
+    /// The rows that edges see. Gradients of copies stop here.
     Seen,
+    /// The rows that edges see. Gradients go through to the owners of all rows.
+    Through,
     /// The gradients that edges bring for own rows. Those from edges of other ranks count only
     /// if the block was sent.
     Back,
@@ -141,6 +143,7 @@ impl Copies {
         match self {
             Self::Kept => "kept",
             Self::Seen => "seen",
+            Self::Through => "through",
             Self::Back => "back",
             Self::Left => "left",
         }
