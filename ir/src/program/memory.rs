@@ -137,35 +137,40 @@ impl<'a> Lives<'a> {
         let fixed = self.fixed(&floats, sizes);
         let within = |top: u64| fixed.saturating_add(top).saturating_mul(4) <= bytes;
         let enough = (bytes / 4).saturating_sub(fixed);
-        within(most) && within(self.tightest(&floats, enough).top)
+        let below = Some(enough.saturating_add(1));
+        let placed = |order| self.first_fit(order, &floats, below).is_some();
+        within(most) && self.orders(&floats).any(placed)
     }
 
     /// The first position at which temporary buffers have the largest total `measure`, and that
     /// total.
     pub fn fullest(&self, measure: &dyn Fn(usize) -> u64) -> (u32, u64) {
-        let stretches = || {
-            let during = self.lifetimes.iter().enumerate();
-            during.flat_map(|(id, lifetime)| match lifetime {
-                Lifetime::During(stretches) => stretches.map(|stretch| (id, stretch)),
-                Lifetime::Always => [(id, None); 3],
-            })
-        };
-        let end = stretches().filter_map(|(_, s)| s.map(|s| s.1)).max();
-        // By position: what becomes live, and what was live up to the one before.
-        let mut changes = vec![(0u128, 0u128); end.map_or(0, |end| end as usize + 2)];
-        for (id, stretch) in stretches() {
-            if let Some((first, last)) = stretch {
-                changes[first as usize].0 += u128::from(measure(id));
-                changes[last as usize + 1].1 += u128::from(measure(id));
+        // By position: what becomes live, less what was live up to the one before. All sums are
+        // below 2^96.
+        let mut changes: Vec<i128> = Vec::new();
+        for (id, lifetime) in self.lifetimes.iter().enumerate() {
+            let Lifetime::During(stretches) = lifetime else {
+                continue;
+            };
+            let mut size = None;
+            for (first, last) in stretches.iter().flatten() {
+                let end = *last as usize + 1;
+                if changes.len() <= end {
+                    changes.resize(end + 1, 0);
+                }
+                let size = i128::from(*size.get_or_insert_with(|| measure(id)));
+                changes[*first as usize] += size;
+                changes[end] -= size;
             }
         }
-        let (mut live, mut most, mut at) = (0, 0, begins(self.program)[1]);
-        for (position, (more, less)) in (0..).zip(changes) {
-            live = live + more - less;
+        let (mut live, mut most, mut at) = (0, 0, None);
+        for (position, change) in (0..).zip(changes) {
+            live += change;
             if live > most {
-                (most, at) = (live, position);
+                (most, at) = (live, Some(position));
             }
         }
+        let at = at.unwrap_or_else(|| begins(self.program)[1]);
         (at, u64::try_from(most).unwrap_or(u64::MAX))
     }
 
@@ -194,6 +199,19 @@ impl<'a> Lives<'a> {
     /// Places temporary buffers in several orders, stops once they need at most `enough`
     /// floats, and returns the tightest result.
     fn tightest(&self, floats: &[u64], enough: u64) -> Placed {
+        let mut best: Option<Placed> = None;
+        for order in self.orders(floats) {
+            let below = best.as_ref().map(|best| best.top);
+            best = self.first_fit(order, floats, below).or(best);
+            if best.as_ref().is_some_and(|best| best.top <= enough) {
+                break;
+            }
+        }
+        best.unwrap_or_default()
+    }
+
+    /// The temporary buffers in the orders in which to try to place them.
+    fn orders(&self, floats: &[u64]) -> impl Iterator<Item = Vec<usize>> {
         let lives = |id: &usize| {
             let during = matches!(self.lifetimes[*id], Lifetime::During(_));
             during && self.lifetimes[*id].hull().is_some() && floats[*id] > 0
@@ -206,17 +224,8 @@ impl<'a> Lives<'a> {
             First::Earliest,
         ];
         let tried = if temporary.len() > MANY { 1 } else { 4 };
-        let mut best: Option<Placed> = None;
-        for order in &orders[..tried] {
-            let found = self.first_fit(self.sorted(&temporary, floats, *order), floats);
-            if best.as_ref().is_none_or(|best| found.top < best.top) {
-                best = Some(found);
-            }
-            if best.as_ref().is_some_and(|best| best.top <= enough) {
-                break;
-            }
-        }
-        best.unwrap_or_default()
+        let orders = orders.into_iter().take(tried);
+        orders.map(move |order| self.sorted(&temporary, floats, order))
     }
 
     /// Sorts buffers in a placement order.
@@ -239,8 +248,8 @@ impl<'a> Lives<'a> {
         keyed.into_iter().map(|(_, id)| id).collect()
     }
 
-    /// Places each buffer at the lowest free offset.
-    fn first_fit(&self, order: Vec<usize>, floats: &[u64]) -> Placed {
+    /// Places each buffer at the lowest free offset; `None` if that does not stay `below` a limit.
+    fn first_fit(&self, order: Vec<usize>, floats: &[u64], below: Option<u64>) -> Option<Placed> {
         /// A placed buffer.
         struct Lies {
             begin: u64,
@@ -264,6 +273,9 @@ impl<'a> Lives<'a> {
             }
             let end = offset.saturating_add(floats[id]);
             top = top.max(end);
+            if below.is_some_and(|below| top >= below) {
+                return None;
+            }
             let lies = Lies {
                 begin: offset,
                 end,
@@ -274,7 +286,7 @@ impl<'a> Lives<'a> {
             placed.insert(at, lies);
         }
         let offsets = placed.iter().map(|lies| (lies.id, lies.begin)).collect();
-        Placed { top, offsets }
+        Some(Placed { top, offsets })
     }
 }
 

@@ -256,6 +256,7 @@ impl<'a> Place<'a> {
         let uses = || uses::indexed(self.list, &self.index, id);
         match buffer.role {
             Role::Temp if program.logits.is_some_and(|at| at.buffer == id) => None,
+            Role::Temp if buffer.slots == 1 && !self.index.rests(id, place) => None,
             Role::Temp if buffer.slots == 1 => {
                 let uses = uses();
                 let mut gaps = uses.windows(2).map(|pair| [pair[0][1], pair[1][0]]);
@@ -264,7 +265,8 @@ impl<'a> Place<'a> {
                 if freed == 0.0 {
                     return None;
                 }
-                let copies = match split::clean(self.list, &self.index, program, id) {
+                let places = |id| self.index.places(id).to_vec();
+                let copies = match split::clean(self.list, places, program, id) {
                     Some(_) => 1.0,
                     None => 2.0,
                 };

@@ -69,10 +69,10 @@ pub fn lifetimes(program: &Program) -> Vec<Lifetime> {
         ),
     ];
     for (phase, ((list, kept), begin)) in phases.into_iter().zip(begins(program)).enumerate() {
-        walk.list(list, begin);
+        walk.list(list, begin, stretches.len());
         let end = walk.next.max(begin + 1);
         let kept = |id: usize| kept.contains(&Some(BufferId(id as u32)));
-        for (id, stretch) in walk.stretches(stretches.len(), &kept) {
+        for (id, stretch) in walk.stretches(&kept) {
             stretches[id][phase] = Some(match kept(id) {
                 true => (stretch.0, end),
                 false => stretch,
@@ -139,8 +139,10 @@ struct Walk {
     next: u32,
     inside: Option<usize>,
     loops: Vec<Loop>,
-    /// In program order.
-    touches: Vec<Touch>,
+    /// By buffer.
+    uses: Vec<Option<Use>>,
+    /// Touches in loops.
+    in_loops: Vec<Touch>,
 }
 
 /// Summary of a list's touches of a buffer.
@@ -156,13 +158,22 @@ struct Use {
     stretch: Option<(u32, u32)>,
 }
 
+impl Use {
+    /// Extends the interval.
+    fn extend(&mut self, (first, last): (u32, u32)) {
+        let (begin, end) = self.stretch.unwrap_or((first, last));
+        self.stretch = Some((begin.min(first), end.max(last)));
+    }
+}
+
 impl Walk {
-    /// Walks a list whose first position is `begin`.
-    fn list(&mut self, list: &[Instr], begin: u32) {
-        *self = Self {
-            next: begin,
-            ..Self::default()
-        };
+    /// Walks a list whose first position is `begin`, of a program with so many buffers.
+    fn list(&mut self, list: &[Instr], begin: u32, buffers: usize) {
+        self.next = begin;
+        self.loops.clear();
+        self.uses.clear();
+        self.uses.resize(buffers, None);
+        self.in_loops.clear();
         self.visit(list);
     }
 
@@ -195,7 +206,7 @@ impl Walk {
                 _ => None,
             };
             instr.each_access(&mut |at: &Ref, writes| {
-                self.touches.push(Touch {
+                self.touch(Touch {
                     buffer: at.buffer.0 as usize,
                     at: self.next,
                     reads: !writes && Some(at.buffer) != produced,
@@ -204,6 +215,28 @@ impl Walk {
                 });
             });
             self.next += 1;
+        }
+    }
+
+    fn touch(&mut self, touch: Touch) {
+        let Some(known) = self.uses.get(touch.buffer) else {
+            return;
+        };
+        let first = known
+            .as_ref()
+            .map_or(touch.inside, |found| found.first.inside);
+        let common = self.common(first, touch.inside);
+        let found = self.uses[touch.buffer].get_or_insert(Use {
+            first: touch,
+            fixed: true,
+            common,
+            stretch: None,
+        });
+        found.fixed &= !touch.in_loop;
+        found.common = found.common.min(common);
+        match touch.inside {
+            None => found.extend((touch.at, touch.at)),
+            Some(_) => self.in_loops.push(touch),
         }
     }
 
@@ -221,6 +254,9 @@ impl Walk {
 
     /// Number of loops that enclose both places.
     fn common(&self, a: Option<usize>, b: Option<usize>) -> usize {
+        if a.is_none() || b.is_none() {
+            return 0;
+        }
         let same = |depth: &usize| {
             let at = self.at_depth(a, *depth);
             at.is_some() && at == self.at_depth(b, *depth)
@@ -234,37 +270,24 @@ impl Walk {
     /// reading it, and uses the same slot in every iteration. Any other use inside a loop may
     /// carry data between iterations, so it extends over the loop.
     fn stretches(
-        &self,
-        buffers: usize,
+        &mut self,
         kept: &dyn Fn(usize) -> bool,
-    ) -> impl Iterator<Item = (usize, (u32, u32))> + use<> {
-        let mut uses: Vec<Option<Use>> = vec![None; buffers];
-        for touch in self.touches.iter().filter(|t| t.buffer < buffers) {
-            let depth = |inside: Option<usize>| inside.map_or(0, |id| self.loops[id].depth + 1);
-            let found = uses[touch.buffer].get_or_insert(Use {
-                first: *touch,
-                fixed: true,
-                common: depth(touch.inside),
-                stretch: None,
-            });
-            found.fixed &= !touch.in_loop;
-            let common = self.common(found.first.inside, touch.inside);
-            found.common = found.common.min(common);
-        }
-        for touch in self.touches.iter().filter(|t| t.buffer < buffers) {
-            let Some(found) = &mut uses[touch.buffer] else {
+    ) -> impl Iterator<Item = (usize, (u32, u32))> {
+        for touch in &self.in_loops {
+            let Some(found) = &self.uses[touch.buffer] else {
                 continue;
             };
             let within_iteration = !kept(touch.buffer) && !found.first.reads && found.fixed;
             let depth = if within_iteration { found.common } else { 0 };
             let around = self.at_depth(touch.inside, depth);
-            let (first, last) = around.map_or((touch.at, touch.at), |id| {
+            let stretch = around.map_or((touch.at, touch.at), |id| {
                 (self.loops[id].first, self.loops[id].last)
             });
-            let (begin, end) = found.stretch.unwrap_or((first, last));
-            found.stretch = Some((begin.min(first), end.max(last)));
+            if let Some(found) = &mut self.uses[touch.buffer] {
+                found.extend(stretch);
+            }
         }
-        let all = uses.into_iter().enumerate();
-        all.filter_map(|(id, found)| Some((id, found?.stretch?)))
+        let all = self.uses.iter().enumerate();
+        all.filter_map(|(id, found)| Some((id, found.as_ref()?.stretch?)))
     }
 }

@@ -18,13 +18,14 @@ pub(super) fn home(program: &mut Program, id: BufferId) -> Vec<(Phase, BufferId)
         else {
             continue;
         };
-        let all: Vec<Access> = list
+        let used = &list[first..=last];
+        let all: Vec<Access> = used
             .iter()
             .flat_map(|instr| of(instr, program, id))
             .collect();
         let (fetched, stored) = (
             reads_first(all.iter(), false),
-            list.iter().any(|instr| writes(instr, id)),
+            used.iter().any(|instr| writes(instr, id)),
         );
         let here = Buffer {
             role: Role::Temp,

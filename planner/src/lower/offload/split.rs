@@ -1,6 +1,6 @@
 //! Tensors offloaded to the host between two uses.
 
-use super::uses::{Index, halo, of, reads_first, touches, writes};
+use super::uses::{halo, of, places, reads_first, touches, writes};
 use super::{add, copy, twin};
 use gnnc_ir::program::access::Access;
 use gnnc_ir::program::instr;
@@ -8,21 +8,21 @@ use gnnc_ir::program::trace::Phase;
 use gnnc_ir::program::{Buffer, BufferId, Extent, Instr, Program, Ref};
 
 /// The host buffer with the same contents as a buffer of a list, if the buffer was fetched from
-/// there and never changed.
+/// there and never changed; `places` gives the positions that touch a buffer, ascending.
 pub(super) fn clean(
     list: &[Instr],
-    index: &Index,
+    places: impl Fn(BufferId) -> Vec<usize>,
     program: &Program,
     id: BufferId,
 ) -> Option<BufferId> {
     let mut fetched = None;
-    for place in index.places(id) {
-        match &list[*place] {
+    for place in places(id) {
+        match &list[place] {
             Instr::Move(instr::Move { from, to, .. }) if to.buffer == id => {
                 if fetched.is_some() {
                     return None;
                 }
-                fetched = Some((*place, from.buffer));
+                fetched = Some((place, from.buffer));
             }
             instr if writes(instr, id) => return None,
             _ => {}
@@ -30,8 +30,8 @@ pub(super) fn clean(
     }
     let (fetch, home) = fetched?;
     // Later stores overwrite the host buffer.
-    let mut later = index.places(home).iter().filter(|place| **place > fetch);
-    if later.any(|place| writes(&list[*place], home)) {
+    let mut later = places(home).into_iter().filter(|place| *place > fetch);
+    if later.any(|place| writes(&list[place], home)) {
         return None;
     }
     let kept = program.is_hosted(home) && program.buffer(home).slots == 1;
@@ -41,7 +41,7 @@ pub(super) fn clean(
 /// Offloads a tensor between two uses, which end and begin at these positions of a list.
 pub(super) fn split(program: &mut Program, phase: Phase, id: BufferId, [end, begin]: [usize; 2]) {
     let list = program.list(phase);
-    let home = clean(list, &Index::of(list), program, id);
+    let home = clean(list, |id| places(list, id), program, id);
     let later: Vec<Access> = list[begin..]
         .iter()
         .flat_map(|instr| of(instr, program, id))

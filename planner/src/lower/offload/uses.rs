@@ -14,22 +14,33 @@ pub(super) struct Index {
 
 impl Index {
     pub(super) fn of(list: &[Instr]) -> Self {
+        // By buffer: one more than the last position seen, and the number of positions.
+        let (mut seen, mut first): (Vec<usize>, Vec<usize>) = (Vec::new(), Vec::new());
+        let mut touched: Vec<(usize, usize)> = Vec::with_capacity(4 * list.len());
+        for (place, instr) in list.iter().enumerate() {
+            each(instr, &mut |at, _| {
+                let id = at.buffer.0 as usize;
+                if seen.len() <= id {
+                    seen.resize(id + 1, 0);
+                    first.resize(id + 2, 0);
+                }
+                if std::mem::replace(&mut seen[id], place + 1) <= place {
+                    first[id] += 1;
+                    touched.push((id, place));
+                }
+            });
+        }
         // First the number of positions of each buffer, then their end, then their start.
-        let mut first: Vec<usize> = Vec::new();
-        each_once(list, &mut |id, _| {
-            first.resize(first.len().max(id + 2), 0);
-            first[id] += 1;
-        });
         let mut end = 0;
-        for touched in &mut first {
-            end += *touched;
-            *touched = end;
+        for count in &mut first {
+            end += *count;
+            *count = end;
         }
         let mut places = vec![0; end];
-        each_once(list, &mut |id, place| {
+        for (id, place) in touched.into_iter().rev() {
             first[id] -= 1;
             places[first[id]] = place;
-        });
+        }
         Self { first, places }
     }
 
@@ -40,17 +51,12 @@ impl Index {
         let places = ends.and_then(|(first, end)| self.places.get(*first..*end));
         places.unwrap_or(&[])
     }
-}
 
-/// Visits the buffers each instruction of a list touches, from the last instruction to the first.
-fn each_once(list: &[Instr], visit: &mut dyn FnMut(usize, usize)) {
-    let mut ids: Vec<usize> = Vec::new();
-    for (place, instr) in list.iter().enumerate().rev() {
-        ids.clear();
-        each(instr, &mut |at, _| ids.push(at.buffer.0 as usize));
-        ids.sort_unstable();
-        ids.dedup();
-        ids.iter().for_each(|id| visit(*id, place));
+    /// Whether a buffer is touched before a position and behind it, but not there.
+    pub(super) fn rests(&self, id: BufferId, place: usize) -> bool {
+        let places = self.places(id);
+        let before = places.partition_point(|other| *other < place);
+        before > 0 && places.get(before).is_some_and(|next| *next > place)
     }
 }
 
@@ -68,9 +74,14 @@ pub(super) fn each(instr: &Instr, visit: &mut dyn FnMut(&Ref, bool)) {
 /// The first and last position of each use of a buffer: an instruction, or two halves with
 /// everything in between.
 pub(super) fn uses(list: &[Instr], id: BufferId) -> Vec<[usize; 2]> {
+    joined(list, places(list, id).into_iter())
+}
+
+/// The positions in a list that touch a buffer, ascending.
+pub(super) fn places(list: &[Instr], id: BufferId) -> Vec<usize> {
     let places = list.iter().enumerate();
     let places = places.filter(|(_, instr)| touches(instr, id));
-    joined(list, places.map(|(place, _)| place))
+    places.map(|(place, _)| place).collect()
 }
 
 /// The same for a list with a known index.
@@ -117,6 +128,9 @@ pub(super) fn writes(instr: &Instr, id: BufferId) -> bool {
 /// An instruction's uses of a buffer, in order: the epilogue of a product may read what the product
 /// writes.
 pub(super) fn of(instr: &Instr, program: &Program, id: BufferId) -> Vec<Access> {
+    if !touches(instr, id) {
+        return Vec::new();
+    }
     let mut found = accesses(instr, program);
     found.retain(|access| access.buffer == id);
     found

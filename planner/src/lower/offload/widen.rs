@@ -108,28 +108,26 @@ fn halve(
     tag: u32,
 ) {
     let list = program.list_mut(phase);
-    let what = Box::new(list.remove(place));
+    let what = Box::new(list[place].clone());
     let transfer = Transfer { tag, what };
     let (begin, finish) = (Instr::Begin(transfer.clone()), Instr::Finish(transfer));
-    let [first, last] = ends(place, (fetched, distance));
-    list.insert(first, begin);
-    list.insert(last, finish);
-}
-
-/// The positions of the halves of the move at `place`.
-fn ends(place: usize, (fetched, distance): (bool, usize)) -> [usize; 2] {
-    match fetched {
-        true => [place - distance, place + 1],
-        false => [place, place + distance + 1],
+    if fetched {
+        list[place] = finish;
+        list.insert(place - distance, begin);
+    } else {
+        list[place] = begin;
+        list.insert(place + distance + 1, finish);
     }
 }
 
 /// Undoes [`halve`].
-fn join(program: &mut Program, phase: Phase, place: usize, way: (bool, usize)) {
+fn join(program: &mut Program, phase: Phase, place: usize, (fetched, distance): (bool, usize)) {
     let list = program.list_mut(phase);
-    let [first, last] = ends(place, way);
-    list.remove(last);
-    if let Instr::Begin(transfer) = list.remove(first) {
-        list.insert(place, *transfer.what);
+    let removed = match fetched {
+        true => list.remove(place - distance),
+        false => list.remove(place + distance + 1),
+    };
+    if let Instr::Begin(transfer) | Instr::Finish(transfer) = removed {
+        list[place] = *transfer.what;
     }
 }
