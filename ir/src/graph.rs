@@ -306,17 +306,21 @@ impl Graph {
         }
     }
 
+    /// An operator as text, a parameter by its name.
+    pub fn text(&self, op: &Op) -> String {
+        if let Op::Param(param) = op
+            && let Some(spec) = self.params.get(param.0 as usize)
+        {
+            return format!("param {}", spec.name);
+        }
+        op.to_string()
+    }
+
     /// One node as text.
     fn line(&self, id: NodeId) -> String {
         let node = self.node(id);
         let inputs: Vec<String> = node.inputs.iter().map(NodeId::to_string).collect();
-        let name = match &node.op {
-            Op::Param(p) => match self.params.get(p.0 as usize) {
-                Some(spec) => format!("param {}", spec.name),
-                None => format!("param {}", p.0),
-            },
-            op => op.to_string(),
-        };
+        let name = self.text(&node.op);
         format!("{id}: {} = {name} {}", node.ty, inputs.join(", "))
             .trim_end()
             .to_owned()

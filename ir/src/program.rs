@@ -221,14 +221,60 @@ pub struct Program {
 impl Extent {
     /// Whether these are rows of the whole graph, held by every rank.
     pub fn of_whole_graph(self) -> bool {
-        matches!(self, Self::All | Self::AllEdges(_))
+        match self {
+            Self::All | Self::AllEdges(_) => true,
+            Self::Fixed(_) | Self::Inner | Self::Local | Self::Halo | Self::Edges(_) => false,
+            Self::FeatureNonzeros | Self::SliceNonzeros | Self::Run(..) | Self::EdgeRun(..) => {
+                false
+            }
+        }
+    }
+
+    /// Whether a row is an edge, of all that the rank or the graph has.
+    pub fn of_edges(self) -> bool {
+        match self {
+            Self::Edges(_) | Self::AllEdges(_) => true,
+            Self::Fixed(_) | Self::Inner | Self::Local | Self::Halo | Self::All => false,
+            Self::FeatureNonzeros | Self::SliceNonzeros | Self::Run(..) | Self::EdgeRun(..) => {
+                false
+            }
+        }
+    }
+
+    /// Whether rows of the input features with this extent hold only the rank's slice of the columns.
+    pub fn slices_features(self) -> bool {
+        match self {
+            Self::All | Self::SliceNonzeros => true,
+            Self::Fixed(_) | Self::Inner | Self::Local | Self::Halo | Self::Run(..) => false,
+            Self::Edges(_) | Self::AllEdges(_) | Self::FeatureNonzeros | Self::EdgeRun(..) => false,
+        }
     }
 
     /// The edges that a kernel over these rows walks.
     pub fn edges(self, set: EdgeSet) -> Self {
+        if self.of_whole_graph() {
+            Self::AllEdges(set)
+        } else {
+            Self::Edges(set)
+        }
+    }
+
+    /// These rows, without those of the halo behind the rank's own.
+    pub fn without_halo(self) -> Self {
+        if self == Self::Local {
+            Self::Inner
+        } else {
+            self
+        }
+    }
+
+    /// The first of the chunks whose rows are held one chunk at a time; `None` if all rows are held.
+    pub fn chunk(self) -> Option<Chunk> {
         match self {
-            Self::All | Self::AllEdges(_) => Self::AllEdges(set),
-            _ => Self::Edges(set),
+            Self::Run(even, of) | Self::EdgeRun(even, of) => Some(even.chunk(0, of)),
+            Self::Fixed(_) | Self::Inner | Self::Local | Self::Halo | Self::All => None,
+            Self::Edges(_) | Self::AllEdges(_) => None,
+            Self::FeatureNonzeros | Self::SliceNonzeros => None,
         }
     }
 }
@@ -253,9 +299,10 @@ impl Ref {
 impl Program {
     /// Rows of the sparse features whose values are in a buffer.
     pub fn sparse_rows(&self, values: Ref) -> Extent {
-        match self.buffer(values.buffer).extent {
-            Extent::SliceNonzeros => Extent::All,
-            _ => Extent::Inner,
+        if self.buffer(values.buffer).extent == Extent::SliceNonzeros {
+            Extent::All
+        } else {
+            Extent::Inner
         }
     }
 

@@ -7,7 +7,7 @@ mod rules;
 mod scan;
 
 use crate::graph::infer::TypeError;
-use crate::graph::op::{Op, Scan};
+use crate::graph::op::{Op, Scan, ValueOrigin};
 use crate::graph::simplify::simplify;
 use crate::graph::{Graph, Node, NodeId, VerifyError};
 use crate::words::scalar::{Binary, Unary};
@@ -292,10 +292,10 @@ impl Tape {
             }
             let node = NodeId(id as u32);
             self.scope = self.graph.nodes[id].scope;
-            match (&self.graph.nodes[id].op, self.grads[id]) {
-                (Op::Scan(_), _) => self.scan(node)?,
-                (_, Some(grad)) => self.rule(node, grad)?,
-                (_, None) => {}
+            if matches!(self.graph.nodes[id].op, Op::Scan(_)) {
+                self.scan(node)?;
+            } else if let Some(grad) = self.grads[id] {
+                self.rule(node, grad)?;
             }
             if let Some(grad) = self.copied[id] {
                 self.of_copies = true;
@@ -330,17 +330,17 @@ impl Tape {
 }
 
 fn param_of(node: &Node) -> Option<u32> {
-    match node.op {
-        Op::Param(p) => Some(p.0),
-        _ => None,
-    }
+    let Op::Param(p) = node.op else {
+        return None;
+    };
+    Some(p.0)
 }
 
 fn arg_of(node: &Node) -> Option<u32> {
-    match node.op {
-        Op::Arg(n) => Some(n),
-        _ => None,
-    }
+    let Op::Arg(n) = node.op else {
+        return None;
+    };
+    Some(n)
 }
 
 /// For each node, whether it needs a gradient: it depends on a parameter or wanted argument
@@ -350,19 +350,24 @@ fn needs_grad(graph: &Graph, args: &[bool]) -> Vec<bool> {
     let mut scans: BTreeMap<NodeId, Vec<bool>> = BTreeMap::new();
     for (id, node) in graph.iter() {
         let any = node.inputs.iter().any(|i| needs[i.0 as usize]);
-        needs[id.0 as usize] = match &node.op {
-            Op::Param(_) => true,
-            Op::Arg(n) => args[*n as usize],
-            Op::Unary(Unary::Step | Unary::LeakyStep(_)) | Op::Binary(Binary::Eq) => false,
-            Op::Scan(scan) => {
+        needs[id.0 as usize] = match node.op.origin() {
+            ValueOrigin::Param(_) => true,
+            ValueOrigin::Input(_) | ValueOrigin::Const(_) | ValueOrigin::Table(_) => false,
+            ValueOrigin::Arg(n) => args[n as usize],
+            ValueOrigin::Scan(scan) => {
                 let operands: Vec<bool> = node.inputs.iter().map(|i| needs[i.0 as usize]).collect();
                 let results = scan_needs(scan, &operands).1;
                 let any = results.contains(&true);
                 scans.insert(id, results);
                 any
             }
-            Op::Out(n) => scans[&node.inputs[0]][*n as usize],
-            _ => any,
+            ValueOrigin::Out(n) => scans[&node.inputs[0]][n as usize],
+            ValueOrigin::Operands => {
+                any && !matches!(
+                    node.op,
+                    Op::Unary(Unary::Step | Unary::LeakyStep(_)) | Op::Binary(Binary::Eq)
+                )
+            }
         };
     }
     needs

@@ -5,7 +5,7 @@
 mod dense;
 mod edges;
 
-use crate::graph::op::{Input, Op, Relations, Scan};
+use crate::graph::op::{Input, Op, Relations, Scan, ValueOrigin};
 use crate::graph::{Graph, VerifyError};
 use crate::words::types::{EdgeSet, Rows, Type};
 use edges::Edges;
@@ -226,18 +226,18 @@ impl<'a> Machine<'a> {
     fn check_types(&self, graph: &Graph) -> Result<(), EvalError> {
         let types = &self.context.types;
         for node in &graph.nodes {
-            match &node.op {
-                Op::Input(Input::Relation(relations) | Input::RelationDegree(relations)) => {
-                    self.check_count("types of edges", self.plain.len(), types.len())?;
-                    if let Some(found) = types.iter().find(|t| u32::from(**t) >= relations.count) {
-                        let count = relations.count;
-                        let why =
-                            format!("found an edge of type {found}, but there are {count} types");
-                        return Err(EvalError::Topology(why));
-                    }
-                }
-                Op::Scan(scan) => self.check_types(&scan.body)?,
-                _ => {}
+            if let Op::Scan(scan) = &node.op {
+                self.check_types(&scan.body)?;
+            }
+            let Op::Input(Input::Relation(types_of) | Input::RelationDegree(types_of)) = node.op
+            else {
+                continue;
+            };
+            let count = types_of.count;
+            self.check_count("types of edges", self.plain.len(), types.len())?;
+            if let Some(found) = types.iter().find(|t| u32::from(**t) >= count) {
+                let why = format!("found an edge of type {found}, but there are {count} types");
+                return Err(EvalError::Topology(why));
             }
         }
         Ok(())
@@ -310,22 +310,23 @@ impl<'a> Machine<'a> {
         let mut values: Vec<Vec<Tensor>> = Vec::with_capacity(graph.nodes.len());
         for node in &graph.nodes {
             let operand = |i: usize| &values[node.inputs[i].0 as usize][0];
-            let value = match &node.op {
-                Op::Arg(n) => args[*n as usize].clone(),
-                Op::Param(p) => self.context.params[p.0 as usize].clone(),
-                Op::Input(input) => self.input(*input),
-                Op::Table(table) => {
+            let value = match node.op.origin() {
+                ValueOrigin::Arg(n) => args[n as usize].clone(),
+                ValueOrigin::Param(p) => self.context.params[p.0 as usize].clone(),
+                ValueOrigin::Input(input) => self.input(input),
+                ValueOrigin::Const(value) => Tensor::full(node.ty, 1, f64::from(value)),
+                ValueOrigin::Table(table) => {
                     Tensor::new(node.ty, 1, table.iter().map(|x| f64::from(*x)).collect())
                 }
-                Op::Out(n) => values[node.inputs[0].0 as usize][*n as usize].clone(),
-                Op::Scan(scan) => {
+                ValueOrigin::Out(n) => values[node.inputs[0].0 as usize][n as usize].clone(),
+                ValueOrigin::Scan(scan) => {
                     let operands: Vec<&Tensor> = (0..node.inputs.len()).map(operand).collect();
                     values.push(self.scan(scan, &operands, iteration)?);
                     continue;
                 }
-                op => {
+                ValueOrigin::Operands => {
                     let operands: Vec<&Tensor> = (0..node.inputs.len()).map(operand).collect();
-                    self.apply(op, node.ty, &operands, iteration)?
+                    self.apply(&node.op, node.ty, &operands, iteration)?
                 }
             };
             values.push(vec![value]);
@@ -423,9 +424,10 @@ impl<'a> Machine<'a> {
         if ty.stack == 0 {
             return self.apply_plain(op, ty, operands, iteration);
         }
-        let op = match op {
-            Op::Broadcast(to) => Op::Broadcast(to.unstacked()),
-            op => op.clone(),
+        let op = if let Op::Broadcast(to) = op {
+            Op::Broadcast(to.unstacked())
+        } else {
+            op.clone()
         };
         let element = |i: u32| {
             let parts: Vec<Tensor> = operands.iter().map(|t| t.element(i as usize)).collect();

@@ -1,6 +1,6 @@
 //! Result types of operators.
 
-use crate::graph::op::{Clip, Input, Op, Scan};
+use crate::graph::op::{Clip, Input, Op, Product, Scan};
 use crate::graph::{Graph, NodeId};
 use crate::kernel::{Axis, End};
 use crate::words::types::{EdgeSet, Rows, Type};
@@ -102,6 +102,24 @@ pub fn infer(graph: &Graph, op: &Op, inputs: &[NodeId]) -> Result<Type, TypeErro
             found,
         })
     };
+    // An edge tensor, beside a whole number for each edge.
+    let named = || {
+        arity(2)?;
+        let [x, index] = [types[0], types[1]];
+        match x.rows.edge_set() {
+            None => domain("edge rows", x),
+            Some(_) if x.stack != 0 || index != Type::new(x.rows, 1, 1) => range(index),
+            Some(_) => Ok(x),
+        }
+    };
+    // Logits.
+    let logits = || {
+        arity(1)?;
+        match types[0] {
+            ty if (ty.stack, ty.rows, ty.heads) == (0, Rows::Vertices, 1) => Ok(ty),
+            ty => domain("vertex rows without heads", ty),
+        }
+    };
     match op {
         Op::Input(input) => {
             arity(0)?;
@@ -198,21 +216,18 @@ pub fn infer(graph: &Graph, op: &Op, inputs: &[NodeId]) -> Result<Type, TypeErro
                 _ => range(table),
             }
         }
-        Op::PickSum(_) | Op::PickHead | Op::PlaceHead(_) => {
-            arity(2)?;
-            let [x, index] = [types[0], types[1]];
-            match (x.rows.edge_set(), op) {
-                (None, _) => domain("edge rows", x),
-                _ if x.stack != 0 || index != Type::new(x.rows, 1, 1) => range(index),
-                (_, Op::PickSum(rows)) => Ok(Type {
-                    rows: Rows::Fixed(*rows),
-                    ..x
-                }),
-                (_, Op::PlaceHead(heads)) if x.heads == 1 => Ok(Type { heads: *heads, ..x }),
-                (_, Op::PickHead) => Ok(Type { heads: 1, ..x }),
-                _ => range(x),
-            }
-        }
+        Op::PickSum(rows) => Ok(Type {
+            rows: Rows::Fixed(*rows),
+            ..named()?
+        }),
+        Op::PickHead => Ok(Type {
+            heads: 1,
+            ..named()?
+        }),
+        Op::PlaceHead(heads) => match named()? {
+            x if x.heads == 1 => Ok(Type { heads: *heads, ..x }),
+            x => range(x),
+        },
         Op::MatMul | Op::MatMulNT | Op::MatMulTN => {
             arity(2)?;
             matmul(op, types[0], types[1])
@@ -332,30 +347,8 @@ pub fn infer(graph: &Graph, op: &Op, inputs: &[NodeId]) -> Result<Type, TypeErro
             arity(1)?;
             how.result(types[0]).map_or_else(|| range(types[0]), Ok)
         }
-        Op::Loss(_) | Op::LossGrad(_) => {
-            arity(1)?;
-            match (types[0], op) {
-                (
-                    Type {
-                        stack: 0,
-                        rows: Rows::Vertices,
-                        heads: 1,
-                        ..
-                    },
-                    Op::Loss(_),
-                ) => Ok(Type::SCALAR),
-                (
-                    ty @ Type {
-                        stack: 0,
-                        rows: Rows::Vertices,
-                        heads: 1,
-                        ..
-                    },
-                    _,
-                ) => Ok(ty),
-                _ => domain("vertex rows without heads", types[0]),
-            }
-        }
+        Op::Loss(_) => logits().map(|_| Type::SCALAR),
+        Op::LossGrad(_) => logits(),
         Op::Scan(scan) => scan_type(op, scan, &types),
         Op::Out(n) => {
             arity(1)?;
@@ -393,13 +386,14 @@ fn matmul(op: &Op, a: Type, b: Type) -> Result<Type, TypeError> {
     if a.stack != 0 || b.stack != 0 {
         return inner();
     }
-    match op {
-        Op::MatMulTN if a.rows == b.rows => Ok(Type::matrix(a.columns(), b.columns())),
-        Op::MatMul if b.rows == Rows::Fixed(a.columns()) => Ok(Type::new(a.rows, 1, b.columns())),
-        Op::MatMulNT if a.columns() == b.columns() => match b.rows {
-            Rows::Fixed(n) => Ok(Type::new(a.rows, 1, n)),
-            _ => inner(),
-        },
+    match (op.product(), b.rows) {
+        (Some(Product::Tn), rows) if a.rows == rows => Ok(Type::matrix(a.columns(), b.columns())),
+        (Some(Product::Nn), Rows::Fixed(n)) if n == a.columns() => {
+            Ok(Type::new(a.rows, 1, b.columns()))
+        }
+        (Some(Product::Nt), Rows::Fixed(n)) if a.columns() == b.columns() => {
+            Ok(Type::new(a.rows, 1, n))
+        }
         _ => inner(),
     }
 }

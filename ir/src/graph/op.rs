@@ -1,6 +1,7 @@
 //! The operators of the IR, in one table.
 
 mod data;
+mod origin;
 
 use crate::kernel::{Axis, End, Reduce};
 use crate::words::scalar::{Binary, Unary};
@@ -8,6 +9,7 @@ use crate::words::types::{EdgeSet, Rows, Type};
 use serde::{Deserialize, Serialize};
 
 pub use data::{Clip, Copies, History, Input, Relations, Site};
+pub use origin::{Product, ValueOrigin};
 
 /// The loss functions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]

@@ -6,7 +6,7 @@
 mod identity;
 mod trim;
 
-use crate::graph::op::{Op, Scan};
+use crate::graph::op::Op;
 use crate::graph::{Graph, Node, NodeId};
 use crate::words::types::Type;
 use std::collections::BTreeMap;
@@ -54,16 +54,10 @@ impl Merger {
         let mut new_id: Vec<NodeId> = Vec::with_capacity(graph.nodes.len());
         for node in &graph.nodes {
             let inputs = node.inputs.iter().map(|i| new_id[i.0 as usize]).collect();
-            let op = match &node.op {
-                Op::Scan(scan) => {
-                    let body = simplify(&scan.body);
-                    Op::Scan(Box::new(Scan {
-                        body,
-                        ..(**scan).clone()
-                    }))
-                }
-                op => op.clone(),
-            };
+            let mut op = node.op.clone();
+            if let Op::Scan(scan) = &mut op {
+                scan.body = simplify(&scan.body);
+            }
             new_id.push(merger.place(op, inputs, node.ty, node.scope));
         }
         merger.out.results = graph.results.iter().map(|r| new_id[r.0 as usize]).collect();
@@ -97,12 +91,15 @@ impl Merger {
 
 /// Whether two operators compute the same from equal operands.
 fn same(a: &Op, b: &Op) -> bool {
-    match (a, b) {
-        // 0 and -0 are equal numbers but different constants.
-        (Op::Const(a), Op::Const(b)) => a.to_bits() == b.to_bits(),
-        (Op::Table(a), Op::Table(b)) => {
-            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.to_bits() == b.to_bits())
-        }
-        _ => a == b,
+    // 0 and -0 are equal numbers but different constants.
+    if let (Op::Const(a), Op::Const(b)) = (a, b) {
+        return a.to_bits() == b.to_bits();
     }
+    if let (Op::Table(a), Op::Table(b)) = (a, b) {
+        return a
+            .iter()
+            .map(|x| x.to_bits())
+            .eq(b.iter().map(|x| x.to_bits()));
+    }
+    a == b
 }

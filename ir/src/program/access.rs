@@ -150,9 +150,10 @@ fn access(operand: Operand, program: &Program) -> Access {
 /// Rows of one end of a copy that the other end has too.
 fn shared(at: Ref, other: Ref, program: &Program) -> Touched {
     let extent = |at: Ref| program.buffers.get(at.buffer.0 as usize).map(|b| b.extent);
-    match (extent(at), extent(other)) {
-        (Some(Extent::Local), Some(Extent::Inner)) => Touched::Own,
-        _ => Touched::All,
+    if extent(at) == Some(Extent::Local) && extent(other) == Some(Extent::Inner) {
+        Touched::Own
+    } else {
+        Touched::All
     }
 }
 
@@ -199,10 +200,8 @@ fn touched(body: &Body, extent: Extent, at: At) -> Touched {
         At::Row if !edges => over(extent),
         At::Row if grouped && !by_source => over(extent),
         // Own edges end in own vertices.
-        At::Dst if by_source => match extent {
-            Extent::All | Extent::AllEdges(_) => Touched::All,
-            _ => Touched::Own,
-        },
+        At::Dst if by_source && !extent.of_whole_graph() => Touched::Own,
+        At::Dst if by_source => Touched::All,
         At::Dst => over(extent),
         _ => Touched::All,
     }
@@ -232,9 +231,10 @@ fn of_chunk(body: &Body, chunk: Chunk, at: At) -> Touched {
 
 /// The rows that a kernel or product over `extent` covers.
 pub(in crate::program) fn over(extent: Extent) -> Touched {
-    match extent {
-        Extent::Inner => Touched::Own,
-        _ => Touched::All,
+    if extent == Extent::Inner {
+        Touched::Own
+    } else {
+        Touched::All
     }
 }
 

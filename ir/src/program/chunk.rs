@@ -1,8 +1,7 @@
 //! Chunks: runs of consecutive vertices that are computed one after the other.
 
-use super::{Extent, Instr, RankSizes};
+use super::{Extent, RankSizes};
 use crate::kernel::{COLUMN_BLOCK, End};
-use crate::program::instr;
 use crate::program::memory::{ALIGN, product_block};
 use crate::words::types::EdgeSet;
 use serde::{Deserialize, Serialize};
@@ -85,7 +84,9 @@ impl Vertices {
             Extent::Inner => Some(Self::Inner),
             Extent::Local => Some(Self::Local),
             Extent::All => Some(Self::All),
-            _ => None,
+            Extent::Fixed(_) | Extent::Halo | Extent::Edges(_) | Extent::AllEdges(_) => None,
+            Extent::FeatureNonzeros | Extent::SliceNonzeros | Extent::Run(..) => None,
+            Extent::EdgeRun(..) => None,
         }
     }
 
@@ -301,22 +302,6 @@ impl Chunk {
             halo,
             edges,
             ..*sizes
-        }
-    }
-}
-
-impl Instr {
-    /// Restricts an instruction that supports it to a chunk of rows.
-    pub fn set_chunk(&mut self, to: Chunk) {
-        match self {
-            Self::Launch(launch) => launch.chunk = Some(to),
-            Self::MatMul(instr::MatMul { chunk, finish, .. }) => {
-                *chunk = Some(to);
-                finish.iter_mut().for_each(|launch| launch.chunk = Some(to));
-            }
-            Self::Move(instr::Move { chunk, .. }) => *chunk = Some(to),
-            Self::Begin(transfer) | Self::Finish(transfer) => transfer.what.set_chunk(to),
-            _ => {}
         }
     }
 }

@@ -28,7 +28,7 @@ mod sparse;
 mod stage;
 mod transfer;
 
-pub use collective::{AllReduce, HaloExchange, HaloReduce, Redistribute};
+pub use collective::{AllReduce, Collective, HaloExchange, HaloReduce, Redistribute};
 pub use copies::{Move, Remember};
 pub use launch::{Launch, ScalarRef};
 pub use loops::{Chunks, Repeat};
@@ -36,7 +36,7 @@ pub use loss::{Labels, Loss, Metrics};
 pub use operand::{Operand, Use};
 pub use product::{MatMul, Product};
 pub use sparse::{Densify, SparseDropout, SparseMatMul};
-pub use stage::StageMessage;
+pub use stage::{StageEnd, StageMessage};
 pub use transfer::Transfer;
 
 use super::text::{Reader, TextError};
@@ -124,6 +124,11 @@ pub(in crate::program) trait Instruction {
     /// Adds the bytes that all ranks send for it.
     fn traffic(&self, _: &Program, _: &Reads, _: &[RankSizes], _: &mut Traffic) {}
 
+    /// Visits the buffers that it reads, then those that it writes (`true`).
+    fn each_access(&self, visit: &mut dyn FnMut(&Ref, bool)) {
+        self.operands(&mut |operand| visit(&operand.at, operand.writes));
+    }
+
     /// Visits every reference to a buffer to change it.
     fn each_ref(&mut self, visit: &mut dyn FnMut(&mut Ref));
 
@@ -142,8 +147,18 @@ pub(in crate::program) trait Instruction {
         None
     }
 
+    /// What a loop runs, to change it.
+    fn body_mut(&mut self) -> Option<&mut Vec<Instr>> {
+        None
+    }
+
     /// The kernel that it launches.
     fn launch(&self) -> Option<&Launch> {
+        None
+    }
+
+    /// The kernel that it launches, to change it.
+    fn launch_mut(&mut self) -> Option<&mut Launch> {
         None
     }
 
@@ -157,9 +172,22 @@ pub(in crate::program) trait Instruction {
         None
     }
 
+    /// Restricts it to a chunk of rows, if it supports that.
+    fn set_chunk(&mut self, _: Chunk) {}
+
+    /// Floats of the partial sums that it adds up.
+    fn scratch_floats(&self, _: &Program, _: &RankSizes) -> u64 {
+        0
+    }
+
+    /// What all ranks of a stage do together for it.
+    fn collective(&self) -> Option<Collective<'_>> {
+        None
+    }
+
     /// Whether it sends and receives.
     fn communicates(&self) -> bool {
-        false
+        self.collective().is_some()
     }
 }
 
@@ -225,11 +253,9 @@ impl Instr {
 
     /// Visits the buffers that the instruction reads, then those that it writes (`true`).
     pub fn each_access(&self, visit: &mut dyn FnMut(&Ref, bool)) {
-        match self {
-            Self::MatMul(product) => product.each_access(visit),
-            Self::Begin(transfer) | Self::Finish(transfer) => transfer.what.each_access(visit),
-            other => other.operands(&mut |operand| visit(&operand.at, operand.writes)),
-        }
+        each!(self, one => one.each_access(visit);
+            (_begins, transfer) => transfer.what.each_access(visit);
+            (sends, message) => message.tensors.iter().for_each(|at| visit(at, !sends)));
     }
 
     /// The buffers that the instruction reads, then those that it writes.
@@ -259,6 +285,13 @@ impl Instr {
             (_sends, _message) => None)
     }
 
+    /// What a loop runs, to change it; none if it is no loop.
+    pub fn body_mut(&mut self) -> Option<&mut Vec<Instr>> {
+        each!(self, one => one.body_mut();
+            (_begins, _transfer) => None;
+            (_sends, _message) => None)
+    }
+
     /// The instruction that this is, or that it is one half of.
     pub fn whole(&self) -> &Instr {
         each!(self, _one => self;
@@ -271,6 +304,20 @@ impl Instr {
         each!(self, one => one.launch();
             (_begins, _transfer) => None;
             (_sends, _message) => None)
+    }
+
+    /// The kernel that it launches, to change it.
+    pub fn launch_mut(&mut self) -> Option<&mut Launch> {
+        each!(self, one => one.launch_mut();
+            (_begins, _transfer) => None;
+            (_sends, _message) => None)
+    }
+
+    /// The message between stages that it sends or receives.
+    pub fn stage_end(&self) -> Option<StageEnd<'_>> {
+        each!(self, _one => None;
+            (_begins, _transfer) => None;
+            (sends, message) => Some(StageEnd { message, sends }))
     }
 
     /// The labels that it compares logits with, if it does.
@@ -287,11 +334,25 @@ impl Instr {
             (_sends, _message) => None)
     }
 
+    /// Restricts an instruction that supports it, or what it is half of, to a chunk of rows.
+    pub fn set_chunk(&mut self, to: Chunk) {
+        each!(self, one => one.set_chunk(to);
+            (_begins, transfer) => transfer.what.set_chunk(to);
+            (_sends, _message) => ());
+    }
+
     /// Whether the instruction sends and receives, and is not one half of such a one.
     pub fn communicates(&self) -> bool {
         each!(self, one => one.communicates();
             (_begins, _transfer) => false;
             (_sends, _message) => false)
+    }
+
+    /// What all ranks of a stage do together for it; none if it is one half of that.
+    pub fn collective(&self) -> Option<Collective<'_>> {
+        each!(self, one => one.collective();
+            (_begins, _transfer) => None;
+            (_sends, _message) => None)
     }
 
     /// Whether the instruction may be cut into halves: what communicates, and what moves rows between a
@@ -304,6 +365,12 @@ impl Instr {
         each!(self, one => one.check(check);
             (_begins, transfer) => transfer.what.check(check);
             (_sends, message) => message.check(check))
+    }
+
+    pub(in crate::program) fn scratch_floats(&self, program: &Program, sizes: &RankSizes) -> u64 {
+        each!(self, one => one.scratch_floats(program, sizes);
+            (_begins, _transfer) => 0;
+            (_sends, _message) => 0)
     }
 
     pub(in crate::program) fn fits_chunks(&self, program: &Program) -> bool {

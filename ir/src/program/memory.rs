@@ -8,9 +8,7 @@ mod lifetime;
 use lifetime::meet;
 pub use lifetime::{Lifetime, begins, lifetimes, positions};
 
-use crate::kernel::{Body, COLUMN_BLOCK};
-use crate::program::instr;
-use crate::program::{BufferId, Chunk, Extent, Instr, Product, Program, RankSizes};
+use crate::program::{BufferId, Chunk, Extent, Instr, Program, RankSizes};
 
 /// Alignment of every offset, in floats: 64 bytes.
 pub const ALIGN: u64 = 16;
@@ -304,45 +302,14 @@ pub fn product_block(rows: u64) -> u64 {
 }
 
 /// Rows summed at a time.
-fn at_once(chunk: Option<Chunk>, rows: Extent, sizes: &RankSizes) -> u64 {
+pub(super) fn at_once(chunk: Option<Chunk>, rows: Extent, sizes: &RankSizes) -> u64 {
     let longest = chunk.and_then(|chunk| chunk.even.map(|even| even.longest(chunk.of, sizes)));
     longest.unwrap_or(sizes.rows(rows))
 }
 
 /// Floats of partial sums in the instruction that has most.
-fn scratch_floats(instrs: &[Instr], program: &Program, sizes: &RankSizes) -> u64 {
-    let one = |instr: &Instr| match instr {
-        Instr::Launch(launch) => match program.kernels.get(launch.kernel.0 as usize) {
-            Some(kernel) if matches!(kernel.body, Body::ColReduce { .. }) => {
-                let rows = at_once(launch.chunk, launch.rows, sizes);
-                let blocks = rows.div_ceil(COLUMN_BLOCK as u64).max(1);
-                blocks
-                    .saturating_mul(u64::from(kernel.heads))
-                    .saturating_mul(u64::from(kernel.width))
-            }
-            _ => 0,
-        },
-        Instr::MatMul(instr::MatMul {
-            product: Product::Tn,
-            rows,
-            inner,
-            columns,
-            chunk,
-            ..
-        }) => {
-            let block = product_block(sizes.rows(*rows));
-            match at_once(*chunk, *rows, sizes).div_ceil(block) {
-                0 | 1 if chunk.is_none() => 0,
-                blocks => (blocks.max(1))
-                    .saturating_mul(u64::from(*inner))
-                    .saturating_mul(u64::from(*columns)),
-            }
-        }
-        Instr::Repeat(instr::Repeat { body, .. }) | Instr::Chunks(instr::Chunks { body, .. }) => {
-            scratch_floats(body, program, sizes)
-        }
-        _ => 0,
-    };
+pub(super) fn scratch_floats(instrs: &[Instr], program: &Program, sizes: &RankSizes) -> u64 {
+    let one = |instr: &Instr| instr.scratch_floats(program, sizes);
     instrs.iter().map(one).max().unwrap_or(0)
 }
 

@@ -143,13 +143,11 @@ impl Resource {
     /// The resource that an instruction occupies: the network if it involves other ranks. The
     /// first half of a communication only packs, so it is a copy.
     pub fn of(instr: &Instr, program: &Program) -> Self {
-        match instr {
-            Instr::Move(_) => return Self::Host,
-            Instr::Begin(half) | Instr::Finish(half) if !half.what.communicates() => {
-                return Self::Host;
-            }
-            Instr::Begin(_) => return Self::Copy,
-            _ => {}
+        if matches!(instr.whole(), Instr::Move(_)) {
+            return Self::Host;
+        }
+        if matches!(instr, Instr::Begin(_)) {
+            return Self::Copy;
         }
         match work(program, instr, &RankSizes::default()) {
             None => Self::Network,

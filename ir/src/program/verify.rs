@@ -214,9 +214,10 @@ impl Check<'_> {
     pub(in crate::program) fn halo(&self, at: Ref) -> Checked {
         self.at_least("buffer", at, 0)?;
         self.moved_rows("buffer", at)?;
-        match self.program.buffer(at.buffer).extent {
-            Extent::Local => Ok(()),
-            other => Err(format!("an exchange of {other} rows, expected local ones")),
+        let extent = self.program.buffer(at.buffer).extent;
+        match extent == Extent::Local {
+            true => Ok(()),
+            false => Err(format!("an exchange of {extent} rows, expected local ones")),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::{AutodiffError, Tape};
 use crate::graph::NodeId;
-use crate::graph::op::{Clip, Copies, Input, Op};
+use crate::graph::op::{Clip, Copies, Input, Op, Product};
 use crate::kernel::{Axis, End, Reduce};
 use crate::words::scalar::{Binary, Derivative, Term, Unary};
 use crate::words::types::{EdgeSet, Rows, Type};
@@ -68,9 +68,9 @@ impl Tape {
             Op::PickSum(_) => self.emit(Op::Pick, &[g, node.inputs[1]])?,
             Op::PickHead => self.emit(Op::PlaceHead(x_ty.heads), &[g, node.inputs[1]])?,
             Op::PlaceHead(_) => self.emit(Op::PickHead, &[g, node.inputs[1]])?,
-            Op::MatMul | Op::MatMulNT | Op::MatMulTN => {
-                return self.matmul_rule(&node.op, x, node.inputs[1], g);
-            }
+            Op::MatMul => return self.matmul_rule(Product::Nn, x, node.inputs[1], g),
+            Op::MatMulNT => return self.matmul_rule(Product::Nt, x, node.inputs[1], g),
+            Op::MatMulTN => return self.matmul_rule(Product::Tn, x, node.inputs[1], g),
             Op::Reshape { .. } => self.reshape(g, x_ty)?,
             Op::Concat => {
                 let mut start = 0;
@@ -188,17 +188,21 @@ impl Tape {
     /// old rows instead of the blend.
     fn seen_earlier(&mut self, id: NodeId) -> Result<NodeId, AutodiffError> {
         let node = self.graph.node(id).clone();
-        match node.op {
-            _ if node.ty.rows.edge_set().is_none() => return Ok(id),
-            Op::Take(..) => {
-                let blend = self.graph.node(node.inputs[0]);
-                return match (&blend.op, blend.inputs.get(1).copied()) {
-                    (Op::Blend, Some(old)) => self.emit(node.op, &[old]),
-                    _ => Ok(id),
-                };
-            }
-            Op::Unary(_) | Op::Binary(_) | Op::Dropout { .. } | Op::Broadcast(_) => {}
-            _ => return Ok(id),
+        if node.ty.rows.edge_set().is_none() {
+            return Ok(id);
+        }
+        if matches!(node.op, Op::Take(..)) {
+            let blend = self.graph.node(node.inputs[0]);
+            return match blend.inputs.get(1) {
+                Some(&old) if blend.op == Op::Blend => self.emit(node.op, &[old]),
+                _ => Ok(id),
+            };
+        }
+        if !matches!(
+            node.op,
+            Op::Unary(_) | Op::Binary(_) | Op::Dropout { .. } | Op::Broadcast(_)
+        ) {
+            return Ok(id);
         }
         let inputs: Result<Vec<NodeId>, _> = node
             .inputs
@@ -312,25 +316,25 @@ impl Tape {
 
     fn matmul_rule(
         &mut self,
-        op: &Op,
+        product: Product,
         a: NodeId,
         b: NodeId,
         g: NodeId,
     ) -> Result<(), AutodiffError> {
         if self.wants(a) {
-            let grad = match op {
-                Op::MatMulNT => self.emit(Op::MatMul, &[g, b])?,
-                Op::MatMulTN => self.emit(Op::MatMulNT, &[b, g])?,
-                _ => self.emit(Op::MatMulNT, &[g, b])?,
+            let grad = match product {
+                Product::Nn => self.emit(Op::MatMulNT, &[g, b])?,
+                Product::Nt => self.emit(Op::MatMul, &[g, b])?,
+                Product::Tn => self.emit(Op::MatMulNT, &[b, g])?,
             };
             let grad = self.reshape(grad, self.graph.ty(a))?;
             self.add(a, grad)?;
         }
         if self.wants(b) {
-            let grad = match op {
-                Op::MatMulNT => self.emit(Op::MatMulTN, &[g, a])?,
-                Op::MatMulTN => self.emit(Op::MatMul, &[a, g])?,
-                _ => self.emit(Op::MatMulTN, &[a, g])?,
+            let grad = match product {
+                Product::Nn => self.emit(Op::MatMulTN, &[a, g])?,
+                Product::Nt => self.emit(Op::MatMulTN, &[g, a])?,
+                Product::Tn => self.emit(Op::MatMul, &[a, g])?,
             };
             let grad = self.reshape(grad, self.graph.ty(b))?;
             self.add(b, grad)?;
@@ -378,13 +382,12 @@ impl Tape {
 
     /// If `x` is a stack, repeats the number once per element of the stack.
     fn stacked_like(&mut self, number: NodeId, x: NodeId) -> Result<NodeId, AutodiffError> {
-        match (self.graph.ty(x).stack, &self.graph.node(number).op) {
-            (count @ 1.., Op::Const(value)) => {
-                let table = vec![*value; count as usize];
-                self.emit(Op::Table(table), &[])
-            }
-            _ => Ok(number),
+        if let count @ 1.. = self.graph.ty(x).stack
+            && let Op::Const(value) = self.graph.node(number).op
+        {
+            return self.emit(Op::Table(vec![value; count as usize]), &[]);
         }
+        Ok(number)
     }
 }
 

@@ -154,10 +154,7 @@ impl Tape {
         let mut saved: Vec<(NodeId, u32)> = Vec::new();
         let mut shifted: Vec<(NodeId, NodeId)> = Vec::new();
         for (v, node) in body.iter().filter(|(v, _)| plan.is_bound(*v)) {
-            let n = match node.op {
-                Op::Arg(n) => n as usize,
-                _ => usize::MAX,
-            };
+            let n = arg_of(node).map_or(usize::MAX, |n| n as usize);
             let ys = &forward.body.results[carries..];
             let known = ys.iter().position(|y| *y == v);
             // The result of a carry is its argument one iteration later, which is one iteration
@@ -242,14 +239,14 @@ impl Tape {
         };
         let mut new_id = vec![NodeId(0); body.nodes.len()];
         for (v, node) in body.iter().filter(|(v, _)| plan.needed[v.0 as usize]) {
-            let op = match (&node.op, bound.get(&v)) {
-                (_, Some(slot)) => Op::Arg(place[*slot]),
-                (Op::Arg(n), None) => Op::Arg(place[*n as usize - operands.len()]),
-                (op, None) => op.clone(),
-            };
-            let inputs = match op {
-                Op::Arg(_) => Vec::new(),
-                _ => node.inputs.iter().map(|i| new_id[i.0 as usize]).collect(),
+            let slot = bound.get(&v).copied();
+            let slot = slot.or_else(|| arg_of(node).map(|n| n as usize - operands.len()));
+            let (op, inputs) = match slot {
+                Some(slot) => (Op::Arg(place[slot]), Vec::new()),
+                None => {
+                    let inputs = node.inputs.iter().map(|i| new_id[i.0 as usize]);
+                    (node.op.clone(), inputs.collect())
+                }
             };
             new_id[v.0 as usize] = NodeId(out.nodes.len() as u32);
             out.nodes.push(Node {
@@ -332,28 +329,27 @@ impl Recompute {
         for (v, node) in body.iter().take(forward) {
             let all = |list: &[bool]| node.inputs.iter().all(|i| list[i.0 as usize]);
             let v = v.0 as usize;
-            (invariant[v], free[v]) = match node.op {
-                Op::Arg(n) => (n >= scan.carries && n < first_x, n >= scan.carries),
-                Op::Dropout { .. } => (false, all(&free)),
-                Op::Scan(_) => (false, false),
-                Op::Unary(_) | Op::Binary(_) => {
-                    let small = matches!(node.ty.rows, Rows::Fixed(_));
-                    (all(&invariant), all(&invariant) || (all(&free) && small))
+            let work = Again::of(&node.op);
+            (invariant[v], free[v]) = match work {
+                Again::Arg(n) => (n >= scan.carries && n < first_x, n >= scan.carries),
+                Again::Draw => (false, all(&free)),
+                Again::Loop => (false, false),
+                Again::Elements | Again::Moves | Again::Slices | Again::Sums => {
+                    let cheap = match work {
+                        Again::Elements => matches!(node.ty.rows, Rows::Fixed(_)),
+                        _ => work != Again::Sums,
+                    };
+                    (all(&invariant), all(&invariant) || (all(&free) && cheap))
                 }
-                _ => (
-                    all(&invariant),
-                    all(&invariant) || (all(&free) && moves(&node.op)),
-                ),
             };
-            computed[v] = match &node.op {
-                Op::Arg(_) => false,
+            computed[v] = match work {
+                Again::Arg(_) => false,
                 _ if kept[v] => false,
-                Op::Scan(_) | Op::Dropout { .. } => true,
-                Op::Unary(_) | Op::Binary(_) if matches!(node.ty.rows, Rows::Edges(_)) => true,
-                op => {
-                    // A slice would be saved without its copied rows.
-                    free[v] || node.ty.stack != 0 || (moves(op) && (!slices(op) || copied[v]))
-                }
+                Again::Loop | Again::Draw | Again::Moves => true,
+                Again::Elements if matches!(node.ty.rows, Rows::Edges(_)) => true,
+                // A slice would be saved without its copied rows.
+                Again::Slices if copied[v] => true,
+                Again::Elements | Again::Slices | Again::Sums => free[v] || node.ty.stack != 0,
             };
         }
         let mut plan = Self {
@@ -364,7 +360,7 @@ impl Recompute {
         // Element-wise functions of available values are recomputed, not kept.
         for (v, node) in body.iter().take(forward) {
             let there = |i: &NodeId| plan.needed[i.0 as usize] || free[i.0 as usize];
-            let again = matches!(node.op, Op::Unary(_) | Op::Binary(_)) && !kept[v.0 as usize];
+            let again = Again::of(&node.op) == Again::Elements && !kept[v.0 as usize];
             if plan.is_bound(v) && again {
                 plan.computed[v.0 as usize] = node.inputs.iter().all(there);
             }
@@ -393,14 +389,14 @@ fn copies(body: &Graph) -> (Vec<bool>, Vec<bool>) {
     let mut kept = vec![false; body.nodes.len()];
     let mut copied = vec![false; body.nodes.len()];
     for (id, node) in body.iter().rev() {
-        let here = match node.op {
-            Op::Copies(Copies::Kept, _) => {
-                kept[node.inputs[0].0 as usize] = true;
-                true
-            }
-            Op::Copies(Copies::Seen | Copies::Through, _) => true,
-            _ => copied[id.0 as usize] && !kept[id.0 as usize],
-        };
+        let marked = matches!(
+            node.op,
+            Op::Copies(Copies::Kept | Copies::Seen | Copies::Through, _)
+        );
+        if matches!(node.op, Op::Copies(Copies::Kept, _)) {
+            kept[node.inputs[0].0 as usize] = true;
+        }
+        let here = marked || copied[id.0 as usize] && !kept[id.0 as usize];
         let rows = |input: &&NodeId| body.ty(**input).rows == Rows::Vertices;
         for input in node.inputs.iter().filter(|input| here && rows(input)) {
             copied[input.0 as usize] = true;
@@ -425,24 +421,41 @@ fn mark(body: &Graph, computed: &[bool], roots: &[NodeId]) -> Vec<bool> {
     needed
 }
 
-/// Whether an operator only moves or repeats values.
-fn moves(op: &Op) -> bool {
-    matches!(
-        op,
-        Op::Broadcast(_)
-            | Op::Copies(..)
-            | Op::Clip(..)
-            | Op::Take(..)
-            | Op::Pick
-            | Op::PickHead
-            | Op::Reshape { .. }
-            | Op::Concat
-            | Op::PadCols { .. }
-            | Op::PadRows { .. }
-    ) || slices(op)
+/// What it takes to compute a value again.
+#[derive(Clone, Copy, PartialEq)]
+enum Again {
+    /// An argument, which is there.
+    Arg(u32),
+    /// A draw of random numbers.
+    Draw,
+    /// A loop.
+    Loop,
+    /// A function of single elements.
+    Elements,
+    /// It only moves or repeats values.
+    Moves,
+    /// It drops values, so that its result is smaller than its operand.
+    Slices,
+    /// Anything else.
+    Sums,
 }
 
-/// Whether an operator drops values, so that its result is smaller than its operand.
-fn slices(op: &Op) -> bool {
-    matches!(op, Op::SliceCols { .. } | Op::SliceRows { .. })
+impl Again {
+    fn of(op: &Op) -> Self {
+        match op {
+            Op::Arg(n) => Self::Arg(*n),
+            Op::Dropout { .. } => Self::Draw,
+            Op::Scan(_) => Self::Loop,
+            Op::Unary(_) | Op::Binary(_) => Self::Elements,
+            Op::Broadcast(_) | Op::Copies(..) | Op::Clip(..) | Op::Take(..) => Self::Moves,
+            Op::Pick | Op::PickHead | Op::Reshape { .. } | Op::Concat => Self::Moves,
+            Op::PadCols { .. } | Op::PadRows { .. } => Self::Moves,
+            Op::SliceCols { .. } | Op::SliceRows { .. } => Self::Slices,
+            Op::Input(_) | Op::Param(_) | Op::Const(_) | Op::Table(_) | Op::Out(_) => Self::Sums,
+            Op::Blend | Op::Gather(..) | Op::GatherMean(_) | Op::EdgeSoftmax(_) => Self::Sums,
+            Op::PickSum(_) | Op::PlaceHead(_) | Op::MatMul | Op::MatMulNT => Self::Sums,
+            Op::MatMulTN | Op::ReduceCols(..) | Op::SumRows | Op::Redistribute(_) => Self::Sums,
+            Op::SumRanks | Op::Loss(_) | Op::LossGrad(_) => Self::Sums,
+        }
+    }
 }

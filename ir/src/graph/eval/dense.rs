@@ -1,7 +1,7 @@
 //! Operators on plain tensors, row by row.
 
 use super::{EvalError, Machine, Tensor};
-use crate::graph::op::{Clip, Copies, Loss, Op, Site};
+use crate::graph::op::{Clip, Copies, Loss, Op, Product, Site};
 use crate::kernel::{Axis, edge_hash, keep, vertex_hash};
 use crate::words::types::{Rows, Type};
 use std::collections::BTreeMap;
@@ -16,70 +16,67 @@ impl Machine<'_> {
         iteration: u32,
     ) -> Result<Tensor, EvalError> {
         let rows = self.rows(ty.rows);
-        let x = operands.first().copied();
-        let (what, count) = match (op, x) {
-            (Op::Pick, Some(table)) => ("rows", table.rows),
-            (Op::PickSum(rows), _) => ("rows", *rows as usize),
-            (Op::PickHead, Some(x)) => ("heads", x.ty.heads as usize),
-            _ => ("", usize::MAX),
+        // A verified graph has all operands.
+        let Some(&x) = operands.first() else {
+            return Ok(Tensor::full(ty, rows, 0.0));
         };
-        let named = operands.get(1).filter(|_| count < usize::MAX);
-        let beyond = named.and_then(|n| n.data.iter().find(|n| **n as usize >= count));
-        if let Some(number) = beyond {
-            let why = format!("an edge names number {number}, but there are {count} {what}");
-            return Err(EvalError::Topology(why));
-        }
+        let named = |what: &str, count: usize| {
+            let numbers = &operands[1].data;
+            match numbers.iter().find(|n| **n as usize >= count) {
+                None => Ok(numbers),
+                Some(number) => Err(EvalError::Topology(format!(
+                    "an edge names number {number}, but there are {count} {what}"
+                ))),
+            }
+        };
         let map = |x: &Tensor, f: &dyn Fn(f64) -> f64| {
             Tensor::new(ty, rows, x.data.iter().map(|x| f(*x)).collect())
         };
-        Ok(match (op, x) {
-            (Op::Const(value), _) => Tensor::full(ty, 1, f64::from(*value)),
-            (Op::Unary(f), Some(x)) => map(x, &|x| f.eval(x)),
-            (Op::Binary(f), Some(a)) => {
+        Ok(match op {
+            Op::Unary(f) => map(x, &|x| f.eval(x)),
+            Op::Binary(f) => {
                 let b = operands[1];
-                build(ty, rows, |r, h, c| f.eval(a.at(r, h, c), b.at(r, h, c)))
+                build(ty, rows, |r, h, c| f.eval(x.at(r, h, c), b.at(r, h, c)))
             }
-            (Op::Dropout { p, site, slice }, Some(x)) => {
+            Op::Dropout { p, site, slice } => {
                 let width = x.ty.width;
                 let columns = slice.map_or((0, width), |slice| slice.columns(x.ty));
                 self.dropout(*p, *site, columns, iteration, x)
             }
-            (Op::Broadcast(_), Some(x)) => build(ty, rows, |r, h, c| x.at(r, h, c)),
-            (Op::Copies(Copies::Left, _), Some(_)) => Tensor::full(ty, rows, 0.0),
-            (Op::SumRanks | Op::Copies(..) | Op::Clip(Clip::Gradient, _), Some(x)) => x.clone(),
-            (Op::Clip(Clip::Factor, most), Some(x)) => {
+            Op::Broadcast(_) => build(ty, rows, |r, h, c| x.at(r, h, c)),
+            Op::Copies(Copies::Left, _) => Tensor::full(ty, rows, 0.0),
+            Op::SumRanks | Op::Copies(..) | Op::Clip(Clip::Gradient, _) => x.clone(),
+            Op::Clip(Clip::Factor, most) => {
                 map(x, &|squares| Clip::factor(f64::from(*most), squares))
             }
-            (Op::Clip(Clip::Rows, most), Some(x)) => self.clipped(f64::from(*most), x),
-            (Op::Redistribute(_), Some(x)) if x.ty.columns() == ty.columns() => {
+            Op::Clip(Clip::Rows, most) => self.clipped(f64::from(*most), x),
+            Op::Redistribute(_) if x.ty.columns() == ty.columns() => {
                 Tensor::new(ty, rows, x.data.clone())
             }
-            (Op::Redistribute(how), _) => return Err(EvalError::Ranks(how.name().to_owned())),
-            (Op::Take(set, end), Some(x)) => self.edges(*set).take(ty, *end, x),
-            (Op::Gather(set, end, reduce), Some(x)) => {
-                self.edges(*set).gather(ty, *end, *reduce, x)
-            }
-            (Op::GatherMean(set), Some(x)) => self.edges(*set).mean(ty, x),
-            (Op::EdgeSoftmax(set), Some(x)) => self.edges(*set).softmax(ty, x),
-            (Op::Pick, Some(table)) => {
-                let named = |r: usize| table.row(operands[1].data[r] as usize);
-                let data = (0..rows).flat_map(|r| named(r).iter().copied());
+            Op::Redistribute(how) => return Err(EvalError::Ranks(how.name().to_owned())),
+            Op::Take(set, end) => self.edges(*set).take(ty, *end, x),
+            Op::Gather(set, end, reduce) => self.edges(*set).gather(ty, *end, *reduce, x),
+            Op::GatherMean(set) => self.edges(*set).mean(ty, x),
+            Op::EdgeSoftmax(set) => self.edges(*set).softmax(ty, x),
+            Op::Pick => {
+                let named = named("rows", x.rows)?;
+                let data = (0..rows).flat_map(|r| x.row(named[r] as usize).iter().copied());
                 Tensor::new(ty, rows, data.collect())
             }
-            (Op::PickSum(_), Some(x)) => {
+            Op::PickSum(count) => {
                 let mut out = Tensor::full(ty, rows, 0.0);
                 let columns = ty.columns() as usize;
-                for (r, named) in operands[1].data.iter().enumerate() {
+                for (r, named) in named("rows", *count as usize)?.iter().enumerate() {
                     let sums = out.data[*named as usize * columns..].iter_mut();
                     sums.zip(x.row(r)).for_each(|(sum, value)| *sum += value);
                 }
                 out
             }
-            (Op::PickHead, Some(x)) => {
-                let named = |r: usize| operands[1].data[r] as usize;
-                build(ty, rows, |r, _, c| x.at(r, named(r), c))
+            Op::PickHead => {
+                let named = named("heads", x.ty.heads as usize)?;
+                build(ty, rows, |r, _, c| x.at(r, named[r] as usize, c))
             }
-            (Op::PlaceHead(_), Some(x)) => {
+            Op::PlaceHead(_) => {
                 let named = |r: usize, h: usize| operands[1].data[r] as usize == h;
                 build(
                     ty,
@@ -87,11 +84,11 @@ impl Machine<'_> {
                     |r, h, c| if named(r, h) { x.at(r, 0, c) } else { 0.0 },
                 )
             }
-            (Op::MatMul | Op::MatMulNT | Op::MatMulTN, Some(a)) => {
-                matmul(op, ty, rows, a, operands[1])
-            }
-            (Op::Reshape { .. }, Some(x)) => Tensor::new(ty, rows, x.data.clone()),
-            (Op::Concat, Some(_)) => {
+            Op::MatMul => matmul(Product::Nn, ty, rows, x, operands[1]),
+            Op::MatMulNT => matmul(Product::Nt, ty, rows, x, operands[1]),
+            Op::MatMulTN => matmul(Product::Tn, ty, rows, x, operands[1]),
+            Op::Reshape { .. } => Tensor::new(ty, rows, x.data.clone()),
+            Op::Concat => {
                 build(ty, rows, |r, h, c| {
                     let mut c = c;
                     for part in operands {
@@ -105,31 +102,31 @@ impl Machine<'_> {
                     0.0
                 })
             }
-            (Op::SliceCols { start, .. }, Some(x)) => {
+            Op::SliceCols { start, .. } => {
                 let start = *start as usize;
                 build(ty, rows, |r, h, c| {
                     x.row(r)[h * x.ty.width as usize + start + c]
                 })
             }
-            (Op::PadCols { before, .. }, Some(x)) => {
+            Op::PadCols { before, .. } => {
                 let (before, width) = (*before as usize, x.ty.width as usize);
                 build(ty, rows, |r, h, c| match c.checked_sub(before) {
                     Some(c) if c < width => x.row(r)[h * width + c],
                     _ => 0.0,
                 })
             }
-            (Op::SliceRows { start, .. }, Some(x)) => {
+            Op::SliceRows { start, .. } => {
                 let start = *start as usize * ty.columns() as usize;
                 let len = rows * ty.columns() as usize;
                 Tensor::new(ty, rows, x.data[start..start + len].to_vec())
             }
-            (Op::PadRows { before, .. }, Some(x)) => {
+            Op::PadRows { before, .. } => {
                 let mut out = Tensor::full(ty, rows, 0.0);
                 let start = *before as usize * ty.columns() as usize;
                 out.data[start..start + x.data.len()].copy_from_slice(&x.data);
                 out
             }
-            (Op::ReduceCols(axis, reduce), Some(x)) => {
+            Op::ReduceCols(axis, reduce) => {
                 let count = match axis {
                     Axis::Width => x.ty.width as usize,
                     Axis::Heads => x.ty.heads as usize,
@@ -142,19 +139,23 @@ impl Machine<'_> {
                     reduce.fold(terms)
                 })
             }
-            (Op::SumRows, Some(x)) => {
-                build(ty, rows, |_, h, c| (0..x.rows).map(|r| x.at(r, h, c)).sum())
-            }
-            (Op::Loss(loss), Some(z)) => Tensor::full(ty, 1, self.loss(*loss, z, |_, _, _| ())?),
-            (Op::LossGrad(loss), Some(z)) => {
+            Op::SumRows => build(ty, rows, |_, h, c| (0..x.rows).map(|r| x.at(r, h, c)).sum()),
+            Op::Loss(loss) => Tensor::full(ty, 1, self.loss(*loss, x, |_, _, _| ())?),
+            Op::LossGrad(loss) => {
                 let mut out = Tensor::full(ty, rows, 0.0);
                 let columns = ty.columns() as usize;
-                self.loss(*loss, z, |v, c, grad| out.data[v * columns + c] = grad)?;
+                self.loss(*loss, x, |v, c, grad| out.data[v * columns + c] = grad)?;
                 out
             }
-            // The interpreter's loop has handled leaves and scans, and a verified graph has all
-            // operands.
-            _ => Tensor::full(ty, rows, 0.0),
+            // The interpreter's loop has handled these, and no blend is left.
+            Op::Input(_)
+            | Op::Param(_)
+            | Op::Const(_)
+            | Op::Table(_)
+            | Op::Arg(_)
+            | Op::Scan(_)
+            | Op::Out(_)
+            | Op::Blend => Tensor::full(ty, rows, 0.0),
         })
     }
 
@@ -277,16 +278,16 @@ fn build(ty: Type, rows: usize, f: impl Fn(usize, usize, usize) -> f64) -> Tenso
     Tensor::new(ty, rows, data)
 }
 
-fn matmul(op: &Op, ty: Type, rows: usize, a: &Tensor, b: &Tensor) -> Tensor {
+fn matmul(product: Product, ty: Type, rows: usize, a: &Tensor, b: &Tensor) -> Tensor {
     let (m, n) = (a.ty.columns() as usize, b.ty.columns() as usize);
     build(ty, rows, |r, h, c| {
         let c = h * ty.width as usize + c;
-        match op {
-            Op::MatMulNT => (0..m).map(|k| a.data[r * m + k] * b.data[c * n + k]).sum(),
-            Op::MatMulTN => (0..a.rows)
+        match product {
+            Product::Nt => (0..m).map(|k| a.data[r * m + k] * b.data[c * n + k]).sum(),
+            Product::Tn => (0..a.rows)
                 .map(|k| a.data[k * m + r] * b.data[k * n + c])
                 .sum(),
-            _ => (0..m).map(|k| a.data[r * m + k] * b.data[k * n + c]).sum(),
+            Product::Nn => (0..m).map(|k| a.data[r * m + k] * b.data[k * n + c]).sum(),
         }
     })
 }

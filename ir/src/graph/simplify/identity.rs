@@ -2,7 +2,7 @@
 
 use super::{Identity, Merger};
 use crate::graph::NodeId;
-use crate::graph::op::Op;
+use crate::graph::op::{Op, ValueOrigin};
 use crate::kernel::Axis;
 use crate::words::scalar::{Binary, Unary};
 use crate::words::types::{Rows, Type};
@@ -15,52 +15,42 @@ impl Merger {
         let inner = self.out.node(x);
         let trivial = match op {
             Op::Binary(f) => return self.binary_identity(*f, x, *inputs.get(1)?, ty),
-            Op::Unary(Unary::Neg) => {
-                return match inner.op {
-                    Op::Unary(Unary::Neg) => Some(Identity::Node(inner.inputs[0])),
-                    Op::Binary(Binary::Sub) => {
-                        // -(a - b) = b - a
-                        let swapped = vec![inner.inputs[1], inner.inputs[0]];
-                        Some(Identity::Op(Op::Binary(Binary::Sub), swapped))
-                    }
-                    _ => None,
-                };
+            Op::Unary(Unary::Neg) if inner.op == *op => {
+                return Some(Identity::Node(inner.inputs[0]));
             }
-            Op::Broadcast(_) => match inner.op {
-                _ if x_ty == ty => true,
-                Op::Broadcast(_) => {
-                    return Some(Identity::Op(op.clone(), vec![inner.inputs[0]]));
-                }
-                _ => false,
-            },
-            Op::Reshape { .. } => match inner.op {
-                _ if x_ty == ty => true,
-                Op::Reshape { .. } => {
-                    return Some(Identity::Op(op.clone(), vec![inner.inputs[0]]));
-                }
-                _ => false,
-            },
-            Op::SliceCols { start, .. } => match inner.op {
-                Op::PadCols { before, .. } if before == *start => {
-                    let source = inner.inputs[0];
-                    return (self.out.ty(source) == ty).then_some(Identity::Node(source));
-                }
-                _ => x_ty == ty,
-            },
-            Op::SliceRows { start, .. } => match inner.op {
-                Op::PadRows { before, .. } if before == *start => {
-                    let source = inner.inputs[0];
-                    return (self.out.ty(source) == ty).then_some(Identity::Node(source));
-                }
-                _ => x_ty == ty,
-            },
+            Op::Unary(Unary::Neg) if inner.op == Op::Binary(Binary::Sub) => {
+                // -(a - b) = b - a
+                let swapped = vec![inner.inputs[1], inner.inputs[0]];
+                return Some(Identity::Op(inner.op.clone(), swapped));
+            }
+            Op::Broadcast(_) | Op::Reshape { .. } if x_ty != ty => {
+                let repeated = std::mem::discriminant(&inner.op) == std::mem::discriminant(op);
+                return repeated.then(|| Identity::Op(op.clone(), vec![inner.inputs[0]]));
+            }
+            Op::SliceCols { start, .. } if matches!(inner.op, Op::PadCols { before, .. } if before == *start) =>
+            {
+                let source = inner.inputs[0];
+                return (self.out.ty(source) == ty).then_some(Identity::Node(source));
+            }
+            Op::SliceRows { start, .. } if matches!(inner.op, Op::PadRows { before, .. } if before == *start) =>
+            {
+                let source = inner.inputs[0];
+                return (self.out.ty(source) == ty).then_some(Identity::Node(source));
+            }
+            Op::Broadcast(_) | Op::Reshape { .. } => true,
+            Op::SliceCols { .. } | Op::SliceRows { .. } => x_ty == ty,
             Op::PadCols { .. } | Op::PadRows { .. } => x_ty == ty,
             Op::Concat => inputs.len() == 1,
             Op::ReduceCols(Axis::Width, _) => x_ty.width == 1,
             Op::ReduceCols(Axis::Heads, _) => x_ty.heads == 1,
             Op::SumRows => x_ty.rows == Rows::Fixed(1),
             Op::Dropout { p, .. } => *p == 0.0,
-            _ => false,
+            Op::Input(_) | Op::Param(_) | Op::Const(_) | Op::Table(_) | Op::Arg(_) => false,
+            Op::Unary(_) | Op::Take(..) | Op::Blend | Op::Copies(..) | Op::Clip(..) => false,
+            Op::Gather(..) | Op::GatherMean(_) | Op::EdgeSoftmax(_) | Op::Pick => false,
+            Op::PickSum(_) | Op::PickHead | Op::PlaceHead(_) | Op::MatMul | Op::MatMulNT => false,
+            Op::MatMulTN | Op::Redistribute(_) | Op::SumRanks | Op::Loss(_) => false,
+            Op::LossGrad(_) | Op::Scan(_) | Op::Out(_) => false,
         };
         trivial.then_some(Identity::Node(x))
     }
@@ -109,11 +99,14 @@ impl Merger {
     /// Whether all elements of a node are the constant `value`.
     fn is_all(&self, id: NodeId, value: f32) -> bool {
         let node = self.out.node(id);
-        match &node.op {
-            Op::Const(found) => *found == value,
-            Op::Table(found) => found.iter().all(|x| *x == value),
-            Op::Broadcast(_) => self.is_all(node.inputs[0], value),
-            _ => false,
+        match node.op.origin() {
+            ValueOrigin::Const(found) => found == value,
+            ValueOrigin::Table(found) => found.iter().all(|x| *x == value),
+            ValueOrigin::Input(_) | ValueOrigin::Param(_) => false,
+            ValueOrigin::Arg(_) | ValueOrigin::Scan(_) | ValueOrigin::Out(_) => false,
+            ValueOrigin::Operands => {
+                matches!(node.op, Op::Broadcast(_)) && self.is_all(node.inputs[0], value)
+            }
         }
     }
 }

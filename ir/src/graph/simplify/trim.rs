@@ -21,26 +21,22 @@ pub(super) fn trimmed(graph: &Graph) -> Graph {
     let mut renamed: BTreeMap<NodeId, Vec<Option<u32>>> = BTreeMap::new();
     for (id, node) in graph.iter() {
         let new = &mut out.nodes[id.0 as usize];
-        match &node.op {
-            Op::Scan(scan) => {
-                let live = used.remove(&id).unwrap_or_default();
-                if live.is_empty() {
-                    continue;
-                }
-                let (scan, inputs, results) = trim(scan, &node.inputs, &live);
-                if let Some(ty) = scan.result_types().first() {
-                    new.ty = *ty;
-                }
-                (new.op, new.inputs) = (Op::Scan(Box::new(scan)), inputs);
-                renamed.insert(id, results);
+        if let Op::Scan(scan) = &node.op {
+            let live = used.remove(&id).unwrap_or_default();
+            if live.is_empty() {
+                continue;
             }
-            Op::Out(n) => {
-                let results = renamed.get(&node.inputs[0]);
-                if let Some(Some(n)) = results.map(|results| results[*n as usize]) {
-                    new.op = Op::Out(n);
-                }
+            let (scan, inputs, results) = trim(scan, &node.inputs, &live);
+            if let Some(ty) = scan.result_types().first() {
+                new.ty = *ty;
             }
-            _ => {}
+            (new.op, new.inputs) = (Op::Scan(Box::new(scan)), inputs);
+            renamed.insert(id, results);
+        } else if let Op::Out(n) = &node.op
+            && let Some(results) = renamed.get(&node.inputs[0])
+            && let Some(n) = results[*n as usize]
+        {
+            new.op = Op::Out(n);
         }
     }
     out

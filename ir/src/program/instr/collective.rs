@@ -58,6 +58,19 @@ pub struct Redistribute {
     pub moved: Moved,
 }
 
+/// What all ranks of a stage do together.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Collective<'a> {
+    /// Fills halo rows.
+    HaloExchange(&'a HaloExchange),
+    /// Adds halo rows to those of their owners.
+    HaloReduce(&'a HaloReduce),
+    /// Sums buffers.
+    AllReduce(&'a AllReduce),
+    /// Changes a layout.
+    Redistribute(&'a Redistribute),
+}
+
 impl Instruction for HaloExchange {
     fn name(&self, _: &Program) -> &'static str {
         "halo-exchange"
@@ -105,8 +118,8 @@ impl Instruction for HaloExchange {
         format!("halo-exchange {}{skip}", self.buffer.text())
     }
 
-    fn communicates(&self) -> bool {
-        true
+    fn collective(&self) -> Option<Collective<'_>> {
+        Some(Collective::HaloExchange(self))
     }
 
     fn strip_bytes(&self, program: &Program) -> Option<u64> {
@@ -170,8 +183,8 @@ impl Instruction for HaloReduce {
         text
     }
 
-    fn communicates(&self) -> bool {
-        true
+    fn collective(&self) -> Option<Collective<'_>> {
+        Some(Collective::HaloReduce(self))
     }
 
     fn strip_bytes(&self, program: &Program) -> Option<u64> {
@@ -235,10 +248,11 @@ impl Instruction for AllReduce {
         self.buffers.iter().try_for_each(|&id| {
             check.at_least("buffer", Ref::first(id), 0)?;
             check.floats("buffer", Ref::first(id))?;
-            match check.program.buffer(id).extent {
-                Extent::Fixed(_) => Ok(()),
-                other => Err(format!(
-                    "an all-reduce of {other} rows, expected fixed ones"
+            let extent = check.program.buffer(id).extent;
+            match matches!(extent, Extent::Fixed(_)) {
+                true => Ok(()),
+                false => Err(format!(
+                    "an all-reduce of {extent} rows, expected fixed ones"
                 )),
             }
         })
@@ -264,8 +278,8 @@ impl Instruction for AllReduce {
         format!("all-reduce {}", words(&self.buffers))
     }
 
-    fn communicates(&self) -> bool {
-        true
+    fn collective(&self) -> Option<Collective<'_>> {
+        Some(Collective::AllReduce(self))
     }
 }
 
@@ -341,6 +355,10 @@ impl Instruction for Redistribute {
             self.width,
             self.moved.text()
         )
+    }
+
+    fn collective(&self) -> Option<Collective<'_>> {
+        Some(Collective::Redistribute(self))
     }
 
     fn communicates(&self) -> bool {

@@ -74,6 +74,10 @@ impl Instruction for Move {
     fn chunk(&self) -> Option<Chunk> {
         self.chunk
     }
+
+    fn set_chunk(&mut self, to: Chunk) {
+        self.chunk = Some(to);
+    }
 }
 
 impl Move {

@@ -2,7 +2,8 @@
 
 use super::{Instruction, Operand, Use};
 use crate::graph::op::Site;
-use crate::kernel::Kernel;
+use crate::kernel::{Body, COLUMN_BLOCK, Kernel};
+use crate::program::memory::at_once;
 use crate::program::text::line::{after, optional, refs, words};
 use crate::program::text::{Reader, Text, TextError};
 use crate::program::verify::{Check, Checked};
@@ -126,6 +127,27 @@ impl Instruction for Launch {
 
     fn launch(&self) -> Option<&Launch> {
         Some(self)
+    }
+
+    fn launch_mut(&mut self) -> Option<&mut Launch> {
+        Some(self)
+    }
+
+    fn set_chunk(&mut self, to: Chunk) {
+        self.chunk = Some(to);
+    }
+
+    fn scratch_floats(&self, program: &Program, sizes: &RankSizes) -> u64 {
+        let kernel = program.kernels.get(self.kernel.0 as usize);
+        let Some(kernel) = kernel.filter(|kernel| matches!(kernel.body, Body::ColReduce { .. }))
+        else {
+            return 0;
+        };
+        let rows = at_once(self.chunk, self.rows, sizes);
+        let blocks = rows.div_ceil(COLUMN_BLOCK as u64).max(1);
+        blocks
+            .saturating_mul(u64::from(kernel.heads))
+            .saturating_mul(u64::from(kernel.width))
     }
 
     fn chunk(&self) -> Option<Chunk> {

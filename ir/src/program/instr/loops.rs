@@ -1,6 +1,7 @@
 //! Loops.
 
 use super::{Instr, Instruction, Operand};
+use crate::program::memory::scratch_floats;
 use crate::program::text::{Reader, TextError};
 use crate::program::traffic::{Reads, Traffic, traffic};
 use crate::program::verify::{Check, Checked};
@@ -67,6 +68,14 @@ impl Instruction for Repeat {
     fn body(&self) -> Option<&[Instr]> {
         Some(&self.body)
     }
+
+    fn body_mut(&mut self) -> Option<&mut Vec<Instr>> {
+        Some(&mut self.body)
+    }
+
+    fn scratch_floats(&self, program: &Program, sizes: &RankSizes) -> u64 {
+        scratch_floats(&self.body, program, sizes)
+    }
 }
 
 impl Repeat {
@@ -111,6 +120,14 @@ impl Instruction for Chunks {
 
     fn body(&self) -> Option<&[Instr]> {
         Some(&self.body)
+    }
+
+    fn body_mut(&mut self) -> Option<&mut Vec<Instr>> {
+        Some(&mut self.body)
+    }
+
+    fn scratch_floats(&self, program: &Program, sizes: &RankSizes) -> u64 {
+        scratch_floats(&self.body, program, sizes)
     }
 }
 

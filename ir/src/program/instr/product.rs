@@ -1,7 +1,9 @@
 //! Dense products.
 
 use super::{Instruction, Launch, Operand, Use};
+pub use crate::graph::op::Product;
 use crate::program::access::{Touched, over};
+use crate::program::memory::{at_once, product_block};
 use crate::program::text::line::{after, factor_and_result, matrix, matrix_at};
 use crate::program::text::{Reader, Text, TextError};
 use crate::program::verify::{Check, Checked};
@@ -9,18 +11,6 @@ use crate::program::work::{Counts, KernelClass, Terms, Work, add_finish, element
 use crate::program::{Chunk, Extent, Matrix, Program, RankSizes, Ref};
 use crate::words::units::{Bytes, Flops};
 use serde::{Deserialize, Serialize};
-
-/// Which product.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Product {
-    /// `a . b`
-    Nn,
-    /// `a . b^T`
-    Nt,
-    /// `a^T . b`
-    Tn,
-}
 
 /// Dense product: `out = a . b` (or a transposed form). `rows` is the extent of `a`'s
 /// rows; `inner` the summed size of `Nn` and `Nt`; for `Tn`, `a` is `rows x inner`
@@ -151,14 +141,22 @@ impl Instruction for MatMul {
         self.finish.as_ref()
     }
 
+    fn launch_mut(&mut self) -> Option<&mut Launch> {
+        self.finish.as_mut()
+    }
+
     fn chunk(&self) -> Option<Chunk> {
         self.chunk
     }
-}
 
-impl MatMul {
-    /// The operands without their rows: those that are read, then those that are written.
-    pub(super) fn each_access(&self, visit: &mut dyn FnMut(&Ref, bool)) {
+    fn set_chunk(&mut self, to: Chunk) {
+        self.chunk = Some(to);
+        self.finish
+            .iter_mut()
+            .for_each(|launch| launch.set_chunk(to));
+    }
+
+    fn each_access(&self, visit: &mut dyn FnMut(&Ref, bool)) {
         let finish = self.finish.as_slice();
         visit(&self.a.at, false);
         visit(&self.b.at, false);
@@ -172,6 +170,19 @@ impl MatMul {
         }
     }
 
+    fn scratch_floats(&self, _: &Program, sizes: &RankSizes) -> u64 {
+        if self.product != Product::Tn {
+            return 0;
+        }
+        let (rows, inner, columns) = self.shape(sizes);
+        match at_once(self.chunk, self.rows, sizes).div_ceil(product_block(rows)) {
+            0 | 1 if self.chunk.is_none() => 0,
+            blocks => blocks.max(1).saturating_mul(inner).saturating_mul(columns),
+        }
+    }
+}
+
+impl MatMul {
     /// Rows of `a`, its columns, and columns of the result on a rank of these sizes.
     fn shape(&self, sizes: &RankSizes) -> (u64, u64, u64) {
         let (inner, columns) = (u64::from(self.inner), u64::from(self.columns));

@@ -20,15 +20,25 @@ pub struct StageMessage {
     pub tensors: Vec<Ref>,
 }
 
+/// One end of a message between stages.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct StageEnd<'a> {
+    /// The message.
+    pub message: &'a StageMessage,
+    /// Whether this end sends it.
+    pub sends: bool,
+}
+
 impl StageMessage {
     /// Words of 4 bytes of a vertex, and such that are no vertex's, of all tensors together.
     pub fn words(&self, program: &Program) -> (u64, u64) {
         let (mut row, mut fixed) = (0, 0);
         for at in &self.tensors {
             let buffer = program.buffer(at.buffer);
-            match buffer.extent {
-                Extent::Fixed(rows) => fixed += u64::from(rows) * u64::from(buffer.row_words()),
-                _ => row += u64::from(buffer.row_words()),
+            if let Extent::Fixed(rows) = buffer.extent {
+                fixed += u64::from(rows) * u64::from(buffer.row_words())
+            } else {
+                row += u64::from(buffer.row_words())
             }
         }
         (row, fixed)

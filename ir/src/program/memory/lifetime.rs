@@ -103,12 +103,7 @@ pub fn begins(program: &Program) -> [u32; 3] {
 
 /// Number of positions in a list; loop bodies count once.
 pub fn positions(list: &[Instr]) -> u32 {
-    let one = |instr: &Instr| match instr {
-        Instr::Repeat(instr::Repeat { body, .. }) | Instr::Chunks(instr::Chunks { body, .. }) => {
-            positions(body)
-        }
-        _ => 1,
-    };
+    let one = |instr: &Instr| instr.body().map_or(1, positions);
     list.iter().map(one).sum()
 }
 
@@ -197,14 +192,12 @@ impl Walk {
                 continue;
             }
             // A product's finishing kernel may read what the product wrote.
-            let produced = match instr {
-                Instr::MatMul(instr::MatMul { a, b, out, .. })
-                    if ![a.at.buffer, b.at.buffer].contains(&out.at.buffer) =>
-                {
-                    Some(out.at.buffer)
-                }
-                _ => None,
-            };
+            let mut produced = None;
+            if let Instr::MatMul(instr::MatMul { a, b, out, .. }) = instr
+                && ![a.at.buffer, b.at.buffer].contains(&out.at.buffer)
+            {
+                produced = Some(out.at.buffer);
+            }
             instr.each_access(&mut |at: &Ref, writes| {
                 self.touch(Touch {
                     buffer: at.buffer.0 as usize,

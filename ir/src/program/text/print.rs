@@ -2,7 +2,6 @@
 
 use super::words::Text;
 use crate::graph::ParamSpec;
-use crate::program::instr;
 use crate::program::trace::Phase;
 use crate::program::{Buffer, Halo, Instr, Program};
 use std::fmt;
@@ -195,11 +194,7 @@ impl Printer<'_> {
                 true => format!("{place:<5} "),
                 false => String::new(),
             };
-            let body = match instr {
-                Instr::Repeat(instr::Repeat { body, .. })
-                | Instr::Chunks(instr::Chunks { body, .. }) => Some(body),
-                _ => None,
-            };
+            let body = instr.body();
             let brace = if body.is_some() { " {" } else { "" };
             *self.out += &format!("{margin}{label}{line}{brace}\n");
             if let Some(body) = body {

@@ -1,6 +1,6 @@
 //! Bytes that ranks copy to and from their hosts.
 
-use crate::program::{Chunk, Extent, Instr, Program, RankSizes, Ref};
+use crate::program::{Chunk, Instr, Program, RankSizes, Ref};
 
 /// Bytes that instructions copy between a rank of these sizes and its host: to the rank, and
 /// from it.
@@ -41,14 +41,10 @@ pub fn move_words(
         Some((_, Some(rows))) => (rows.end - rows.start).saturating_mul(row),
         // Which rows these are depends on the graph; all chunks together have all of them.
         Some((chunk, None)) => {
-            let whole = match (from.extent, to.extent) {
-                (Extent::Run(..) | Extent::EdgeRun(..), whole) | (whole, _) => whole,
-            };
+            let windowed = from.extent.chunk().is_some();
+            let whole = if windowed { to.extent } else { from.extent };
             let cut = chunk.even.map(|even| even.rows.extent());
-            let rows = match whole {
-                Extent::Edges(_) | Extent::AllEdges(_) => whole,
-                _ => cut.unwrap_or(whole),
-            };
+            let rows = cut.filter(|_| !whole.of_edges()).unwrap_or(whole);
             chunk.share(sizes.rows(rows)).saturating_mul(row)
         }
         None => from.slot_words(sizes).min(to.slot_words(sizes)),

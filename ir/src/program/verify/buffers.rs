@@ -3,7 +3,7 @@
 use super::features::element;
 use super::storage::always_floats;
 use super::{Check, Checked};
-use crate::program::{Extent, Grouped, METRICS, Ref, Role};
+use crate::program::{Extent, Grouped, METRICS, Ref, Role, Vertices};
 use crate::words::types::EdgeSet;
 
 impl Check<'_> {
@@ -22,16 +22,13 @@ impl Check<'_> {
                 Err(_) => false,
             };
             let fits = match buffer.role {
-                Role::Features => match buffer.extent {
-                    Extent::Inner | Extent::Local | Extent::All => columns(buffer.extent),
-                    _ => false,
-                },
-                Role::FeatureValues => match buffer.extent {
-                    Extent::FeatureNonzeros | Extent::SliceNonzeros => {
-                        buffer.columns == 1 && self.feature_columns(buffer.extent).is_ok()
-                    }
-                    _ => false,
-                },
+                Role::Features => Vertices::of(buffer.extent).is_some() && columns(buffer.extent),
+                Role::FeatureValues => {
+                    let nonzeros = [Extent::FeatureNonzeros, Extent::SliceNonzeros];
+                    nonzeros.contains(&buffer.extent)
+                        && buffer.columns == 1
+                        && self.feature_columns(buffer.extent).is_ok()
+                }
                 Role::Degree(..) => {
                     buffer.columns == 1 && matches!(buffer.extent, Extent::Inner | Extent::Local)
                 }

@@ -40,28 +40,26 @@ impl Check<'_> {
     /// Non-zeros of the sparse features whose values are in a buffer.
     pub(in crate::program) fn stored(&self, values: Ref) -> u64 {
         let sizes = &self.data.sizes;
-        match self.program.sparse_rows(values) {
-            Extent::All => sizes.slice_nonzeros,
-            _ => sizes.feature_nonzeros,
+        if self.program.sparse_rows(values) == Extent::All {
+            sizes.slice_nonzeros
+        } else {
+            sizes.feature_nonzeros
         }
     }
 
     /// Feature columns in rows of an extent; `None` if unknown.
     pub(super) fn feature_columns(&self, extent: Extent) -> Result<Option<u64>, String> {
         let whole = self.data.features;
-        let columns = match extent {
-            Extent::All | Extent::SliceNonzeros if self.program.rank == self.data.rank => {
-                let ranks = self.program.ranks;
-                whole.map(|of| Slice::new(Axis::Width, of, ranks, self.data.rank).len)
-            }
-            Extent::All | Extent::SliceNonzeros => {
-                return Err(format!(
-                    "rank {} has rank {}'s columns of the features",
-                    self.data.rank, self.program.rank
-                ));
-            }
-            _ => whole,
-        };
-        Ok(columns.map(u64::from))
+        if !extent.slices_features() {
+            return Ok(whole.map(u64::from));
+        }
+        if self.program.rank != self.data.rank {
+            return Err(format!(
+                "rank {} has rank {}'s columns of the features",
+                self.data.rank, self.program.rank
+            ));
+        }
+        let slice = |of| Slice::new(Axis::Width, of, self.program.ranks, self.data.rank);
+        Ok(whole.map(|of| slice(of).len.into()))
     }
 }

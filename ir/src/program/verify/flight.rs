@@ -57,26 +57,24 @@ fn list(
                 flight.place
             )));
         }
-        match instr {
-            Instr::Begin(transfer) => {
-                if !transfer.what.has_halves() {
-                    return Err(at(format!("half of a {name}, which sends nothing")));
-                }
-                if transfer.tag == Transfer::WHOLE || !tags.insert(transfer.tag) {
-                    return Err(at(format!(
-                        "a {name} with tag {}, expected a unique tag",
-                        transfer.tag
-                    )));
-                }
-                flights.push(Flight {
-                    place,
-                    instr,
-                    transfer,
-                    uses,
-                });
+        if let Instr::Repeat(instr::Repeat { body, .. }) = instr {
+            list(program, &place, body, tags)?;
+        } else if let Instr::Begin(transfer) = instr {
+            if !transfer.what.has_halves() {
+                return Err(at(format!("half of a {name}, which sends nothing")));
             }
-            Instr::Repeat(instr::Repeat { body, .. }) => list(program, &place, body, tags)?,
-            _ => {}
+            if transfer.tag == Transfer::WHOLE || !tags.insert(transfer.tag) {
+                return Err(at(format!(
+                    "a {name} with tag {}, expected a unique tag",
+                    transfer.tag
+                )));
+            }
+            flights.push(Flight {
+                place,
+                instr,
+                transfer,
+                uses,
+            });
         }
     }
     match flights.first() {

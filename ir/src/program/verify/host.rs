@@ -46,10 +46,7 @@ impl Check<'_> {
 
     /// Checks that only moves use hosted buffers.
     pub(super) fn here(&self, instr: &Instr) -> Checked {
-        let what = match instr {
-            Instr::Begin(transfer) | Instr::Finish(transfer) => &*transfer.what,
-            instr => instr,
-        };
+        let what = instr.whole();
         if matches!(what, Instr::Move(_)) {
             return Ok(());
         }
@@ -89,14 +86,12 @@ impl Check<'_> {
         if let Some(chunk) = chunk {
             self.host_chunk([from, to], chunk)?;
         }
-        let rows = |extent: Extent| match (extent, chunk.and_then(|chunk| chunk.even)) {
-            (Extent::Run(even, _), Some(cut)) if even == cut => match cut.rows {
-                Vertices::Inner | Vertices::Local => Extent::Inner,
-                Vertices::All => Extent::All,
-            },
-            (Extent::EdgeRun(even, _), Some(cut)) if even == cut => edges(cut),
-            (Extent::Local, _) => Extent::Inner,
-            (extent, _) => extent,
+        let rows = |extent: Extent| match chunk.and_then(|chunk| chunk.even) {
+            Some(cut) if matches!(extent, Extent::Run(even, _) if even == cut) => {
+                cut.rows.extent().without_halo()
+            }
+            Some(cut) if matches!(extent, Extent::EdgeRun(even, _) if even == cut) => edges(cut),
+            _ => extent.without_halo(),
         };
         let shape = ends.map(|end| (rows(end.extent), end.columns, end.storage));
         match shape[0] == shape[1] {
@@ -127,14 +122,14 @@ impl Check<'_> {
             let halves = !buffer.columns.is_multiple_of(buffer.storage.in_word());
             let sizes = &self.data.sizes;
             let whole = even.rows.extent();
-            let rows = match buffer.extent {
-                Extent::Run(..) | Extent::EdgeRun(..) => true,
-                Extent::Inner | Extent::Local => {
+            let rows = match Vertices::of(buffer.extent) {
+                Some(Vertices::Inner | Vertices::Local) => {
                     even.rows != Vertices::All && sizes.rows(buffer.extent) >= sizes.rows(whole)
                 }
-                extent => {
+                Some(Vertices::All) | None => {
                     let of_edges = even.edges.map(|edges| whole.edges(edges.set));
-                    extent == whole || Some(extent) == of_edges
+                    [Some(whole), of_edges].contains(&Some(buffer.extent))
+                        || buffer.extent.chunk().is_some()
                 }
             };
             if halves || !rows {

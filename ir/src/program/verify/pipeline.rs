@@ -100,9 +100,8 @@ impl Check<'_> {
     pub(in crate::program) fn stage_message(&self, stage_message: &StageMessage) -> Checked {
         let tensor = |at: &Ref| {
             self.at_least("a tensor", *at, 0)?;
-            match self.program.buffer(at.buffer).extent {
-                Extent::Fixed(_) => {}
-                _ => self.rows("a tensor", *at)?,
+            if !matches!(self.program.buffer(at.buffer).extent, Extent::Fixed(_)) {
+                self.rows("a tensor", *at)?;
             }
             self.moved_rows("a tensor", *at)
         };

@@ -4,7 +4,7 @@ use super::{Check, Checked};
 use crate::graph::op::{Redistribute, Slice};
 use crate::kernel::Axis;
 use crate::program::text::Text;
-use crate::program::{Extent, Matrix, Ref};
+use crate::program::{Matrix, Ref, Vertices};
 use crate::words::types::share;
 
 impl Check<'_> {
@@ -83,12 +83,15 @@ impl Check<'_> {
 
     /// Checks that a buffer has rows of all vertices, or that it starts with the rank's own.
     pub(super) fn extent(&self, what: &str, at: Ref, all: bool) -> Checked {
-        match (self.program.buffer(at.buffer).extent, all) {
-            (Extent::All, true) | (Extent::Inner | Extent::Local, false) => Ok(()),
-            (found, true) => Err(format!(
+        let found = self.program.buffer(at.buffer).extent;
+        match (Vertices::of(found), all) {
+            (Some(Vertices::All), true) | (Some(Vertices::Inner | Vertices::Local), false) => {
+                Ok(())
+            }
+            (_, true) => Err(format!(
                 "{what} has {found} rows, expected those of all vertices"
             )),
-            (found, false) => Err(format!("{what} has {found} rows, expected own rows")),
+            (_, false) => Err(format!("{what} has {found} rows, expected own rows")),
         }
     }
 }

@@ -14,25 +14,31 @@ use std::collections::BTreeSet;
 pub(super) fn verify(program: &Program) -> Result<(), ProgramError> {
     let mut numbers = BTreeSet::new();
     for phase in Phase::ALL {
-        each(phase, program, &mut |instr, times| match instr {
-            Instr::HaloExchange(HaloExchange {
+        each(phase, program, &mut |instr, times| {
+            let Instr::HaloExchange(HaloExchange {
                 buffer,
                 skip: Some(skip),
-            }) => only_in_step("a skippable exchange", phase, || {
+            }) = instr
+            else {
+                return Ok(());
+            };
+            only_in_step("a skippable exchange", phase, || {
                 one(program, *buffer, skip, times, &mut numbers)
-            }),
-            _ => Ok(()),
+            })
         })?;
     }
     for phase in Phase::ALL {
-        each(phase, program, &mut |instr, times| match instr {
-            Instr::HaloReduce(HaloReduce {
+        each(phase, program, &mut |instr, times| {
+            let Instr::HaloReduce(HaloReduce {
                 buffer,
                 skip: Some(skip),
-            }) => only_in_step("the way back of a skippable exchange", phase, || {
+            }) = instr
+            else {
+                return Ok(());
+            };
+            only_in_step("the way back of a skippable exchange", phase, || {
                 returned(program, *buffer, skip, times)
-            }),
-            _ => Ok(()),
+            })
         })?;
     }
     Ok(())

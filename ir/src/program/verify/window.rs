@@ -71,23 +71,17 @@ impl Windows<'_> {
             }
         }
         for one in windows.filter(|one| one.writes) {
-            match (instr, chunk) {
-                (Instr::Begin(_), _) | (_, None) => held.remove(&one.at),
-                (_, Some(chunk)) => held.insert(one.at, chunk),
+            match chunk.filter(|_| !matches!(instr, Instr::Begin(_))) {
+                None => held.remove(&one.at),
+                Some(chunk) => held.insert(one.at, chunk),
             };
         }
         Ok(())
     }
 
     fn run(&self, at: Ref) -> Option<Chunk> {
-        match self.program.buffers.get(at.buffer.0 as usize)?.extent {
-            Extent::Run(even, of) | Extent::EdgeRun(even, of) => Some(Chunk {
-                index: 0,
-                of,
-                even: Some(even),
-            }),
-            _ => None,
-        }
+        let buffer = self.program.buffers.get(at.buffer.0 as usize)?;
+        buffer.extent.chunk()
     }
 
     /// Checks that an instruction uses rows of a chunk that the buffer is divided into.
