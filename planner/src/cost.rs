@@ -81,10 +81,8 @@ impl Sum for Work {
 pub fn work(op: &Op, out: Value, kids: &[Value], facts: &Facts) -> Work {
     let once = out.known.invariant && facts.train;
     let share = if once { 1.0 / EPOCHS } else { 1.0 };
-    let overhead = match op {
-        Op::Input(_) | Op::Const(_) => 0.0,
-        _ => OPERATOR_SECONDS,
-    };
+    let given = matches!(op, Op::Input(_) | Op::Const(_));
+    let overhead = if given { 0.0 } else { OPERATOR_SECONDS };
     let mut work = operator(op, out, kids, facts).times(share);
     work.seconds += overhead * share;
     work
@@ -209,9 +207,10 @@ fn matmul(op: &Op, out: Value, kids: &[Value], facts: &Facts) -> Work {
             .iter()
             .filter(|v| facts.train && v.known.needs_grad)
             .count() as f64;
-    let inner = match op {
-        Op::MatMulTN => facts.rows(kids[0].ty.rows),
-        _ => f64::from(kids[0].ty.columns()),
+    let inner = if *op == Op::MatMulTN {
+        facts.rows(kids[0].ty.rows)
+    } else {
+        f64::from(kids[0].ty.columns())
     };
     if kids[0].known.sparse {
         // A row of the weights is added for every nonzero: index, value and a row from cache.

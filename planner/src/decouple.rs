@@ -180,11 +180,11 @@ fn moving(graph: &Graph, id: NodeId) -> bool {
             continue;
         }
         let node = graph.node(id);
-        match node.op {
-            Op::Input(Input::Features) => return true,
-            Op::Arg(_) if node.ty.rows == Rows::Vertices => return true,
-            _ => work.extend(&node.inputs),
+        let carried = matches!(node.op, Op::Arg(_)) && node.ty.rows == Rows::Vertices;
+        if carried || node.op == Op::Input(Input::Features) {
+            return true;
         }
+        work.extend(&node.inputs);
     }
     false
 }
@@ -201,16 +201,16 @@ fn carried(graph: &Graph, gather: NodeId) -> Result<NodeId, DecoupleError> {
 /// The vertex tensor whose source rows, times a coefficient, an edge tensor holds.
 fn source(graph: &Graph, id: NodeId) -> Option<NodeId> {
     let node = graph.node(id);
-    match node.op {
-        Op::Take(_, End::Src) => Some(node.inputs[0]).filter(|from| moving(graph, *from)),
-        Op::Binary(Binary::Mul) => {
-            let [a, b] = [0, 1].map(|n| source(graph, node.inputs[n]));
-            a.xor(b)
-        }
-        Op::Binary(Binary::Div) => source(graph, node.inputs[0]),
-        Op::Broadcast(_) => source(graph, node.inputs[0]),
-        _ => None,
+    if matches!(node.op, Op::Take(_, End::Src)) {
+        return Some(node.inputs[0]).filter(|from| moving(graph, *from));
     }
+    if node.op == Op::Binary(Binary::Mul) {
+        let [a, b] = [0, 1].map(|n| source(graph, node.inputs[n]));
+        return a.xor(b);
+    }
+    let through = matches!(node.op, Op::Binary(Binary::Div) | Op::Broadcast(_));
+    let input = node.inputs.first().filter(|_| through)?;
+    source(graph, *input)
 }
 
 fn name(graph: &Graph, id: NodeId) -> String {

@@ -3,7 +3,7 @@
 use crate::facts::{Facts, Known, Value, known};
 use egg::{Analysis, DidMerge, Id, Language};
 use gnnc_ir::graph::infer::{TypeError, infer};
-use gnnc_ir::graph::op::{Input, Loss};
+use gnnc_ir::graph::op::{Input, Loss, ValueOrigin};
 use gnnc_ir::graph::{Node, NodeId};
 use gnnc_ir::words::types::EdgeSet;
 use gnnc_ir::{Binary, Graph, Op, Rows, Type};
@@ -37,10 +37,11 @@ pub struct ENode {
 
 /// Whether rules treat the result of an operator as a leaf.
 pub fn is_opaque(op: &Op) -> bool {
-    matches!(
-        op,
-        Op::Param(_) | Op::Arg(_) | Op::Table(_) | Op::Scan(_) | Op::Out(_)
-    )
+    match op.origin() {
+        ValueOrigin::Param(_) | ValueOrigin::Arg(_) | ValueOrigin::Table(_) => true,
+        ValueOrigin::Scan(_) | ValueOrigin::Out(_) => true,
+        ValueOrigin::Input(_) | ValueOrigin::Const(_) | ValueOrigin::Operands => false,
+    }
 }
 
 /// The type of an operator's result, from the types of its operands.

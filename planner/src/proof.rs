@@ -134,17 +134,17 @@ fn add(
     }
     let mut ids: Vec<Id> = Vec::with_capacity(graph.nodes.len());
     for node in &graph.nodes {
-        let symbol = match &node.op {
-            Op::Arg(n) => Symbol::Leaf(*n),
-            op if is_opaque(op) => {
-                let (found, expected) = (graph.args.len() + 1, explanation.leaves.len());
-                return Err(ProofError::Arguments {
-                    step,
-                    found,
-                    expected,
-                });
-            }
-            op => Symbol::Op(op.clone()),
+        let symbol = if let Op::Arg(n) = node.op {
+            Symbol::Leaf(n)
+        } else if is_opaque(&node.op) {
+            let (found, expected) = (graph.args.len() + 1, explanation.leaves.len());
+            return Err(ProofError::Arguments {
+                step,
+                found,
+                expected,
+            });
+        } else {
+            Symbol::Op(node.op.clone())
         };
         let kids = node.inputs.iter().map(|id| ids[id.0 as usize]).collect();
         ids.push(egraph.add(ENode { symbol, kids }));

@@ -9,7 +9,7 @@
 use crate::facts::{Facts, Known, Sign, Value, known};
 use crate::language::{ENode, Symbol, is_opaque};
 use egg::{Id, RecExpr};
-use gnnc_ir::graph::op::{Scan, Site};
+use gnnc_ir::graph::op::{Scan, Site, ValueOrigin};
 use gnnc_ir::graph::{Node, NodeId};
 use gnnc_ir::{Graph, Op};
 use std::collections::BTreeMap;
@@ -61,21 +61,25 @@ pub fn surroundings(graph: &Graph, args: &[Known], facts: &Facts) -> Surrounding
             .iter()
             .map(|i| found.values[i.0 as usize])
             .collect();
-        let known = match &node.op {
-            Op::Arg(n) => args.get(*n as usize).copied().unwrap_or(Known::PARAM),
-            Op::Scan(scan) => {
+        let known = match node.op.origin() {
+            ValueOrigin::Arg(n) => args.get(n as usize).copied().unwrap_or(Known::PARAM),
+            ValueOrigin::Scan(scan) => {
                 let (body, out) = scan_known(scan, &kids, facts);
                 let first = out.first().copied().unwrap_or_default();
                 found.bodies.insert(id, body);
                 results.insert(id, out);
                 first
             }
-            Op::Out(n) => node
+            ValueOrigin::Out(n) => node
                 .inputs
                 .first()
-                .and_then(|scan| results.get(scan)?.get(*n as usize).copied())
+                .and_then(|scan| results.get(scan)?.get(n as usize).copied())
                 .unwrap_or(Known::PARAM),
-            op => known(op, &kids, facts),
+            ValueOrigin::Input(_)
+            | ValueOrigin::Param(_)
+            | ValueOrigin::Const(_)
+            | ValueOrigin::Table(_)
+            | ValueOrigin::Operands => known(&node.op, &kids, facts),
         };
         found.values.push(Value { ty: node.ty, known });
     }
@@ -195,11 +199,9 @@ fn free(graph: &Graph) -> Vec<bool> {
     let mut free: Vec<bool> = Vec::with_capacity(graph.nodes.len());
     for node in &graph.nodes {
         let kids = node.inputs.iter().all(|id| free[id.0 as usize]);
-        free.push(match node.op {
-            Op::Input(_) | Op::Const(_) => true,
-            Op::Unary(_) | Op::Binary(_) | Op::Take(..) => kids && node.ty.columns() == 1,
-            _ => false,
-        });
+        let computed = matches!(node.op, Op::Unary(_) | Op::Binary(_) | Op::Take(..));
+        let given = matches!(node.op, Op::Input(_) | Op::Const(_));
+        free.push(given || computed && kids && node.ty.columns() == 1);
     }
     free
 }
@@ -327,17 +329,15 @@ fn fingerprints(graph: &Graph, follow: impl Fn(NodeId, NodeId) -> bool) -> Vec<u
     let mut prints: Vec<u64> = Vec::with_capacity(graph.nodes.len());
     for (id, node) in graph.iter() {
         let mut print = Fnv::new();
-        let own = match &node.op {
-            Op::Param(id) => match graph.params.get(id.0 as usize) {
-                Some(spec) => format!("param {}", spec.name),
-                None => format!("param {}", id.0),
-            },
-            Op::Dropout { p, .. } => format!("dropout {p}"),
-            // Printed floats are exact, so equal texts are equal operators.
-            Op::Scan(scan) => format!("{} {}", node.op, scan.body),
-            Op::Table(values) => format!("{values:?}"),
-            op => op.to_string(),
-        };
+        // Printed floats are exact, so equal texts are equal operators.
+        let mut own = graph.text(&node.op);
+        if let Op::Dropout { p, .. } = node.op {
+            own = format!("dropout {p}");
+        } else if let Op::Scan(scan) = &node.op {
+            own = format!("{own} {}", scan.body);
+        } else if let Op::Table(values) = &node.op {
+            own = format!("{values:?}");
+        }
         print.write(own.as_bytes());
         print.write(node.ty.to_string().as_bytes());
         for input in &node.inputs {

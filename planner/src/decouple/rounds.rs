@@ -2,7 +2,7 @@
 
 use super::{DecoupleError, Rest, Step, name, source};
 use gnnc_ir::Type;
-use gnnc_ir::graph::op::{Op, Scan};
+use gnnc_ir::graph::op::{Op, Scan, ValueOrigin};
 use gnnc_ir::graph::{Graph, NodeId};
 use gnnc_ir::kernel::{Axis, Reduce};
 use gnnc_ir::words::scalar::Binary;
@@ -63,9 +63,11 @@ impl Rounds {
             ));
         }
         let mut body = Body::new(step.graph, Some(scan), self.out.ty(self.output));
-        let argument = |id: NodeId| match step.graph.node(id).op {
-            Op::Arg(k) => inputs.get(k as usize).map(|i| new[i.0 as usize]),
-            _ => None,
+        let argument = |id: NodeId| {
+            let Op::Arg(k) = step.graph.node(id).op else {
+                return None;
+            };
+            inputs.get(k as usize).map(|i| new[i.0 as usize])
         };
         body.scan(self, step, &argument, count)
     }
@@ -145,17 +147,17 @@ fn message(
         let share = out.add(Op::Const(1.0 / ty.heads as f32), &[], scope)?;
         return Ok(out.add(Op::Binary(Binary::Mul), &[sum, share], scope)?);
     }
-    match &node.op {
-        op @ Op::Take(..) => Ok(out.add(op.clone(), &[z], scope)?),
-        Op::Broadcast(_) => message(out, graph, node.inputs[0], z, mean, scope, coefficient),
-        op => {
-            let mut inputs = Vec::new();
-            for input in &node.inputs {
-                inputs.push(message(out, graph, *input, z, mean, scope, coefficient)?);
-            }
-            Ok(out.add(op.clone(), &inputs, scope)?)
-        }
+    if matches!(node.op, Op::Take(..)) {
+        return Ok(out.add(node.op.clone(), &[z], scope)?);
     }
+    let mut inputs = Vec::new();
+    for input in &node.inputs {
+        inputs.push(message(out, graph, *input, z, mean, scope, coefficient)?);
+    }
+    if matches!(node.op, Op::Broadcast(_)) {
+        return Ok(inputs[0]);
+    }
+    Ok(out.add(node.op.clone(), &inputs, scope)?)
 }
 
 /// The body of the loop over rounds.
@@ -235,9 +237,11 @@ impl<'a> Body<'a> {
                 continue;
             }
             let node = self.graph.node(id);
-            match node.op {
-                Op::Param(_) | Op::Table(_) | Op::Out(_) => self.consts.push(id),
-                Op::Arg(k) => match self.scan {
+            match node.op.origin() {
+                ValueOrigin::Param(_) | ValueOrigin::Table(_) | ValueOrigin::Out(_) => {
+                    self.consts.push(id);
+                }
+                ValueOrigin::Arg(k) => match self.scan {
                     Some(scan) if k >= scan.carries + scan.consts && scan.count == count => {
                         self.xs.push(id);
                     }
@@ -252,7 +256,10 @@ impl<'a> Body<'a> {
                         ));
                     }
                 },
-                _ => work.extend(&node.inputs),
+                ValueOrigin::Input(_)
+                | ValueOrigin::Const(_)
+                | ValueOrigin::Scan(_)
+                | ValueOrigin::Operands => work.extend(&node.inputs),
             }
         }
         self.consts.sort_unstable();

@@ -178,16 +178,13 @@ impl Assembler<'_> {
             Want::Part(part, i) => {
                 let (placed, form) = &self.parts[part];
                 match &form.term.as_ref()[i].symbol {
-                    Symbol::Op(Op::Dropout { p, site, slice }) => {
-                        let site = placed.sites[site.number as usize];
-                        let op = Op::Dropout {
-                            p: *p,
-                            site,
-                            slice: *slice,
-                        };
+                    Symbol::Op(op) => {
+                        let mut op = op.clone();
+                        if let Op::Dropout { site, .. } = &mut op {
+                            *site = placed.sites[site.number as usize];
+                        }
                         (op, self.scopes[part][i])
                     }
-                    Symbol::Op(op) => (op.clone(), self.scopes[part][i]),
                     Symbol::Leaf(_) | Symbol::Results => return Ok(inputs[0]),
                 }
             }

@@ -4,7 +4,7 @@
 //! Wide element-wise values stay: they fuse into their readers, and keeping them costs memory.
 
 use gnnc_ir::graph::infer::TypeError;
-use gnnc_ir::graph::op::Scan;
+use gnnc_ir::graph::op::{Scan, ValueOrigin};
 use gnnc_ir::graph::{Node, NodeId};
 use gnnc_ir::{Graph, Op, Rows};
 use std::collections::BTreeMap;
@@ -26,9 +26,10 @@ pub(super) fn hoist(graph: &Graph) -> Result<Graph, TypeError> {
     let mut new: Vec<NodeId> = Vec::with_capacity(graph.nodes.len());
     for node in &graph.nodes {
         let inputs: Vec<NodeId> = node.inputs.iter().map(|id| new[id.0 as usize]).collect();
-        let id = match &node.op {
-            Op::Scan(scan) => out_of(scan, &inputs, node.scope, &mut out)?,
-            op => out.add(op.clone(), &inputs, node.scope)?,
+        let id = if let Op::Scan(scan) = &node.op {
+            out_of(scan, &inputs, node.scope, &mut out)?
+        } else {
+            out.add(node.op.clone(), &inputs, node.scope)?
         };
         new.push(id);
     }
@@ -59,12 +60,11 @@ fn out_of(
     // The hoisted values and their operands, before the loop.
     let mut outside: BTreeMap<NodeId, NodeId> = BTreeMap::new();
     for (id, node) in below(body, &taken) {
-        let place = match node.op {
-            Op::Arg(n) => operands[n as usize],
-            _ => {
-                let inputs: Vec<NodeId> = node.inputs.iter().map(|i| outside[i]).collect();
-                out.add(node.op.clone(), &inputs, scope)?
-            }
+        let place = if let Op::Arg(n) = node.op {
+            operands[n as usize]
+        } else {
+            let inputs: Vec<NodeId> = node.inputs.iter().map(|i| outside[i]).collect();
+            out.add(node.op.clone(), &inputs, scope)?
         };
         outside.insert(id, place);
     }
@@ -80,10 +80,14 @@ fn out_of(
         ..body.clone()
     };
     for (id, node) in body.iter() {
-        let op = match (&node.op, taken.iter().position(|t| *t == id)) {
-            (_, Some(i)) => Op::Arg((first_x + i) as u32),
-            (Op::Arg(n), None) if *n as usize >= first_x => Op::Arg(n + count),
-            _ => continue,
+        let op = if let Some(i) = taken.iter().position(|t| *t == id) {
+            Op::Arg((first_x + i) as u32)
+        } else if let Op::Arg(n) = node.op
+            && n as usize >= first_x
+        {
+            Op::Arg(n + count)
+        } else {
+            continue;
         };
         inner.nodes[id.0 as usize] = Node {
             op,
@@ -106,19 +110,31 @@ fn kinds(scan: &Scan) -> Vec<Kind> {
     for node in &scan.body.nodes {
         let below = |kind: Kind| node.inputs.iter().any(|id| kinds[id.0 as usize] == kind);
         let narrow = node.ty.columns() == 1 && node.ty.rows == Rows::Vertices;
-        kinds.push(match &node.op {
-            Op::Input(_) | Op::Const(_) => Kind::Fixed,
-            Op::Arg(n) if consts.contains(n) => Kind::Fixed,
-            Op::Arg(_) | Op::Param(_) | Op::Table(_) | Op::Scan(_) | Op::Out(_) => Kind::Varying,
-            // Readers load taken rows themselves; a draw is new in every iteration.
-            Op::Take(..) | Op::Pick | Op::PickHead | Op::Dropout { .. } => Kind::Varying,
-            _ if below(Kind::Varying) => Kind::Varying,
-            Op::Gather(..) | Op::GatherMean(_) | Op::MatMul | Op::MatMulNT | Op::MatMulTN => {
-                Kind::Worth
-            }
-            Op::ReduceCols(..) | Op::EdgeSoftmax(_) | Op::SumRows | Op::PickSum(_) => Kind::Worth,
-            _ if narrow || below(Kind::Worth) => Kind::Worth,
-            _ => Kind::Fixed,
+        // Readers load taken rows themselves; a draw is new in every iteration.
+        let varying = matches!(
+            node.op,
+            Op::Take(..) | Op::Pick | Op::PickHead | Op::Dropout { .. }
+        );
+        let sums = matches!(
+            node.op,
+            Op::Gather(..)
+                | Op::GatherMean(_)
+                | Op::EdgeSoftmax(_)
+                | Op::PickSum(_)
+                | Op::MatMul
+                | Op::MatMulNT
+                | Op::MatMulTN
+                | Op::ReduceCols(..)
+                | Op::SumRows
+        );
+        kinds.push(match node.op.origin() {
+            ValueOrigin::Input(_) | ValueOrigin::Const(_) => Kind::Fixed,
+            ValueOrigin::Arg(n) if consts.contains(&n) => Kind::Fixed,
+            ValueOrigin::Arg(_) | ValueOrigin::Param(_) | ValueOrigin::Table(_) => Kind::Varying,
+            ValueOrigin::Scan(_) | ValueOrigin::Out(_) => Kind::Varying,
+            ValueOrigin::Operands if varying || below(Kind::Varying) => Kind::Varying,
+            ValueOrigin::Operands if sums || narrow || below(Kind::Worth) => Kind::Worth,
+            ValueOrigin::Operands => Kind::Fixed,
         });
     }
     kinds

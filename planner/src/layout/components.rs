@@ -226,7 +226,14 @@ fn arrive(graph: &Graph, axis: Axis, zero: &[bool]) -> Vec<bool> {
             Op::Binary(_) => of(0) && of(1),
             // Members of a cut component may have stayed on slices.
             Op::Gather(..) => zero[id.0 as usize],
-            _ => true,
+            Op::Input(_) | Op::Param(_) | Op::Const(_) | Op::Table(_) | Op::Broadcast(_) => true,
+            Op::Take(..) | Op::Blend | Op::Copies(..) | Op::Clip(..) | Op::GatherMean(_) => true,
+            Op::EdgeSoftmax(_) | Op::Pick | Op::PickSum(_) | Op::PickHead => true,
+            Op::PlaceHead(_) | Op::MatMul | Op::MatMulNT | Op::MatMulTN => true,
+            Op::Reshape { .. } | Op::Concat | Op::SliceCols { .. } | Op::PadCols { .. } => true,
+            Op::SliceRows { .. } | Op::PadRows { .. } | Op::ReduceCols(..) | Op::SumRows => true,
+            Op::Redistribute(_) | Op::SumRanks | Op::Loss(_) | Op::LossGrad(_) => true,
+            Op::Scan(_) => true,
         });
     }
     arrive
@@ -330,6 +337,30 @@ fn transfer(
         Op::PickSum(_) if !cut(node.inputs[0]) => Ok(State { share, zero: false }),
         Op::SumRows if share || cut(node.inputs[0]) => Err("it sums columns into a weight"),
         Op::SumRows => Ok(State::default()),
-        _ => Err("it mixes or moves columns"),
+        Op::Input(_)
+        | Op::Param(_)
+        | Op::Const(_)
+        | Op::Table(_)
+        | Op::Arg(_)
+        | Op::Blend
+        | Op::Copies(..)
+        | Op::Clip(..)
+        | Op::GatherMean(_)
+        | Op::PickSum(_)
+        | Op::MatMul
+        | Op::MatMulNT
+        | Op::MatMulTN
+        | Op::Reshape { .. }
+        | Op::Concat
+        | Op::SliceCols { .. }
+        | Op::PadCols { .. }
+        | Op::SliceRows { .. }
+        | Op::PadRows { .. }
+        | Op::Redistribute(_)
+        | Op::SumRanks
+        | Op::Loss(_)
+        | Op::LossGrad(_)
+        | Op::Scan(_)
+        | Op::Out(_) => Err("it mixes or moves columns"),
     }
 }

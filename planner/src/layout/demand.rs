@@ -4,7 +4,7 @@ use super::components::Components;
 use super::features::Place;
 use super::loops::Loop;
 use super::{AXES, index};
-use gnnc_ir::graph::op::Op;
+use gnnc_ir::graph::op::{Op, Product, ValueOrigin};
 use gnnc_ir::kernel::Axis;
 use gnnc_ir::{Graph, Node, NodeId, Rows};
 
@@ -77,33 +77,29 @@ impl Demand {
             }
             let Needed { rows, slices, .. } = self.needed[n];
             let here = own.filter(|axis| slices[index(*axis)]);
-            match (&node.op, &loops[n]) {
-                (Op::Arg(_), _) => {}
-                (Op::Out(_), _) if rows || here.is_some() => self.mark(node.inputs[0], None),
-                (Op::Scan(_), Some(plan)) if rows => {
-                    for (position, input) in node.inputs.iter().enumerate() {
-                        if plan.slices[position] {
-                            self.mark(*input, Some(plan.axis));
-                        }
-                        if plan.rows[position] {
-                            self.mark(*input, None);
-                        }
+            if let Some(plan) = loops[n].as_ref().filter(|_| rows) {
+                for (position, input) in node.inputs.iter().enumerate() {
+                    if plan.slices[position] {
+                        self.mark(*input, Some(plan.axis));
+                    }
+                    if plan.rows[position] {
+                        self.mark(*input, None);
                     }
                 }
-                _ if self.of_features(node, components.places[n], (here.is_some(), rows)) => {}
-                _ => {
-                    if let Some(axis) = here {
-                        self.operands(graph, id, axis);
-                        if rows && components.both(id) {
-                            node.inputs.iter().for_each(|i| self.mark(*i, None));
-                        }
-                    } else if let (Some(axis), true) = (member, rows) {
-                        // A sum over all edges, which every rank has whole.
-                        self.operands(graph, id, axis);
-                    } else if rows {
-                        node.inputs.iter().for_each(|i| self.mark(*i, None));
-                    }
+            } else if is_result(&node.op) && (rows || here.is_some()) {
+                self.mark(node.inputs[0], None);
+            } else if self.of_features(node, components.places[n], (here.is_some(), rows)) {
+                continue;
+            } else if let Some(axis) = here {
+                self.operands(graph, id, axis);
+                if rows && components.both(id) {
+                    node.inputs.iter().for_each(|i| self.mark(*i, None));
                 }
+            } else if let (Some(axis), true) = (member, rows) {
+                // A sum over all edges, which every rank has whole.
+                self.operands(graph, id, axis);
+            } else if rows {
+                node.inputs.iter().for_each(|i| self.mark(*i, None));
             }
         }
     }
@@ -128,16 +124,16 @@ impl Demand {
     /// as usual.
     fn of_features(&mut self, node: &Node, place: Place, (here, rows): (bool, bool)) -> bool {
         let on_slices = Some(Axis::Width);
-        match (place, &node.op, &node.inputs[..]) {
+        match (place, node.op.product(), &node.inputs[..]) {
             (Place::Share | Place::Sums, _, [x, rest @ ..]) if rows => {
                 self.mark(*x, on_slices);
                 rest.iter().for_each(|i| self.mark(*i, None));
             }
-            (Place::Rows(_), Op::MatMulTN, [x, g]) if rows => {
+            (Place::Rows(_), Some(Product::Tn), [x, g]) if rows => {
                 self.mark(*x, on_slices);
                 self.needed[g.0 as usize].copied = true;
             }
-            (Place::Columns(_), Op::MatMulNT, [g, w]) if here => {
+            (Place::Columns(_), Some(Product::Nt), [g, w]) if here => {
                 self.needed[g.0 as usize].copied = true;
                 self.mark(*w, None);
             }
@@ -181,15 +177,19 @@ fn near(
         if matches!(node.ty.rows, Rows::Fixed(_)) {
             continue;
         }
-        near[n] = match &node.op {
+        let elements = matches!(
+            node.op,
+            Op::Unary(_) | Op::Binary(_) | Op::Dropout { .. } if node.ty.rows == Rows::Vertices
+        );
+        near[n] = match node.op.origin() {
             _ if components.places[n].columns().is_some() => Some(Axis::Width),
-            Op::Arg(k) => args.get(*k as usize).copied().flatten(),
-            Op::Out(k) => loops[node.inputs[0].0 as usize]
+            ValueOrigin::Arg(k) => args.get(k as usize).copied().flatten(),
+            ValueOrigin::Out(k) => loops[node.inputs[0].0 as usize]
                 .as_ref()
-                .filter(|plan| plan.carried(*k as usize))
+                .filter(|plan| plan.carried(k as usize))
                 .map(|plan| plan.axis),
             _ if components.cut[n].is_some() => components.cut[n],
-            Op::Unary(_) | Op::Binary(_) | Op::Dropout { .. } if node.ty.rows == Rows::Vertices => {
+            ValueOrigin::Operands if elements => {
                 let axis = node.inputs.iter().find_map(|i| near[i.0 as usize]);
                 // The other operands are constant columns, such as degrees.
                 axis.filter(|axis| {

@@ -191,14 +191,16 @@ pub(super) fn breaker(graph: &Graph, ranks: u32, places: &[Place]) -> Option<Str
         .first()
         .and_then(|i| places[i.0 as usize].columns());
     let unequal = Slice::padded(graph.features, ranks) && columns.is_some_and(|c| !c.zero);
-    Some(match node.op {
-        Op::MatMul | Op::ReduceCols(..) if unequal => format!(
+    if unequal && matches!(node.op, Op::MatMul | Op::ReduceCols(..)) {
+        return Some(format!(
             "{name} adds {}, which {ranks} ranks cannot share equally, and the padding \
              is not 0 there",
             counted(graph.features, "column")
-        ),
-        _ => format!("{name} reads columns of the features and is neither"),
-    })
+        ));
+    }
+    Some(format!(
+        "{name} reads columns of the features and is neither"
+    ))
 }
 
 /// Nodes that turn out to need whole rows: sources of slices whose readers cannot work on slices,
@@ -264,12 +266,11 @@ fn sources(graph: &Graph, places: &[Place], id: NodeId, found: &mut Vec<NodeId>)
         return;
     }
     let node = graph.node(id);
-    match node.op {
-        Op::Param(_) | Op::MatMulTN => found.push(id),
-        _ => node
-            .inputs
-            .iter()
-            .for_each(|i| sources(graph, places, *i, found)),
+    if matches!(node.op, Op::Param(_) | Op::MatMulTN) {
+        found.push(id);
+    } else {
+        let inputs = node.inputs.iter();
+        inputs.for_each(|i| sources(graph, places, *i, found));
     }
 }
 
@@ -332,26 +333,32 @@ impl Transfer<'_> {
         };
         // The padding of a slice must not be added.
         let adds = |columns: Columns| columns.zero || !self.padded;
-        match (&node.op, of) {
+        match &node.op {
             // A single column has no slices.
-            (Op::Input(Input::Features), _) if self.features > 1 => On(Columns {
+            Op::Input(Input::Features) if self.features > 1 => On(Columns {
                 blocks: 1,
                 zero: true,
                 tied: false,
             }),
-            (Op::Param(_), _) => match (node.ty.rows, node.ty.heads, node.ty.stack) {
+            Op::Param(_) => match (node.ty.rows, node.ty.heads, node.ty.stack) {
                 (Rows::Fixed(rows), 1, 0) => blocks(rows).map_or(Elsewhere, Cut),
                 _ => Elsewhere,
             },
-            (Op::Unary(f), [On(x)]) => On(Columns {
-                zero: x.zero && f.eval(0.0) == 0.0,
-                ..*x
-            }),
-            (Op::Unary(Unary::Neg), [Cut(blocks)]) => Cut(*blocks),
-            (Op::Dropout { .. }, [On(x)]) if x.blocks == 1 => On(*x),
-            (Op::Binary(f), [a, b]) => self.binary(*f, [*a, *b], narrow),
-            (Op::Concat, parts) => {
-                let parts: Option<Vec<Columns>> = parts.iter().map(|p| p.columns()).collect();
+            Op::Unary(f) => match of[0] {
+                On(x) => On(Columns {
+                    zero: x.zero && f.eval(0.0) == 0.0,
+                    ..x
+                }),
+                Cut(blocks) if *f == Unary::Neg => Cut(blocks),
+                _ => Elsewhere,
+            },
+            Op::Dropout { .. } => match of[0] {
+                On(x) if x.blocks == 1 => On(x),
+                _ => Elsewhere,
+            },
+            Op::Binary(f) => self.binary(*f, [of[0], of[1]], narrow),
+            Op::Concat => {
+                let parts: Option<Vec<Columns>> = of.iter().map(|p| p.columns()).collect();
                 parts.map_or(Elsewhere, |parts| {
                     On(Columns {
                         blocks: parts.iter().map(|p| p.blocks).sum(),
@@ -360,47 +367,59 @@ impl Transfer<'_> {
                     })
                 })
             }
-            (Op::SliceCols { start, len }, [On(x)]) => {
-                match (blocks(*len), start % self.features) {
-                    // Whatever edges read arrives padded with 0.
-                    (Some(blocks), 0) if adds(*x) => On(Columns { blocks, ..*x }),
-                    _ => Elsewhere,
+            Op::SliceCols { start, len } => match (of[0], blocks(*len)) {
+                // Whatever edges read arrives padded with 0.
+                (On(x), Some(blocks)) if start % self.features == 0 && adds(x) => {
+                    On(Columns { blocks, ..x })
                 }
-            }
-            (Op::SliceRows { start, len }, [Cut(_)]) => match (blocks(*len), start % self.features)
-            {
-                (Some(blocks), 0) => Cut(blocks),
                 _ => Elsewhere,
             },
-            (Op::PadRows { before, after }, [Cut(inner)]) => {
-                let fits = before % self.features == 0 && after % self.features == 0;
-                match fits {
-                    true => Cut(inner + (before + after) / self.features),
-                    false => Elsewhere,
+            Op::SliceRows { start, len } => match (of[0], blocks(*len)) {
+                (Cut(_), Some(blocks)) if start % self.features == 0 => Cut(blocks),
+                _ => Elsewhere,
+            },
+            Op::PadRows { before, after } => match of[0] {
+                Cut(inner) if before % self.features == 0 && after % self.features == 0 => {
+                    Cut(inner + (before + after) / self.features)
                 }
-            }
-            (Op::MatMul, [On(x), Cut(blocks)]) if x.blocks == *blocks && adds(*x) => Share,
-            (Op::MatMulTN, [On(x), g]) if adds(*x) && !g.tied() => {
-                match self.by_rows(node.inputs[1]) {
-                    true => Cut(x.blocks),
-                    false => Elsewhere,
-                }
-            }
-            (Op::MatMulNT, [g, Cut(blocks)]) if !g.tied() => match self.by_rows(node.inputs[0]) {
-                true => On(Columns {
-                    blocks: *blocks,
+                _ => Elsewhere,
+            },
+            Op::MatMul => match (of[0], of[1]) {
+                (On(x), Cut(blocks)) if x.blocks == blocks && adds(x) => Share,
+                // Products of parameters.
+                (Cut(blocks), Elsewhere) => Cut(blocks),
+                _ => Elsewhere,
+            },
+            Op::MatMulTN => match (of[0], of[1]) {
+                (On(x), g) if adds(x) && !g.tied() && self.by_rows(node.inputs[1]) => Cut(x.blocks),
+                (Cut(a), Cut(b)) if a == b => Part,
+                _ => Elsewhere,
+            },
+            Op::MatMulNT => match (of[0], of[1]) {
+                (g, Cut(blocks)) if !g.tied() && self.by_rows(node.inputs[0]) => On(Columns {
+                    blocks,
                     zero: true,
                     tied: true,
                 }),
-                false => Elsewhere,
+                (Cut(blocks), Elsewhere) => Cut(blocks),
+                _ => Elsewhere,
             },
-            // Products of parameters.
-            (Op::MatMul | Op::MatMulNT, [Cut(blocks), Elsewhere]) => Cut(*blocks),
-            (Op::MatMulTN, [Cut(a), Cut(b)]) if a == b => Part,
-            (Op::ReduceCols(Axis::Width, Reduce::Sum), [On(x)]) if adds(*x) => Share,
-            (Op::SumRows, [On(x)]) if x.tied && adds(*x) => Sums,
-            (Op::ReduceCols(Axis::Width, Reduce::Sum), [Sums]) => Part,
-            _ => Elsewhere,
+            Op::ReduceCols(Axis::Width, Reduce::Sum) => match of[0] {
+                On(x) if adds(x) => Share,
+                Sums => Part,
+                _ => Elsewhere,
+            },
+            Op::SumRows => match of[0] {
+                On(x) if x.tied && adds(x) => Sums,
+                _ => Elsewhere,
+            },
+            Op::Input(_) | Op::Const(_) | Op::Table(_) | Op::Arg(_) => Elsewhere,
+            Op::Broadcast(_) | Op::Take(..) | Op::Blend | Op::Copies(..) => Elsewhere,
+            Op::Clip(..) | Op::Gather(..) | Op::GatherMean(_) | Op::EdgeSoftmax(_) => Elsewhere,
+            Op::Pick | Op::PickSum(_) | Op::PickHead | Op::PlaceHead(_) => Elsewhere,
+            Op::Reshape { .. } | Op::PadCols { .. } | Op::ReduceCols(..) => Elsewhere,
+            Op::Redistribute(_) | Op::SumRanks | Op::Loss(_) | Op::LossGrad(_) => Elsewhere,
+            Op::Scan(_) | Op::Out(_) => Elsewhere,
         }
     }
 

@@ -38,9 +38,11 @@ pub(super) fn find(
     graph
         .nodes
         .iter()
-        .map(|node| match &node.op {
-            Op::Scan(scan) => plan(scan, ranks, choice).map(Some),
-            _ => Ok(None),
+        .map(|node| {
+            let Op::Scan(scan) = &node.op else {
+                return Ok(None);
+            };
+            plan(scan, ranks, choice).map(Some)
         })
         .collect()
 }

@@ -195,33 +195,34 @@ impl<'a> Writer<'a> {
     fn on_slices(&mut self, id: NodeId, axis: Axis) -> Result<(), LowerError> {
         let node = self.graph.node(id);
         let columns = self.components.places[id.0 as usize].columns();
-        let inputs = match node.op {
-            Op::Out(_) => self.operands(id, None)?,
-            Op::MatMulNT if columns.is_some() => self.copied_left(id)?,
-            _ => self.operands(id, Some(axis))?,
+        let inputs = if node.op == Op::MatMulNT && columns.is_some() {
+            self.copied_left(id)?
+        } else {
+            let of_loop = matches!(node.op, Op::Out(_));
+            self.operands(id, Some(axis).filter(|_| !of_loop))?
         };
         let wanted = match columns {
             Some(columns) => self.on_features(node.ty, columns.blocks),
             None => on_rank(node.ty, axis, self.ranks),
         };
-        let op = match &node.op {
-            Op::Input(Input::Features) => Op::Input(Input::FeatureSlice(self.features())),
-            Op::Input(Input::Relation(relations)) => Op::Input(Input::Relation(whole(*relations))),
-            Op::Input(Input::RelationDegree(relations)) => {
-                Op::Input(Input::RelationDegree(whole(*relations)))
+        let mut op = node.op.clone();
+        if let Op::Input(input) = &mut op {
+            match input {
+                Input::Features => *input = Input::FeatureSlice(self.features()),
+                Input::Relation(relations) | Input::RelationDegree(relations) => {
+                    *relations = whole(*relations);
+                }
+                _ => {}
             }
-            Op::SliceCols { start, len } if columns.is_some() => Op::SliceCols {
-                start: self.of_blocks(*start),
-                len: self.of_blocks(*len),
-            },
-            Op::Broadcast(ty) => Op::Broadcast(on_rank(*ty, axis, self.ranks)),
-            Op::Dropout { p, site, .. } => Op::Dropout {
-                p: *p,
-                site: *site,
-                slice: sliced(node.ty, axis).then(|| self.ranks.slice(axis, size(node.ty, axis))),
-            },
-            op => op.clone(),
-        };
+        } else if let Op::SliceCols { start, len } = &mut op
+            && columns.is_some()
+        {
+            (*start, *len) = (self.of_blocks(*start), self.of_blocks(*len));
+        } else if let Op::Broadcast(ty) = &mut op {
+            *ty = on_rank(*ty, axis, self.ranks);
+        } else if let Op::Dropout { slice, .. } = &mut op {
+            *slice = sliced(node.ty, axis).then(|| self.ranks.slice(axis, size(node.ty, axis)));
+        }
         let new = self.add(op, &inputs, node.scope)?;
         if self.out.ty(new) != wanted {
             return Err(bug(&format!("{id}, {}, should be {wanted}", node.op)));
@@ -269,11 +270,11 @@ impl<'a> Writer<'a> {
                     false => sum,
                 }
             }
-            (_, None) => match (&node.op, &self.loops[n]) {
-                (Op::Scan(_), Some(plan)) => self.scan(id, plan)?,
-                (op, _) => {
+            (_, None) => match &self.loops[n] {
+                Some(plan) => self.scan(id, plan)?,
+                None => {
                     let inputs = self.operands(id, None)?;
-                    self.add(op.clone(), &inputs, node.scope)?
+                    self.add(node.op.clone(), &inputs, node.scope)?
                 }
             },
         };

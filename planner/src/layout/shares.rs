@@ -4,7 +4,7 @@
 use super::features::Place;
 use super::rewrite::{Writer, bug};
 use crate::error::LowerError;
-use gnnc_ir::graph::op::{Op, Redistribute, Slice};
+use gnnc_ir::graph::op::{Op, Product, Redistribute, Slice};
 use gnnc_ir::kernel::Axis;
 use gnnc_ir::{NodeId, Rows, Type};
 
@@ -51,7 +51,7 @@ impl Writer<'_> {
         let node = self.graph.node(id);
         let place = self.components.places[id.0 as usize];
         let on_slices = Some(Axis::Width);
-        let inputs = match (place, &node.op, &node.inputs[..]) {
+        let inputs = match (place, node.op.product(), &node.inputs[..]) {
             (Place::Share | Place::Sums, _, [x, rest @ ..]) => {
                 let mut inputs = vec![self.operand(*x, on_slices)?];
                 for input in rest {
@@ -59,22 +59,20 @@ impl Writer<'_> {
                 }
                 inputs
             }
-            (Place::Rows(_), Op::MatMulTN, [x, g]) => {
+            (Place::Rows(_), Some(Product::Tn), [x, g]) => {
                 vec![self.operand(*x, on_slices)?, self.copy(*g)?]
             }
             _ => self.operands(id, None)?,
         };
-        let op = match &node.op {
-            Op::SliceRows { start, len } => Op::SliceRows {
-                start: self.of_blocks(*start),
-                len: self.of_blocks(*len),
-            },
-            Op::PadRows { before, after } => Op::PadRows {
-                before: self.of_blocks(*before),
-                after: self.of_blocks(*after),
-            },
-            op => op.clone(),
-        };
+        let mut op = node.op.clone();
+        if let Op::SliceRows { start: a, len: b }
+        | Op::PadRows {
+            before: a,
+            after: b,
+        } = &mut op
+        {
+            (*a, *b) = (self.of_blocks(*a), self.of_blocks(*b));
+        }
         let new = self.add(op, &inputs, node.scope)?;
         match place {
             Place::Share => self.add(Op::Redistribute(Redistribute::Reduce), &[new], node.scope),

@@ -25,32 +25,35 @@ pub struct Analysis {
 
 /// Whether an operator is computed element by element, and so inside another kernel.
 pub fn pointwise(op: &Op) -> bool {
-    matches!(
-        op,
-        Op::Unary(_)
-            | Op::Binary(_)
-            | Op::Dropout { .. }
-            | Op::Broadcast(_)
-            | Op::Const(_)
-            | Op::Input(Input::Fresh(_))
-            | Op::Take(..)
-            | Op::Pick
-            | Op::PickHead
-            | Op::PlaceHead(_)
-    )
+    match op {
+        Op::Unary(_) | Op::Binary(_) | Op::Dropout { .. } | Op::Broadcast(_) => true,
+        Op::Const(_) | Op::Input(Input::Fresh(_)) => true,
+        Op::Take(..) | Op::Pick | Op::PickHead | Op::PlaceHead(_) => true,
+        Op::Input(_) | Op::Param(_) | Op::Table(_) | Op::Arg(_) | Op::Scan(_) | Op::Out(_) => false,
+        Op::Gather(..) | Op::GatherMean(_) | Op::EdgeSoftmax(_) | Op::PickSum(_) => false,
+        Op::MatMul | Op::MatMulNT | Op::MatMulTN | Op::ReduceCols(..) | Op::SumRows => false,
+        Op::Reshape { .. } | Op::SliceCols { .. } | Op::SliceRows { .. } => false,
+        Op::Concat | Op::PadCols { .. } | Op::PadRows { .. } => false,
+        Op::Redistribute(_) | Op::SumRanks | Op::Blend | Op::Copies(..) | Op::Clip(..) => false,
+        Op::Loss(_) | Op::LossGrad(_) => false,
+    }
 }
 
 /// Whether an operator only renames the elements of its operand, or does nothing (sums over the
 /// ranks wait until needed, see `partial.rs`).
 pub fn view(op: &Op) -> bool {
-    matches!(
-        op,
-        Op::Reshape { .. }
-            | Op::SliceCols { .. }
-            | Op::SliceRows { .. }
-            | Op::SumRanks
-            | Op::Copies(Copies::Kept | Copies::Seen | Copies::Through, _)
-    )
+    match op {
+        Op::Reshape { .. } | Op::SliceCols { .. } | Op::SliceRows { .. } => true,
+        Op::SumRanks | Op::Copies(Copies::Kept | Copies::Seen | Copies::Through, _) => true,
+        Op::Copies(Copies::Back | Copies::Left, _) | Op::Clip(..) | Op::Blend => false,
+        Op::Input(_) | Op::Param(_) | Op::Table(_) | Op::Arg(_) | Op::Scan(_) | Op::Out(_) => false,
+        Op::Const(_) | Op::Unary(_) | Op::Binary(_) | Op::Dropout { .. } => false,
+        Op::Broadcast(_) | Op::Take(..) | Op::Pick | Op::PickHead | Op::PlaceHead(_) => false,
+        Op::Gather(..) | Op::GatherMean(_) | Op::EdgeSoftmax(_) | Op::PickSum(_) => false,
+        Op::MatMul | Op::MatMulNT | Op::MatMulTN | Op::ReduceCols(..) | Op::SumRows => false,
+        Op::Concat | Op::PadCols { .. } | Op::PadRows { .. } => false,
+        Op::Redistribute(_) | Op::Loss(_) | Op::LossGrad(_) => false,
+    }
 }
 
 /// Whether it is a single number, cheap enough to compute wherever it is used.
@@ -117,7 +120,11 @@ fn needs_memory(graph: &Graph, user: &Op, position: usize, operand: NodeId) -> b
         Op::Scan(scan) => position >= scan.carries as usize,
         // Softmax over several columns renames them as heads, which needs a plain layout.
         Op::EdgeSoftmax(_) => graph.ty(operand).width != 1,
-        op => view(op),
+        Op::Reshape { .. } | Op::SliceCols { .. } | Op::SliceRows { .. } | Op::SumRanks => true,
+        Op::Input(_) | Op::Param(_) | Op::Const(_) | Op::Table(_) | Op::Arg(_) => false,
+        Op::Unary(_) | Op::Binary(_) | Op::Dropout { .. } | Op::Broadcast(_) => false,
+        Op::Gather(..) | Op::GatherMean(_) | Op::Concat | Op::PadCols { .. } => false,
+        Op::PadRows { .. } | Op::ReduceCols(..) | Op::SumRows | Op::Out(_) => false,
     }
 }
 
@@ -155,14 +162,11 @@ fn stored(graph: &Graph, users: &[Vec<NodeId>], uses: &[u32], fixed: &[bool]) ->
 fn loaded(graph: &Graph, id: NodeId) -> bool {
     let node = graph.node(id);
     let picked = |id: &NodeId| matches!(graph.node(*id).op, Op::Pick);
-    match (&node.op, &node.inputs[..]) {
-        (Op::Take(..) | Op::Pick | Op::PickHead, _) => true,
-        (Op::Binary(Binary::Mul), [a, b]) => {
-            let number = |id: &NodeId| graph.ty(*id).columns() == 1;
-            picked(a) && number(b) || picked(b) && number(a)
-        }
-        _ => false,
+    if let (Op::Binary(Binary::Mul), [a, b]) = (&node.op, &node.inputs[..]) {
+        let number = |id: &NodeId| graph.ty(*id).columns() == 1;
+        return picked(a) && number(b) || picked(b) && number(a);
     }
+    matches!(node.op, Op::Take(..) | Op::Pick | Op::PickHead)
 }
 
 /// For every reduction and product, finds the element-wise node its kernel can end in.

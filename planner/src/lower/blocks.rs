@@ -39,21 +39,18 @@ fn within(graph: &Graph, args: &[bool], most: f32) -> Result<Graph, TypeError> {
     // Each node, and the node its readers use instead.
     let mut new: Vec<(NodeId, NodeId)> = Vec::with_capacity(graph.nodes.len());
     for (id, node) in graph.iter() {
-        let op = match &node.op {
-            Op::Scan(scan) => {
-                let of = |input: &NodeId| fixed[input.0 as usize];
-                let mut args: Vec<bool> = node.inputs.iter().map(of).collect();
-                args[..scan.carries as usize].fill(false);
-                let mut scan = scan.clone();
-                scan.body = within(&scan.body, &args, most)?;
-                Op::Scan(scan)
-            }
-            op => op.clone(),
-        };
-        let input = |input: &NodeId| match (new[input.0 as usize], &op) {
-            // Results of a loop except the first are read from the loop.
-            ((loop_itself, _), Op::Out(_)) => loop_itself,
-            ((_, marked), _) => marked,
+        let mut op = node.op.clone();
+        if let Op::Scan(scan) = &mut op {
+            let of = |input: &NodeId| fixed[input.0 as usize];
+            let mut args: Vec<bool> = node.inputs.iter().map(of).collect();
+            args[..scan.carries as usize].fill(false);
+            scan.body = within(&scan.body, &args, most)?;
+        }
+        // Results of a loop except the first are read from the loop.
+        let of_loop = matches!(op, Op::Out(_));
+        let input = |input: &NodeId| {
+            let (itself, marked) = new[input.0 as usize];
+            if of_loop { itself } else { marked }
         };
         let inputs: Vec<NodeId> = node.inputs.iter().map(input).collect();
         let same = out.add(op, &inputs, node.scope)?;
@@ -73,11 +70,7 @@ fn within(graph: &Graph, args: &[bool], most: f32) -> Result<Graph, TypeError> {
 
 /// Whether an operator reads the end of a layer's linear part.
 fn activates(op: &Op) -> bool {
-    match op {
-        Op::Loss(_) => true,
-        Op::Unary(f) => f.is_activation(),
-        _ => false,
-    }
+    matches!(op, Op::Loss(_)) || matches!(op, Op::Unary(f) if f.is_activation())
 }
 
 /// A rank's rows `x`, multiplied by a factor that depends on their squares.

@@ -25,42 +25,76 @@ pub fn canonical(graph: &Graph, sparse: bool) -> Result<Graph, LowerError> {
             .first()
             .filter(|_| sparse)
             .and_then(|x| row_scaled(graph, *x));
-        let id = match (&node.op, scaled) {
-            (Op::GatherMean(set), _) => {
+        let id = match &node.op {
+            Op::GatherMean(set) => {
                 let sum = add(Op::Gather(*set, End::Dst, Reduce::Sum), &inputs)?;
                 let degree = add(Op::Input(Input::InDegree(*set)), &[])?;
                 let share = add(Op::Unary(Unary::Recip), &[degree])?;
                 add(Op::Binary(Binary::Mul), &[sum, share])?
             }
-            (Op::MatMul, Some((x, scale))) => {
-                let (x, scale) = (map[x.0 as usize], map[scale.0 as usize]);
-                let product = add(Op::MatMul, &[x, inputs[1]])?;
-                add(Op::Binary(Binary::Mul), &[product, scale])?
-            }
-            (Op::MatMulTN, Some((x, scale))) => {
-                let (x, scale) = (map[x.0 as usize], map[scale.0 as usize]);
-                let right = add(Op::Binary(Binary::Mul), &[inputs[1], scale])?;
-                add(Op::MatMulTN, &[x, right])?
-            }
+            Op::MatMul | Op::MatMulTN => match (scaled, node.op == Op::MatMul) {
+                (None, _) => add(node.op.clone(), &inputs)?,
+                (Some((x, scale)), true) => {
+                    let (x, scale) = (map[x.0 as usize], map[scale.0 as usize]);
+                    let product = add(Op::MatMul, &[x, inputs[1]])?;
+                    add(Op::Binary(Binary::Mul), &[product, scale])?
+                }
+                (Some((x, scale)), false) => {
+                    let (x, scale) = (map[x.0 as usize], map[scale.0 as usize]);
+                    let right = add(Op::Binary(Binary::Mul), &[inputs[1], scale])?;
+                    add(Op::MatMulTN, &[x, right])?
+                }
+            },
             // Heads are picked from rows as stored, and placed by the sums that have them.
-            (Op::PickHead, _) => {
+            Op::PickHead => {
                 let taken = taken(&mut out, inputs[0], scope).map_err(bug)?;
                 out.add(Op::PickHead, &[taken, inputs[1]], scope)
                     .map_err(bug)?
             }
-            (Op::Gather(set, end, Reduce::Sum), _) => {
+            Op::Gather(set, end, Reduce::Sum) => {
                 gather_places(&mut out, (*set, *end), inputs[0], scope).map_err(bug)?
             }
-            (Op::Clip(Clip::Gradient, _), _) => inputs[0],
-            (Op::Clip(Clip::Rows, most), _) => {
+            Op::Clip(Clip::Gradient, _) => inputs[0],
+            Op::Clip(Clip::Rows, most) => {
                 clip_rows(&mut out, inputs[0], *most, scope).map_err(bug)?
             }
-            (Op::Scan(scan), _) => {
+            Op::Scan(scan) => {
                 let mut scan = scan.clone();
                 scan.body = canonical(&scan.body, sparse)?;
                 add(Op::Scan(scan), &inputs)?
             }
-            (op, _) => add(op.clone(), &inputs)?,
+            Op::Input(_)
+            | Op::Param(_)
+            | Op::Const(_)
+            | Op::Table(_)
+            | Op::Arg(_)
+            | Op::Unary(_)
+            | Op::Binary(_)
+            | Op::Dropout { .. }
+            | Op::Broadcast(_)
+            | Op::Take(..)
+            | Op::Blend
+            | Op::Copies(..)
+            | Op::Clip(Clip::Factor, _)
+            | Op::Gather(_, _, Reduce::Max)
+            | Op::EdgeSoftmax(_)
+            | Op::Pick
+            | Op::PickSum(_)
+            | Op::PlaceHead(_)
+            | Op::MatMulNT
+            | Op::Reshape { .. }
+            | Op::Concat
+            | Op::SliceCols { .. }
+            | Op::PadCols { .. }
+            | Op::SliceRows { .. }
+            | Op::PadRows { .. }
+            | Op::ReduceCols(..)
+            | Op::SumRows
+            | Op::Redistribute(_)
+            | Op::SumRanks
+            | Op::Loss(_)
+            | Op::LossGrad(_)
+            | Op::Out(_) => add(node.op.clone(), &inputs)?,
         };
         map.push(id);
     }
@@ -75,12 +109,11 @@ fn taken(out: &mut Graph, id: NodeId, scope: u32) -> Result<NodeId, TypeError> {
         return Ok(id);
     };
     let take = out.node(*take).clone();
-    match take.op {
-        Op::Take(..) => {
-            let rows = out.add(node.op, &take.inputs, scope)?;
-            out.add(take.op, &[rows], scope)
-        }
-        _ => Ok(id),
+    if matches!(take.op, Op::Take(..)) {
+        let rows = out.add(node.op, &take.inputs, scope)?;
+        out.add(take.op, &[rows], scope)
+    } else {
+        Ok(id)
     }
 }
 
@@ -94,48 +127,40 @@ fn gather_places(
 ) -> Result<NodeId, TypeError> {
     fn places(graph: &Graph, id: NodeId) -> bool {
         let node = graph.node(id);
-        match node.op {
-            Op::PlaceHead(_) => true,
-            Op::Binary(Binary::Add | Binary::Mul) => node.inputs.iter().any(|i| places(graph, *i)),
-            _ => false,
-        }
+        let through = matches!(node.op, Op::Binary(Binary::Add | Binary::Mul));
+        matches!(node.op, Op::PlaceHead(_))
+            || through && node.inputs.iter().any(|i| places(graph, *i))
     }
     let gather = Op::Gather(set, end, Reduce::Sum);
     let node = out.node(x).clone();
-    match (&node.op, &node.inputs[..]) {
-        (Op::Binary(Binary::Add), [a, b])
-            if (places(out, *a) || places(out, *b)) && out.ty(*a) == out.ty(*b) =>
-        {
-            let a = gather_places(out, (set, end), *a, scope)?;
-            let b = gather_places(out, (set, end), *b, scope)?;
-            out.add(Op::Binary(Binary::Add), &[a, b], scope)
-        }
-        (Op::Binary(Binary::Mul), [a, b]) => {
-            let (place, factor) = match out.ty(*b).columns() {
-                1 => (*a, *b),
-                _ => (*b, *a),
-            };
-            let of = out.node(place).clone();
-            match of.op {
-                Op::PlaceHead(_) if out.ty(factor).columns() == 1 => {
-                    let inner = out.add(node.op.clone(), &[of.inputs[0], factor], scope)?;
-                    let placed = out.add(of.op, &[inner, of.inputs[1]], scope)?;
-                    out.add(gather, &[placed], scope)
-                }
-                _ => out.add(gather, &[x], scope),
-            }
-        }
-        _ => out.add(gather, &[x], scope),
+    if let (Op::Binary(Binary::Add), [a, b]) = (&node.op, &node.inputs[..])
+        && (places(out, *a) || places(out, *b))
+        && out.ty(*a) == out.ty(*b)
+    {
+        let a = gather_places(out, (set, end), *a, scope)?;
+        let b = gather_places(out, (set, end), *b, scope)?;
+        return out.add(Op::Binary(Binary::Add), &[a, b], scope);
     }
+    if let (Op::Binary(Binary::Mul), [a, b]) = (&node.op, &node.inputs[..]) {
+        let (place, factor) = match out.ty(*b).columns() {
+            1 => (*a, *b),
+            _ => (*b, *a),
+        };
+        let of = out.node(place).clone();
+        if matches!(of.op, Op::PlaceHead(_)) && out.ty(factor).columns() == 1 {
+            let inner = out.add(node.op.clone(), &[of.inputs[0], factor], scope)?;
+            let placed = out.add(of.op, &[inner, of.inputs[1]], scope)?;
+            return out.add(gather, &[placed], scope);
+        }
+    }
+    out.add(gather, &[x], scope)
 }
 
 /// Whether a node is the feature matrix or its dropout.
 pub fn features(graph: &Graph, id: NodeId) -> bool {
-    match &graph.node(id).op {
-        Op::Input(Input::Features | Input::FeatureSlice(_)) => true,
-        Op::Dropout { .. } => features(graph, graph.node(id).inputs[0]),
-        _ => false,
-    }
+    let node = graph.node(id);
+    matches!(node.op, Op::Input(Input::Features | Input::FeatureSlice(_)))
+        || matches!(node.op, Op::Dropout { .. }) && features(graph, node.inputs[0])
 }
 
 /// The features and the scale, if a node is the features with scaled rows.

@@ -31,59 +31,39 @@ pub fn chunks(mut program: Program, of: u32) -> Program {
 fn list(instrs: Vec<Instr>, program: &Program, of: u32) -> Vec<Instr> {
     let cuts = cuts(&instrs, program);
     let mut out = Vec::with_capacity(instrs.len());
-    for (instr, cut) in instrs.into_iter().zip(cuts) {
+    for (mut instr, cut) in instrs.into_iter().zip(cuts) {
         let chunks = (0..of).map(|index| Chunk {
             index,
             of,
             even: None,
         });
-        match (instr, cut) {
-            (
-                Instr::Repeat(instr::Repeat {
-                    count,
-                    reverse,
-                    body,
-                }),
-                _,
-            ) => {
-                let body = list(body, program, of);
-                out.push(Instr::Repeat(instr::Repeat {
-                    count,
-                    reverse,
-                    body,
-                }));
-            }
-            (Instr::Launch(launch), Cut::Rows) => out.extend(chunks.map(|chunk| {
+        if let Instr::Repeat(repeat) = &mut instr {
+            repeat.body = list(std::mem::take(&mut repeat.body), program, of);
+        }
+        if let Instr::Launch(launch) = &instr
+            && matches!(cut, Cut::Rows)
+        {
+            out.extend(chunks.map(|chunk| {
                 let chunk = Some(chunk);
                 Instr::Launch(Launch {
                     chunk,
                     ..launch.clone()
                 })
-            })),
-            (
+            }));
+        } else if let Instr::Redistribute(whole) = &instr
+            && matches!(cut, Cut::Rows | Cut::New(_))
+        {
+            out.extend(chunks.map(|chunk| {
                 Instr::Redistribute(instr::Redistribute {
-                    how,
-                    from,
-                    to,
-                    heads,
-                    width,
-                    ..
-                }),
-                cut @ (Cut::Rows | Cut::New(_)),
-            ) => out.extend(chunks.map(|chunk| {
-                Instr::Redistribute(instr::Redistribute {
-                    how,
-                    from,
-                    to,
-                    heads,
-                    width,
                     moved: match cut {
                         Cut::New(end) => Moved::New(end, chunk),
                         _ => Moved::Rows(chunk),
                     },
+                    ..whole.clone()
                 })
-            })),
-            (instr, _) => out.push(instr),
+            }));
+        } else {
+            out.push(instr);
         }
     }
     out

@@ -83,19 +83,15 @@ impl Marking {
             marks.lead(node.inputs[0]);
         }
         for (id, node) in graph.iter() {
-            let op = match &node.op {
-                Op::Scan(scan) => {
-                    let consts = scan.carries..scan.carries + scan.consts;
-                    let inputs = (0..).zip(&node.inputs);
-                    let fixed = inputs
-                        .map(|(n, input)| consts.contains(&n) && fixed[input.0 as usize])
-                        .collect();
-                    let mut scan = scan.clone();
-                    scan.body = self.within(&scan.body, Some(Arguments { consts, fixed }))?;
-                    Op::Scan(scan)
-                }
-                op => op.clone(),
-            };
+            let mut op = node.op.clone();
+            if let Op::Scan(scan) = &mut op {
+                let consts = scan.carries..scan.carries + scan.consts;
+                let inputs = (0..).zip(&node.inputs);
+                let fixed = inputs
+                    .map(|(n, input)| consts.contains(&n) && fixed[input.0 as usize])
+                    .collect();
+                scan.body = self.within(&scan.body, Some(Arguments { consts, fixed }))?;
+            }
             let mut inputs = Vec::with_capacity(node.inputs.len());
             for input in &node.inputs {
                 inputs.push(marks.read(id, *input, &mut self.next)?);
@@ -184,10 +180,12 @@ impl Marks<'_> {
         let number = *next;
         *next += 1;
         let node = self.graph.node(id);
-        let kept = match node.op {
+        let before = matches!(&node.op, Op::Arg(n) if self.consts.contains(n));
+        let kept = if before && !self.stop {
             // Its exchange stands before the loop.
-            Op::Arg(n) if !self.stop && self.consts.contains(&n) => self.of(id),
-            _ => self.add(Op::Copies(Copies::Kept, number), &[self.of(id)], node.scope)?,
+            self.of(id)
+        } else {
+            self.add(Op::Copies(Copies::Kept, number), &[self.of(id)], node.scope)?
         };
         self.kept.insert(id, (number, kept));
         Ok((number, kept))
@@ -225,21 +223,21 @@ fn embeddings(graph: &Graph, fixed: &[bool], sparse: bool) -> Vec<Option<NodeId>
 
 /// Whether an operator maps each row of its operand to one row, linearly.
 fn by_row(graph: &Graph, node: &Node, sparse: bool) -> bool {
-    match &node.op {
+    if node.op == Op::MatMul {
         // Of features stored as nonzeros, a rank has only its own rows.
-        Op::MatMul => {
-            let [left, right] = [node.inputs[0], node.inputs[1]];
-            !(sparse && features(graph, left)) && graph.ty(right).rows != Rows::Vertices
-        }
-        Op::Dropout { .. }
-        | Op::Broadcast(_)
-        | Op::Reshape { .. }
-        | Op::SliceCols { .. }
-        | Op::ReduceCols(_, Reduce::Sum)
-        | Op::Unary(Unary::Neg)
-        | Op::Binary(Binary::Add | Binary::Sub | Binary::Mul | Binary::Div) => true,
-        _ => false,
+        let [left, right] = [node.inputs[0], node.inputs[1]];
+        return !(sparse && features(graph, left)) && graph.ty(right).rows != Rows::Vertices;
     }
+    matches!(
+        node.op,
+        Op::Dropout { .. }
+            | Op::Broadcast(_)
+            | Op::Reshape { .. }
+            | Op::SliceCols { .. }
+            | Op::ReduceCols(_, Reduce::Sum)
+            | Op::Unary(Unary::Neg)
+            | Op::Binary(Binary::Add | Binary::Sub | Binary::Mul | Binary::Div)
+    )
 }
 
 /// Which nodes have rows of other ranks, in a graph with marked embeddings.
@@ -316,11 +314,10 @@ fn raw(graph: &Graph) -> Vec<bool> {
 /// Whether a node's halo rows come from somewhere other than its operands' halo rows.
 fn ends(node: &Node, facts: &Analysis, id: NodeId) -> bool {
     let n = id.0 as usize;
-    let given = match &node.op {
-        Op::Copies(what, _) => !matches!(what, Copies::Seen | Copies::Through),
-        Op::Arg(_) | Op::Input(_) | Op::Scan(_) | Op::Out(_) | Op::Gather(..) => true,
-        _ => false,
-    };
+    let given = matches!(
+        node.op,
+        Op::Arg(_) | Op::Input(_) | Op::Scan(_) | Op::Out(_) | Op::Gather(..)
+    ) || matches!(node.op, Op::Copies(what, _) if !matches!(what, Copies::Seen | Copies::Through));
     given || facts.fixed[n] && facts.stored[n]
 }
 
@@ -342,10 +339,11 @@ fn stored(graph: &Graph, facts: &Analysis, id: NodeId, found: &mut Vec<NodeId>) 
 
 /// The number of the exchange a tensor is marked with.
 pub fn number(graph: &Graph, id: NodeId) -> Option<u32> {
-    match graph.node(id).op {
-        Op::Copies(Copies::Kept | Copies::Seen | Copies::Through, number) => Some(number),
-        _ => None,
-    }
+    let Op::Copies(Copies::Kept | Copies::Seen | Copies::Through, number) = graph.node(id).op
+    else {
+        return None;
+    };
+    Some(number)
 }
 
 impl Region<'_> {
@@ -360,14 +358,14 @@ impl Region<'_> {
         let all = graph.iter().filter(|(_, other)| other.inputs == [*sum]);
         let (mut back, mut left) = (None, None);
         for (other, node) in all {
-            match node.op {
-                Op::Copies(Copies::Back, n) if n == *number => back = Some(other),
-                Op::Copies(Copies::Left, n) if n == *number => left = Some(other),
-                _ => {
-                    return Err(LowerError::Unsupported(
-                        "a gradient that goes back to copies of several tensors".to_owned(),
-                    ));
-                }
+            if node.op == Op::Copies(Copies::Back, *number) {
+                back = Some(other);
+            } else if node.op == Op::Copies(Copies::Left, *number) {
+                left = Some(other);
+            } else {
+                return Err(LowerError::Unsupported(
+                    "a gradient that goes back to copies of several tensors".to_owned(),
+                ));
             }
         }
         let of = lowerer.skips.get(number).copied();

@@ -186,26 +186,32 @@ impl Tree<'_> {
             leaves.push(id);
             return Some(());
         }
-        match &node.op {
-            Op::MatMul if self.sparse && features(self.graph, node.inputs[0]) => return None,
-            Op::MatMul if self.graph.ty(node.inputs[1]).rows == Rows::Vertices => return None,
-            // A dropout changes every epoch, so a copy of its result is worthless.
-            Op::Dropout { .. } => {
-                let from = node.inputs[0];
-                let stored = self.facts.stored[from.0 as usize];
-                match self.leaves(from).filter(|_| !stored) {
-                    Some(all) => leaves.extend(all),
-                    None => leaves.push(from),
-                }
-                return Some(());
+        // A dropout changes every epoch, so a copy of its result is worthless.
+        if matches!(node.op, Op::Dropout { .. }) {
+            let from = node.inputs[0];
+            let stored = self.facts.stored[from.0 as usize];
+            match self.leaves(from).filter(|_| !stored) {
+                Some(all) => leaves.extend(all),
+                None => leaves.push(from),
             }
-            Op::MatMul
-            | Op::Broadcast(_)
-            | Op::Const(_)
-            | Op::ReduceCols(_, Reduce::Sum)
-            | Op::Unary(Unary::Neg)
-            | Op::Binary(Binary::Add | Binary::Sub | Binary::Mul | Binary::Div) => {}
-            _ => return None,
+            return Some(());
+        }
+        let by_row = match node.op == Op::MatMul {
+            true => {
+                let nonzeros = self.sparse && features(self.graph, node.inputs[0]);
+                !nonzeros && self.graph.ty(node.inputs[1]).rows != Rows::Vertices
+            }
+            false => matches!(
+                node.op,
+                Op::Broadcast(_)
+                    | Op::Const(_)
+                    | Op::ReduceCols(_, Reduce::Sum)
+                    | Op::Unary(Unary::Neg)
+                    | Op::Binary(Binary::Add | Binary::Sub | Binary::Mul | Binary::Div)
+            ),
+        };
+        if !by_row {
+            return None;
         }
         node.inputs
             .iter()

@@ -26,34 +26,22 @@ pub fn interior(mut program: Program) -> Program {
 
 /// Whether a list has instructions over interior rows or over the rest.
 pub fn is_cut(instrs: &[Instr]) -> bool {
-    instrs.iter().any(|instr| match instr {
-        Instr::Repeat(instr::Repeat { body, .. }) => is_cut(body),
-        instr => instr.chunk().is_some_and(|chunk| chunk.reach().is_some()),
+    instrs.iter().any(|instr| match instr.body() {
+        Some(body) => is_cut(body),
+        None => instr.chunk().is_some_and(|chunk| chunk.reach().is_some()),
     })
 }
 
 fn list(instrs: Vec<Instr>, program: &Program) -> Vec<Instr> {
     let cuts = cuts(&instrs, program);
     let mut out = Vec::with_capacity(instrs.len());
-    for (instr, cut) in instrs.into_iter().zip(cuts) {
-        match (instr, cut) {
-            (
-                Instr::Repeat(instr::Repeat {
-                    count,
-                    reverse,
-                    body,
-                }),
-                _,
-            ) => {
-                let body = list(body, program);
-                out.push(Instr::Repeat(instr::Repeat {
-                    count,
-                    reverse,
-                    body,
-                }));
-            }
-            (instr, None) => out.push(instr),
-            (instr, Some(Cut { rows, order })) => out.extend(order.map(|index| {
+    for (mut instr, cut) in instrs.into_iter().zip(cuts) {
+        if let Instr::Repeat(repeat) = &mut instr {
+            repeat.body = list(std::mem::take(&mut repeat.body), program);
+        }
+        match cut {
+            None => out.push(instr),
+            Some(Cut { rows, order }) => out.extend(order.map(|index| {
                 let mut part = instr.clone();
                 part.set_chunk(chunk(rows, index));
                 part
@@ -92,16 +80,16 @@ fn cuts(instrs: &[Instr], program: &Program) -> Vec<Option<Cut>> {
     let mut late = Late::default();
     let mut cuts = Vec::with_capacity(instrs.len());
     for (i, instr) in instrs.iter().enumerate() {
-        let cut = match instr {
-            Instr::Launch(launch) => late.launch(launch, program).or_else(|| {
+        let cut = if let Instr::Launch(launch) = instr {
+            late.launch(launch, program).or_else(|| {
                 let sent = is_sent(launch, &instrs[i + 1..], program);
                 sent.then_some(Cut {
                     rows: Vertices::Local,
                     order: [1, 0],
                 })
-            }),
-            Instr::MatMul(_) => late.product(instr),
-            _ => None,
+            })
+        } else {
+            late.product(instr)
         };
         late.after(instr, cut);
         cuts.push(cut);
@@ -115,11 +103,15 @@ impl Late {
     fn launch(&self, launch: &Launch, program: &Program) -> Option<Cut> {
         let kernel = free(launch, program)?;
         let by_source = matches!(kernel.body, Body::Gather { to: End::Src, .. });
-        let rows = match (launch.rows, kernel.body.edge_set()) {
-            (Extent::Inner, Some(_)) if !by_source => Vertices::Inner,
-            (Extent::Local, None) => Vertices::Local,
-            _ => return None,
+        let rows = Vertices::of(launch.rows)?;
+        let fits = match rows {
+            Vertices::Inner => kernel.body.edge_set().is_some() && !by_source,
+            Vertices::Local => kernel.body.edge_set().is_none(),
+            Vertices::All => false,
         };
+        if !fits {
+            return None;
+        }
         let mut reads = launch.inputs.iter().zip(&kernel.inputs);
         let waits = reads.any(|(at, operand)| match (rows, operand.at) {
             (Vertices::Inner, At::Src) => self.halos.contains(at),

@@ -119,14 +119,13 @@ impl Builder {
                 }
                 Op::PickHead => {
                     let of = node.inputs[0];
-                    let (value, end) = match (region.value(of), &region.graph.node(of).op) {
-                        (Some(stored), _) => (Some(stored), None),
-                        (None, Op::Take(_, end)) => {
-                            let rows = region.graph.node(of).inputs[0];
-                            (region.value(rows), Some(*end))
-                        }
-                        (None, _) => (None, None),
-                    };
+                    let (mut value, mut taken) = (region.value(of), None);
+                    if value.is_none()
+                        && let Op::Take(_, end) = region.graph.node(of).op
+                    {
+                        value = region.value(region.graph.node(of).inputs[0]);
+                        taken = Some(end);
+                    }
                     let value = value.ok_or_else(|| {
                         LowerError::Internal(format!("heads of {of} are picked but not stored"))
                     })?;
@@ -135,7 +134,7 @@ impl Builder {
                     let operand = Operand {
                         head_step: 0,
                         picked: Some(picked),
-                        ..value.operand(self.place(value.ty, end))
+                        ..value.operand(self.place(value.ty, taken))
                     };
                     let n = self.operand(operand, value.at);
                     expr.push(Scalar::Load(n))
@@ -148,7 +147,36 @@ impl Builder {
                     let at = self.place(value.ty, Some(*end));
                     self.load(expr, value, at)
                 }
-                op => {
+                Op::Input(_)
+                | Op::Param(_)
+                | Op::Table(_)
+                | Op::Arg(_)
+                | Op::Blend
+                | Op::Copies(..)
+                | Op::Clip(..)
+                | Op::Gather(..)
+                | Op::GatherMean(_)
+                | Op::EdgeSoftmax(_)
+                | Op::PickSum(_)
+                | Op::PlaceHead(_)
+                | Op::MatMul
+                | Op::MatMulNT
+                | Op::MatMulTN
+                | Op::Reshape { .. }
+                | Op::Concat
+                | Op::SliceCols { .. }
+                | Op::PadCols { .. }
+                | Op::SliceRows { .. }
+                | Op::PadRows { .. }
+                | Op::ReduceCols(..)
+                | Op::SumRows
+                | Op::Redistribute(_)
+                | Op::SumRanks
+                | Op::Loss(_)
+                | Op::LossGrad(_)
+                | Op::Scan(_)
+                | Op::Out(_) => {
+                    let op = &node.op;
                     let found = format!("{id}, {op}, is used in a kernel but not stored");
                     return Err(LowerError::Internal(found));
                 }
@@ -279,10 +307,13 @@ impl Builder {
 pub fn fresh(graph: &Graph, id: NodeId) -> Option<NodeId> {
     let node = graph.node(id);
     let is_fresh = |id: &NodeId| matches!(graph.node(*id).op, Op::Input(Input::Fresh(_)));
-    match (&node.op, &node.inputs[..]) {
-        (Op::Binary(gnnc_ir::Binary::Mul), [a, b]) if is_fresh(b) => Some(*a),
-        (Op::Binary(gnnc_ir::Binary::Mul), [a, b]) if is_fresh(a) => Some(*b),
-        _ => None,
+    let (Op::Binary(gnnc_ir::Binary::Mul), [a, b]) = (&node.op, &node.inputs[..]) else {
+        return None;
+    };
+    match (is_fresh(a), is_fresh(b)) {
+        (_, true) => Some(*a),
+        (true, false) => Some(*b),
+        (false, false) => None,
     }
 }
 

@@ -396,10 +396,11 @@ fn without_dropout(graph: &Graph) -> Graph {
         for input in &mut node.inputs {
             *input = same[input.0 as usize];
         }
-        match &mut node.op {
-            Op::Dropout { .. } => same[n] = node.inputs[0],
-            Op::Scan(scan) => scan.body = without_dropout(&scan.body),
-            _ => {}
+        if matches!(node.op, Op::Dropout { .. }) {
+            same[n] = node.inputs[0];
+        }
+        if let Op::Scan(scan) = &mut node.op {
+            scan.body = without_dropout(&scan.body);
         }
     }
     for result in &mut clean.results {

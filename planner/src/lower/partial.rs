@@ -1,7 +1,6 @@
 //! Partial tensors: sums over one rank's rows, yet to be added over the ranks.
 
-use crate::lower::analysis::view;
-use gnnc_ir::graph::op::{Clip, Op, Scan};
+use gnnc_ir::graph::op::{Clip, Copies, Op, Scan};
 use gnnc_ir::kernel::Reduce;
 use gnnc_ir::words::scalar::{Binary, Unary};
 use gnnc_ir::{Graph, Node, NodeId, Rows};
@@ -97,7 +96,8 @@ fn transfer(
         | Op::ReduceCols(_, Reduce::Sum)
         | Op::PadRows { .. }
         | Op::PadCols { .. } => (any, Vec::new()),
-        op if view(op) => (any, Vec::new()),
+        Op::Reshape { .. } | Op::SliceCols { .. } | Op::SliceRows { .. } => (any, Vec::new()),
+        Op::Copies(Copies::Kept | Copies::Seen, _) => (any, Vec::new()),
         Op::Scan(scan) => {
             let body = body_partials(graph, node, scan, partial);
             (
@@ -118,7 +118,11 @@ fn transfer(
                 Vec::new(),
             )
         }
-        _ => unless(!any),
+        Op::Input(_) | Op::Param(_) | Op::Const(_) | Op::Table(_) | Op::Unary(_) => unless(!any),
+        Op::Binary(_) | Op::Dropout { .. } | Op::Take(..) | Op::Blend => unless(!any),
+        Op::Copies(..) | Op::Clip(..) | Op::Gather(..) | Op::GatherMean(_) => unless(!any),
+        Op::EdgeSoftmax(_) | Op::Pick | Op::PickHead | Op::PlaceHead(_) => unless(!any),
+        Op::ReduceCols(..) | Op::Redistribute(_) | Op::LossGrad(_) => unless(!any),
     }
 }
 
@@ -164,9 +168,6 @@ pub fn body_partials(graph: &Graph, node: &Node, scan: &Scan, partial: &[bool]) 
 /// Whether a node is the constant 0, which is its own share on every rank.
 fn zero(graph: &Graph, id: NodeId) -> bool {
     let node = graph.node(id);
-    match &node.op {
-        Op::Const(value) => *value == 0.0,
-        Op::Broadcast(_) => zero(graph, node.inputs[0]),
-        _ => false,
-    }
+    matches!(node.op, Op::Const(0.0))
+        || matches!(node.op, Op::Broadcast(_)) && zero(graph, node.inputs[0])
 }

@@ -145,10 +145,7 @@ impl Ordered {
 
     /// Extracts the instructions that update histories still read after the run's forward chunks.
     fn keep(&mut self, late: &BTreeSet<BufferId>) -> Vec<Instr> {
-        let waits = |instr: &Instr| match instr {
-            Instr::Remember(instr::Remember { history, .. }) => late.contains(&history.buffer),
-            _ => false,
-        };
+        let waits = |instr: &Instr| matches!(instr, Instr::Remember(one) if late.contains(&one.history.buffer));
         let mut kept = Vec::new();
         for list in &mut self.lists {
             kept.extend(list.extract_if(.., |instr| waits(instr)));
@@ -226,24 +223,27 @@ fn split_loss(code: Vec<Instr>, fresh: &[usize]) -> Vec<(Instr, bool)> {
 /// A kernel that fills a buffer with zeros.
 fn zero(lowerer: &mut Lowerer, buffer: BufferId) -> Result<Instr, LowerError> {
     let found = lowerer.program.buffer(buffer);
-    let rows = match found.extent {
-        Extent::Inner | Extent::Local => Rows::Vertices,
-        Extent::Edges(set) => Rows::Edges(set),
-        other => {
-            let why = format!("rows of `{}` ({other:?}) do not go with chunks", found.name);
-            return Err(LowerError::Internal(why));
-        }
-    };
     let extent = found.extent;
+    let rows = if matches!(extent, Extent::Inner | Extent::Local) {
+        Rows::Vertices
+    } else if let Extent::Edges(set) = extent {
+        Rows::Edges(set)
+    } else {
+        let why = format!(
+            "rows of `{}` ({extent:?}) do not go with chunks",
+            found.name
+        );
+        return Err(LowerError::Internal(why));
+    };
     let ty = Type::new(rows, 1, found.columns);
     let out = Value::whole(Ref::first(buffer), ty);
     let body = Body::Map {
         over: over(ty),
         values: vec![Expr::leaf(Scalar::Const(0.0))],
     };
-    let rows = match extent {
-        Extent::Local => Extent::Local,
-        _ => launch_rows(ty),
+    let rows = match extent == Extent::Local {
+        true => extent,
+        false => launch_rows(ty),
     };
     let builder = Builder::new(ty);
     let launch = builder.launch(

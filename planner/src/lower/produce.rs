@@ -28,14 +28,14 @@ impl Region<'_> {
             .copied()
             .ok_or_else(|| LowerError::Internal(format!("{g}, {}, has no operand", node.op)))?;
         // The value an edge brings to one of several heads is computed without the other heads.
-        let (operand, head) = match (&node.op, graph.node(operand)) {
-            (Op::Gather(_, _, Reduce::Sum), place) if self.value(operand).is_none() => {
-                match place.op {
-                    Op::PlaceHead(heads) => (place.inputs[0], Some((place.inputs[1], heads))),
-                    _ => (operand, None),
-                }
-            }
-            _ => (operand, None),
+        let place = graph.node(operand);
+        let (operand, head) = if let Op::PlaceHead(heads) = place.op
+            && matches!(node.op, Op::Gather(_, _, Reduce::Sum))
+            && self.value(operand).is_none()
+        {
+            (place.inputs[0], Some((place.inputs[1], heads)))
+        } else {
+            (operand, None)
         };
         let mut space = graph.ty(operand);
         if matches!(node.op, Op::EdgeSoftmax(_)) && space.width != 1 {
@@ -47,19 +47,18 @@ impl Region<'_> {
         }
         let to_source = matches!(node.op, Op::Gather(_, End::Src, _));
         let mut builder = Builder::new(space);
-        let value = match &node.op {
-            Op::EdgeSoftmax(_) if graph.ty(operand).width != 1 => {
-                let from = self.plain(lowerer, operand)?;
-                builder.read(
-                    Value {
-                        ty: space,
-                        head_step: 1,
-                        ..from
-                    },
-                    At::Edge,
-                )
-            }
-            _ => builder.value(self, operand)?,
+        let value = if matches!(node.op, Op::EdgeSoftmax(_)) && graph.ty(operand).width != 1 {
+            let from = self.plain(lowerer, operand)?;
+            builder.read(
+                Value {
+                    ty: space,
+                    head_step: 1,
+                    ..from
+                },
+                At::Edge,
+            )
+        } else {
+            builder.value(self, operand)?
         };
         let finish = match last == g {
             true => Expr::leaf(Scalar::Acc),
@@ -113,7 +112,38 @@ impl Region<'_> {
                 let body = Body::EdgeSoftmax { set: *set, value };
                 (body, launch_rows(space))
             }
-            op => return Err(LowerError::Unsupported(op.to_string())),
+            Op::Input(_)
+            | Op::Param(_)
+            | Op::Const(_)
+            | Op::Table(_)
+            | Op::Arg(_)
+            | Op::Unary(_)
+            | Op::Binary(_)
+            | Op::Dropout { .. }
+            | Op::Broadcast(_)
+            | Op::Take(..)
+            | Op::Blend
+            | Op::Copies(..)
+            | Op::Clip(..)
+            | Op::GatherMean(_)
+            | Op::Pick
+            | Op::PickHead
+            | Op::PlaceHead(_)
+            | Op::MatMul
+            | Op::MatMulNT
+            | Op::MatMulTN
+            | Op::Reshape { .. }
+            | Op::Concat
+            | Op::SliceCols { .. }
+            | Op::PadCols { .. }
+            | Op::SliceRows { .. }
+            | Op::PadRows { .. }
+            | Op::Redistribute(_)
+            | Op::SumRanks
+            | Op::Loss(_)
+            | Op::LossGrad(_)
+            | Op::Scan(_)
+            | Op::Out(_) => return Err(LowerError::Unsupported(node.op.to_string())),
         };
         let shared = to_source && lowerer.distributed && node.ty.rows == Rows::Vertices;
         let extent = match shared {
@@ -168,11 +198,7 @@ impl Region<'_> {
         let graph = self.graph;
         let node = graph.node(g);
         let (left, right) = (node.inputs[0], node.inputs[1]);
-        let product = match node.op {
-            Op::MatMul => Product::Nn,
-            Op::MatMulNT => Product::Nt,
-            _ => Product::Tn,
-        };
+        let product = node.op.product().unwrap_or(Product::Tn);
         let columns = node.ty.columns();
         let inner = graph.ty(left).columns();
         let sparse = match product {
@@ -332,17 +358,17 @@ impl Region<'_> {
     /// The nonzeros of a node that is the sparse feature matrix or its dropout.
     fn sparse(&mut self, lowerer: &mut Lowerer, id: NodeId) -> Result<Option<Ref>, LowerError> {
         let node = self.graph.node(id);
-        match &node.op {
-            Op::Input(Input::Features) => Ok(lowerer.feature_values(false)),
-            Op::Input(Input::FeatureSlice(_)) => Ok(lowerer.feature_values(true)),
-            Op::Dropout { p, site, .. } if self.train => {
-                let Some(values) = self.sparse(lowerer, node.inputs[0])? else {
-                    return Ok(None);
-                };
-                Ok(Some(lowerer.dropped(&mut self.code, values, *p, *site)))
-            }
-            _ => Ok(None),
+        let sliced = matches!(node.op, Op::Input(Input::FeatureSlice(_)));
+        if sliced || node.op == Op::Input(Input::Features) {
+            return Ok(lowerer.feature_values(sliced));
         }
+        if let Op::Dropout { p, site, .. } = node.op
+            && self.train
+            && let Some(values) = self.sparse(lowerer, node.inputs[0])?
+        {
+            return Ok(Some(lowerer.dropped(&mut self.code, values, p, site)));
+        }
+        Ok(None)
     }
 
     pub fn loss(
@@ -389,11 +415,12 @@ impl Region<'_> {
             let zero = Expr::leaf(Scalar::Const(0.0));
             self.store(lowerer, Builder::new(node.ty), zero, out, id);
         }
-        let mut offset = match &node.op {
-            Op::PadCols { before, .. } => *before,
-            Op::PadRows { before, .. } => before * out.stride,
-            _ => 0,
-        };
+        let mut offset = 0;
+        if let Op::PadCols { before, .. } = node.op {
+            offset = before;
+        } else if let Op::PadRows { before, .. } = node.op {
+            offset = before * out.stride;
+        }
         for part in &node.inputs {
             let ty = self.graph.ty(*part);
             let mut builder = Builder::new(ty);

@@ -1,6 +1,6 @@
 //! Emits one region: a model, a loop body, or values that `setup` computes once.
 
-use crate::lower::analysis::{Analysis, analyse, pointwise, view};
+use crate::lower::analysis::{Analysis, analyse, pointwise};
 use crate::lower::canonical::features;
 use crate::lower::embeddings::Embeddings;
 use crate::lower::kernel::Builder;
@@ -174,11 +174,10 @@ impl<'a> Region<'a> {
         for (id, node) in graph.iter().rev() {
             for (position, input) in node.inputs.iter().enumerate() {
                 let left = position == 0 && node.inputs[1..].iter().all(|i| i != input);
-                only[input.0 as usize] &= match &node.op {
-                    Op::MatMul | Op::MatMulTN => left,
-                    Op::Dropout { .. } => self.train && only[id.0 as usize],
-                    _ => false,
-                };
+                let drops = matches!(node.op, Op::Dropout { .. }) && self.train;
+                let fits = drops && only[id.0 as usize];
+                let factor = matches!(node.op, Op::MatMul | Op::MatMulTN) && left;
+                only[input.0 as usize] &= fits || factor;
             }
         }
         only
@@ -216,7 +215,13 @@ impl<'a> Region<'a> {
             Op::Input(input) => self.values[n] = Some(lowerer.input(*input)?),
             Op::Param(param) => self.values[n] = Some(lowerer.param(*param)),
             Op::Table(values) => self.values[n] = Some(lowerer.table(values)),
-            op if view(op) => self.values[n] = Some(self.view(lowerer, id)?),
+            Op::Reshape { .. }
+            | Op::SliceCols { .. }
+            | Op::SliceRows { .. }
+            | Op::SumRanks
+            | Op::Copies(Copies::Kept | Copies::Seen | Copies::Through, _) => {
+                self.values[n] = Some(self.view(lowerer, id)?);
+            }
             Op::Scan(_) => self.scan(lowerer, id)?,
             Op::Out(k) => {
                 let results = &self.scan_results[node.inputs[0].0 as usize];
@@ -235,7 +240,15 @@ impl<'a> Region<'a> {
                 let out = self.product(lowerer, id, id)?;
                 self.values[n] = Some(out);
             }
-            op if pointwise(op) => match self.facts.host[n] {
+            Op::Unary(_)
+            | Op::Binary(_)
+            | Op::Dropout { .. }
+            | Op::Broadcast(_)
+            | Op::Const(_)
+            | Op::Take(..)
+            | Op::Pick
+            | Op::PickHead
+            | Op::PlaceHead(_) => match self.facts.host[n] {
                 Some(g) if matches!(graph.node(g).op, Op::MatMul | Op::MatMulNT) => {
                     let out = self.product(lowerer, g, id)?;
                     self.values[n] = Some(out);
@@ -246,7 +259,12 @@ impl<'a> Region<'a> {
                 }
                 None => self.map(lowerer, id)?,
             },
-            _ => self.reduction(lowerer, id, id)?,
+            Op::Gather(..)
+            | Op::GatherMean(_)
+            | Op::EdgeSoftmax(_)
+            | Op::PickSum(_)
+            | Op::ReduceCols(..)
+            | Op::SumRows => self.reduction(lowerer, id, id)?,
         }
         if self.facts.partial.reduce_now[n]
             && let Some(value) = self.values[n]
@@ -327,14 +345,13 @@ impl<'a> Region<'a> {
     fn view(&mut self, lowerer: &mut Lowerer, id: NodeId) -> Result<Value, LowerError> {
         let node = self.graph.node(id);
         let mut value = self.stored(node.inputs[0])?;
-        match &node.op {
-            Op::SliceCols { start, .. } => value.offset += start,
-            Op::SliceRows { start, .. } => value.offset += start * value.stride,
-            Op::Copies(..) => {}
-            _ => {
-                value = self.plain(lowerer, node.inputs[0])?;
-                value.head_step = node.ty.width;
-            }
+        if let Op::SliceCols { start, .. } = node.op {
+            value.offset += start;
+        } else if let Op::SliceRows { start, .. } = node.op {
+            value.offset += start * value.stride;
+        } else if !matches!(node.op, Op::Copies(..)) {
+            value = self.plain(lowerer, node.inputs[0])?;
+            value.head_step = node.ty.width;
         }
         value.ty = node.ty;
         Ok(value)

@@ -273,19 +273,17 @@ fn stage_messages(
 ) {
     let ids = |tensors: &[Ref]| tensors.iter().map(|r| r.buffer).collect::<Vec<_>>();
     for instr in instrs {
-        match instr {
-            Instr::Send(stage_message) if stage_message.with == other => {
-                sent.extend(ids(&stage_message.tensors))
-            }
-            Instr::Receive(stage_message) if stage_message.with == other => {
-                received.extend(ids(&stage_message.tensors));
-            }
-            Instr::Repeat(instr::Repeat { body, .. })
-            | Instr::Chunks(instr::Chunks { body, .. }) => {
-                stage_messages(body, other, sent, received);
-            }
-            _ => {}
+        if let Some(end) = instr.stage_end()
+            && end.message.with == other
+        {
+            let list = if end.sends {
+                &mut *sent
+            } else {
+                &mut *received
+            };
+            list.extend(ids(&end.message.tensors));
         }
+        stage_messages(instr.body().unwrap_or_default(), other, sent, received);
     }
 }
 

@@ -68,36 +68,32 @@ fn gather_const_factor(view: &View<'_>, op: &Op, kids: &[Id], found: &mut Found)
 }
 
 fn gather_add(view: &View<'_>, op: &Op, kids: &[Id], found: &mut Found) {
-    match op {
-        Op::Gather(set, end, Reduce::Sum) => {
-            for (inner, parts) in view.nodes(kids[0]) {
-                let (Op::Binary(Binary::Add), [a, b]) = (inner, parts) else {
-                    continue;
-                };
-                if view.ty(*a) == view.ty(*b) {
+    if let Op::Gather(set, end, Reduce::Sum) = op {
+        for (inner, parts) in view.nodes(kids[0]) {
+            let (Op::Binary(Binary::Add), [a, b]) = (inner, parts) else {
+                continue;
+            };
+            if view.ty(*a) == view.ty(*b) {
+                found.push(
+                    gather_sum(*set, *end, add(a, b)),
+                    add(gather_sum(*set, *end, a), gather_sum(*set, *end, b)),
+                );
+            }
+        }
+    } else if matches!(op, Op::Binary(Binary::Add)) {
+        for (left, a) in view.nodes(kids[0]) {
+            let Op::Gather(set, end, Reduce::Sum) = *left else {
+                continue;
+            };
+            for (right, b) in view.nodes(kids[1]) {
+                if left == right && view.ty(a[0]) == view.ty(b[0]) {
                     found.push(
-                        gather_sum(*set, *end, add(a, b)),
-                        add(gather_sum(*set, *end, a), gather_sum(*set, *end, b)),
+                        add(gather_sum(set, end, a[0]), gather_sum(set, end, b[0])),
+                        gather_sum(set, end, add(a[0], b[0])),
                     );
                 }
             }
         }
-        Op::Binary(Binary::Add) => {
-            for (left, a) in view.nodes(kids[0]) {
-                let Op::Gather(set, end, Reduce::Sum) = *left else {
-                    continue;
-                };
-                for (right, b) in view.nodes(kids[1]) {
-                    if left == right && view.ty(a[0]) == view.ty(b[0]) {
-                        found.push(
-                            add(gather_sum(set, end, a[0]), gather_sum(set, end, b[0])),
-                            gather_sum(set, end, add(a[0], b[0])),
-                        );
-                    }
-                }
-            }
-        }
-        _ => {}
     }
 }
 

@@ -138,21 +138,19 @@ fn reshape_reshape(view: &View<'_>, op: &Op, kids: &[Id], found: &mut Found) {
 }
 
 fn broadcast_drop(view: &View<'_>, op: &Op, kids: &[Id], found: &mut Found) {
-    match op {
-        Op::Broadcast(ty) if view.ty(kids[0]) == *ty => {
-            found.push(apply(op.clone(), [kids[0].into()]), kids[0].into());
-        }
-        Op::Binary(f) => {
-            for pair in both(*f, kids) {
-                for (inner, x) in view.nodes(pair.a) {
-                    if let Op::Broadcast(_) = inner {
-                        let wide = apply(inner.clone(), [x[0].into()]);
-                        found.push(pair.of(wide, pair.b), pair.of(x[0], pair.b));
-                    }
+    if let Op::Broadcast(ty) = op
+        && view.ty(kids[0]) == *ty
+    {
+        found.push(apply(op.clone(), [kids[0].into()]), kids[0].into());
+    } else if let Op::Binary(f) = op {
+        for pair in both(*f, kids) {
+            for (inner, x) in view.nodes(pair.a) {
+                if let Op::Broadcast(_) = inner {
+                    let wide = apply(inner.clone(), [x[0].into()]);
+                    found.push(pair.of(wide, pair.b), pair.of(x[0], pair.b));
                 }
             }
         }
-        _ => {}
     }
 }
 
@@ -166,10 +164,12 @@ fn dropout_zero(_: &View<'_>, op: &Op, kids: &[Id], found: &mut Found) {
 
 fn const_fold(view: &View<'_>, op: &Op, kids: &[Id], found: &mut Found) {
     let constants: Option<Vec<f32>> = kids.iter().map(|id| view.constant(*id)).collect();
-    let value = match (op, constants.as_deref()) {
-        (Op::Unary(f), Some([x])) => f.eval(f64::from(*x)),
-        (Op::Binary(f), Some([a, b])) => f.eval(f64::from(*a), f64::from(*b)),
-        _ => return,
+    let value = if let (Op::Unary(f), Some([x])) = (op, constants.as_deref()) {
+        f.eval(f64::from(*x))
+    } else if let (Op::Binary(f), Some([a, b])) = (op, constants.as_deref()) {
+        f.eval(f64::from(*a), f64::from(*b))
+    } else {
+        return;
     };
     let constants = constants
         .into_iter()

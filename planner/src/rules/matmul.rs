@@ -54,22 +54,69 @@ pub(super) const RULES: &[Rule] = &[
 
 /// `W` is finite: a vertex without edges has a sum of 0, and 0 times an infinite number is NaN.
 fn matmul_gather(view: &View<'_>, op: &Op, kids: &[Id], found: &mut Found) {
-    match op {
-        Op::MatMul if view.known(kids[1]).finite => {
-            for (gather, messages) in view.nodes(kids[0]) {
-                let Op::Gather(set, end, Reduce::Sum) = *gather else {
+    if matches!(op, Op::MatMul) {
+        if !view.known(kids[1]).finite {
+            return;
+        }
+        for (gather, messages) in view.nodes(kids[0]) {
+            let Op::Gather(set, end, Reduce::Sum) = *gather else {
+                continue;
+            };
+            for (of, from, h) in view.takes(messages[0]) {
+                found.push(
+                    matmul(gather_sum(set, end, take(of, from, h)), kids[1]),
+                    gather_sum(set, end, take(of, from, matmul(h, kids[1]))),
+                );
+            }
+        }
+    } else if let Op::Gather(set, end, Reduce::Sum) = op {
+        for (of, from, product) in view.takes(kids[0]) {
+            for (op, factors) in view.nodes(product) {
+                let (Op::MatMul, [h, w]) = (op, factors) else {
                     continue;
                 };
-                for (of, from, h) in view.takes(messages[0]) {
+                if !view.known(*w).finite {
+                    continue;
+                }
+                found.push(
+                    gather_sum(*set, *end, take(of, from, matmul(h, w))),
+                    matmul(gather_sum(*set, *end, take(of, from, h)), w),
+                );
+            }
+        }
+    }
+}
+
+/// `W` is finite as in [`matmul_gather`].
+fn matmul_gather_weighted(view: &View<'_>, op: &Op, kids: &[Id], found: &mut Found) {
+    if matches!(op, Op::MatMul) {
+        if !view.known(kids[1]).finite {
+            return;
+        }
+        for (gather, messages) in view.nodes(kids[0]) {
+            let Op::Gather(set, end, Reduce::Sum) = *gather else {
+                continue;
+            };
+            for pair in view.factors(messages[0]) {
+                if !weight(view, pair.a) {
+                    continue;
+                }
+                for (of, from, h) in view.takes(pair.b) {
+                    let message = pair.of(pair.a, take(of, from, h));
+                    let product = take(of, from, matmul(h, kids[1]));
                     found.push(
-                        matmul(gather_sum(set, end, take(of, from, h)), kids[1]),
-                        gather_sum(set, end, take(of, from, matmul(h, kids[1]))),
+                        matmul(gather_sum(set, end, message), kids[1]),
+                        gather_sum(set, end, pair.of(pair.a, product)),
                     );
                 }
             }
         }
-        Op::Gather(set, end, Reduce::Sum) => {
-            for (of, from, product) in view.takes(kids[0]) {
+    } else if let Op::Gather(set, end, Reduce::Sum) = op {
+        for pair in view.factors(kids[0]) {
+            if !weight(view, pair.a) {
+                continue;
+            }
+            for (of, from, product) in view.takes(pair.b) {
                 for (op, factors) in view.nodes(product) {
                     let (Op::MatMul, [h, w]) = (op, factors) else {
                         continue;
@@ -77,64 +124,15 @@ fn matmul_gather(view: &View<'_>, op: &Op, kids: &[Id], found: &mut Found) {
                     if !view.known(*w).finite {
                         continue;
                     }
+                    let message = pair.of(pair.a, take(of, from, matmul(h, w)));
+                    let narrow = pair.of(pair.a, take(of, from, h));
                     found.push(
-                        gather_sum(*set, *end, take(of, from, matmul(h, w))),
-                        matmul(gather_sum(*set, *end, take(of, from, h)), w),
+                        gather_sum(*set, *end, message),
+                        matmul(gather_sum(*set, *end, narrow), w),
                     );
                 }
             }
         }
-        _ => {}
-    }
-}
-
-/// `W` is finite as in [`matmul_gather`].
-fn matmul_gather_weighted(view: &View<'_>, op: &Op, kids: &[Id], found: &mut Found) {
-    match op {
-        Op::MatMul if view.known(kids[1]).finite => {
-            for (gather, messages) in view.nodes(kids[0]) {
-                let Op::Gather(set, end, Reduce::Sum) = *gather else {
-                    continue;
-                };
-                for pair in view.factors(messages[0]) {
-                    if !weight(view, pair.a) {
-                        continue;
-                    }
-                    for (of, from, h) in view.takes(pair.b) {
-                        let message = pair.of(pair.a, take(of, from, h));
-                        let product = take(of, from, matmul(h, kids[1]));
-                        found.push(
-                            matmul(gather_sum(set, end, message), kids[1]),
-                            gather_sum(set, end, pair.of(pair.a, product)),
-                        );
-                    }
-                }
-            }
-        }
-        Op::Gather(set, end, Reduce::Sum) => {
-            for pair in view.factors(kids[0]) {
-                if !weight(view, pair.a) {
-                    continue;
-                }
-                for (of, from, product) in view.takes(pair.b) {
-                    for (op, factors) in view.nodes(product) {
-                        let (Op::MatMul, [h, w]) = (op, factors) else {
-                            continue;
-                        };
-                        if !view.known(*w).finite {
-                            continue;
-                        }
-                        let message = pair.of(pair.a, take(of, from, matmul(h, w)));
-                        let narrow = pair.of(pair.a, take(of, from, h));
-                        found.push(
-                            gather_sum(*set, *end, message),
-                            matmul(gather_sum(*set, *end, narrow), w),
-                        );
-                    }
-                }
-            }
-        }
-        _ => {}
     }
 }
 
@@ -154,30 +152,26 @@ fn matmul_take(view: &View<'_>, op: &Op, kids: &[Id], found: &mut Found) {
 }
 
 fn matmul_rowscale(view: &View<'_>, op: &Op, kids: &[Id], found: &mut Found) {
-    match op {
-        Op::MatMul => {
-            for (inner, parts) in view.nodes(kids[0]) {
-                let Op::Binary(f) = inner else { continue };
-                for pair in scalings(view, *f, parts) {
-                    found.push(
-                        matmul(pair.of(pair.a, pair.b), kids[1]),
-                        pair.of(pair.a, matmul(pair.b, kids[1])),
-                    );
-                }
+    if matches!(op, Op::MatMul) {
+        for (inner, parts) in view.nodes(kids[0]) {
+            let Op::Binary(f) = inner else { continue };
+            for pair in scalings(view, *f, parts) {
+                found.push(
+                    matmul(pair.of(pair.a, pair.b), kids[1]),
+                    pair.of(pair.a, matmul(pair.b, kids[1])),
+                );
             }
         }
-        Op::Binary(f) => {
-            for pair in scalings(view, *f, kids) {
-                for (inner, factors) in view.nodes(pair.b) {
-                    let (Op::MatMul, [h, w]) = (inner, factors) else {
-                        continue;
-                    };
-                    let left = pair.of(pair.a, matmul(h, w));
-                    found.push(left, matmul(pair.of(pair.a, h), w));
-                }
+    } else if let Op::Binary(f) = op {
+        for pair in scalings(view, *f, kids) {
+            for (inner, factors) in view.nodes(pair.b) {
+                let (Op::MatMul, [h, w]) = (inner, factors) else {
+                    continue;
+                };
+                let left = pair.of(pair.a, matmul(h, w));
+                found.push(left, matmul(pair.of(pair.a, h), w));
             }
         }
-        _ => {}
     }
 }
 
@@ -243,28 +237,24 @@ fn matmul_assoc(view: &View<'_>, op: &Op, kids: &[Id], found: &mut Found) {
 }
 
 fn matmul_add(view: &View<'_>, op: &Op, kids: &[Id], found: &mut Found) {
-    match op {
-        Op::MatMul => {
-            for (inner, parts) in view.nodes(kids[0]) {
-                let (Op::Binary(Binary::Add), [a, b]) = (inner, parts) else {
-                    continue;
-                };
-                found.push(
-                    matmul(add(a, b), kids[1]),
-                    add(matmul(a, kids[1]), matmul(b, kids[1])),
-                );
-            }
+    if matches!(op, Op::MatMul) {
+        for (inner, parts) in view.nodes(kids[0]) {
+            let (Op::Binary(Binary::Add), [a, b]) = (inner, parts) else {
+                continue;
+            };
+            found.push(
+                matmul(add(a, b), kids[1]),
+                add(matmul(a, kids[1]), matmul(b, kids[1])),
+            );
         }
-        Op::Binary(Binary::Add) => {
-            for (left, [a, w]) in products(view, kids[0]) {
-                for (right, [b, v]) in products(view, kids[1]) {
-                    if (left, w) == (right, v) {
-                        found.push(add(matmul(a, w), matmul(b, v)), matmul(add(a, b), w));
-                    }
+    } else if matches!(op, Op::Binary(Binary::Add)) {
+        for (left, [a, w]) in products(view, kids[0]) {
+            for (right, [b, v]) in products(view, kids[1]) {
+                if (left, w) == (right, v) {
+                    found.push(add(matmul(a, w), matmul(b, v)), matmul(add(a, b), w));
                 }
             }
         }
-        _ => {}
     }
 }
 
@@ -276,11 +266,12 @@ fn products<'a>(
     let view = View {
         egraph: view.egraph,
     };
-    view.nodes(class)
-        .filter_map(move |(op, kids)| match (op, kids) {
-            (Op::MatMul, [a, w]) => Some((view.ty(*a), [*a, *w])),
-            _ => None,
-        })
+    view.nodes(class).filter_map(move |(op, kids)| {
+        let (Op::MatMul, [a, w]) = (op, kids) else {
+            return None;
+        };
+        Some((view.ty(*a), [*a, *w]))
+    })
 }
 
 fn matmul_reshape(view: &View<'_>, op: &Op, kids: &[Id], found: &mut Found) {

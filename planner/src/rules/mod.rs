@@ -153,9 +153,11 @@ impl<'a> View<'a> {
 
     /// The constant a class is equal to, if any.
     fn constant(&self, class: Id) -> Option<f32> {
-        self.nodes(class).find_map(|(op, _)| match op {
-            Op::Const(value) => Some(*value),
-            _ => None,
+        self.nodes(class).find_map(|(op, _)| {
+            let Op::Const(value) = op else {
+                return None;
+            };
+            Some(*value)
         })
     }
 
@@ -166,20 +168,19 @@ impl<'a> View<'a> {
 
     /// The vertex values whose rows a class takes: `(edges, end, operand)`.
     fn takes(&self, class: Id) -> impl Iterator<Item = (EdgeSet, End, Id)> + use<'a> {
-        self.nodes(class).filter_map(|(op, kids)| match op {
-            Op::Take(set, end) => Some((*set, *end, kids[0])),
-            _ => None,
+        self.nodes(class).filter_map(|(op, kids)| {
+            let Op::Take(set, end) = op else {
+                return None;
+            };
+            Some((*set, *end, kids[0]))
         })
     }
 
     /// The two factors of a class that is a product, in both orders.
     fn factors(&self, class: Id) -> impl Iterator<Item = Pair> + use<'a> {
         self.nodes(class)
-            .filter_map(|(op, kids)| match op {
-                Op::Binary(Binary::Mul) => Some(both(Binary::Mul, kids)),
-                _ => None,
-            })
-            .flatten()
+            .filter(|(op, _)| **op == Op::Binary(Binary::Mul))
+            .flat_map(|(_, kids)| both(Binary::Mul, kids))
     }
 
     /// Whether there is one number per row: heads and width 1.

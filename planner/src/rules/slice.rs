@@ -49,10 +49,10 @@ fn slices<'a>(
     op: &Op,
     kids: &[Id],
 ) -> impl Iterator<Item = (u32, u32, &'a Op, &'a [Id])> {
-    let range = match op {
-        Op::SliceCols { start, len } => Some((*start, *len, kids[0])),
-        _ => None,
-    };
+    let mut range = None;
+    if let Op::SliceCols { start, len } = op {
+        range = Some((*start, *len, kids[0]));
+    }
     let view = View {
         egraph: view.egraph,
     };
@@ -90,16 +90,16 @@ fn slice_pointwise(view: &View<'_>, op: &Op, kids: &[Id], found: &mut Found) {
             1 => Term::Class(id),
             _ => slice_cols(start, len, id),
         };
-        match (inner, parts) {
-            (Op::Unary(_), [x]) => found.push(
+        if let (Op::Unary(_), [x]) = (inner, parts) {
+            found.push(
                 slice_cols(start, len, apply(inner.clone(), [x.into()])),
                 apply(inner.clone(), [slice_cols(start, len, x)]),
-            ),
-            (Op::Binary(f), [a, b]) => found.push(
+            )
+        } else if let (Op::Binary(f), [a, b]) = (inner, parts) {
+            found.push(
                 slice_cols(start, len, binary(*f, a, b)),
                 binary(*f, part(*a), part(*b)),
-            ),
-            _ => {}
+            )
         }
     }
 }

@@ -123,31 +123,27 @@ fn with_one_row(view: &View<'_>, f: Binary, kids: &[Id], found: &mut Found) {
 }
 
 fn pointwise_take(view: &View<'_>, op: &Op, kids: &[Id], found: &mut Found) {
-    match op {
-        Op::Unary(_) => {
-            for (set, end, x) in view.takes(kids[0]) {
-                let moved = apply(op.clone(), [x.into()]);
-                if finite(view, &moved) {
-                    let left = apply(op.clone(), [take(set, end, x)]);
+    if matches!(op, Op::Unary(_)) {
+        for (set, end, x) in view.takes(kids[0]) {
+            let moved = apply(op.clone(), [x.into()]);
+            if finite(view, &moved) {
+                let left = apply(op.clone(), [take(set, end, x)]);
+                found.push(left, take(set, end, moved));
+            }
+        }
+    } else if let Op::Binary(f) = op {
+        for (set, end, x) in view.takes(kids[0]) {
+            for (other, at, y) in view.takes(kids[1]) {
+                let moved = binary(*f, x, y);
+                if (set, end) == (other, at) && finite(view, &moved) {
+                    let left = binary(*f, take(set, end, x), take(set, end, y));
                     found.push(left, take(set, end, moved));
                 }
             }
         }
-        Op::Binary(f) => {
-            for (set, end, x) in view.takes(kids[0]) {
-                for (other, at, y) in view.takes(kids[1]) {
-                    let moved = binary(*f, x, y);
-                    if (set, end) == (other, at) && finite(view, &moved) {
-                        let left = binary(*f, take(set, end, x), take(set, end, y));
-                        found.push(left, take(set, end, moved));
-                    }
-                }
-            }
-            if *f != Binary::Mul {
-                with_one_row(view, *f, kids, found);
-            }
+        if *f != Binary::Mul {
+            with_one_row(view, *f, kids, found);
         }
-        _ => {}
     }
 }
 

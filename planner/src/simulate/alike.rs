@@ -98,16 +98,14 @@ fn without_constants(body: &mut Body) {
 
 fn without_sites(instrs: &mut [Instr]) {
     for instr in instrs {
-        match instr {
-            Instr::Launch(launch) => launch.sites.clear(),
-            Instr::MatMul(instr::MatMul {
-                finish: Some(launch),
-                ..
-            }) => launch.sites.clear(),
-            Instr::SparseDropout(instr::SparseDropout { site, .. }) => *site = Site::default(),
-            Instr::Repeat(instr::Repeat { body, .. })
-            | Instr::Chunks(instr::Chunks { body, .. }) => without_sites(body),
-            _ => {}
+        if let Some(launch) = instr.launch_mut() {
+            launch.sites.clear();
+        }
+        if let Instr::SparseDropout(instr::SparseDropout { site, .. }) = instr {
+            *site = Site::default();
+        }
+        if let Some(body) = instr.body_mut() {
+            without_sites(body);
         }
     }
 }

@@ -10,7 +10,7 @@ use super::fabric::Fabric;
 use crate::parts::{ChunkShare, Degrees, Parts};
 use gnnc_ir::cluster::{Cluster, Costs, Link, SharedBy};
 use gnnc_ir::graph::op::Redistribute;
-use gnnc_ir::program::instr;
+use gnnc_ir::program::instr::{self, Collective};
 use gnnc_ir::program::trace::Resource;
 use gnnc_ir::program::traffic::{all_reduce_floats, redistribute_total};
 use gnnc_ir::program::work::{Counts, KernelClass, Work, demand, strips};
@@ -205,6 +205,9 @@ impl<'a> Compiler<'a> {
 
     fn step(&mut self, line: &Line) -> Step {
         let (at, name) = (line.at.clone(), line.name);
+        if line.instr.communicates() {
+            return self.transfer(line.instr, Half::Whole, at, name);
+        }
         match line.instr {
             Instr::Repeat(instr::Repeat { count, reverse, .. }) => Step::Loop {
                 count: *count,
@@ -245,26 +248,26 @@ impl<'a> Compiler<'a> {
             Instr::Move(instr::Move { from, to, chunk }) => {
                 self.moved_rows((*from, *to), *chunk, Half::Whole, at, name)
             }
-            Instr::Begin(Transfer { tag, what }) | Instr::Finish(Transfer { tag, what })
-                if !what.communicates() =>
-            {
+            Instr::Begin(Transfer { tag, what }) | Instr::Finish(Transfer { tag, what }) => {
                 let begins = matches!(line.instr, Instr::Begin(_));
                 let half = if begins { Half::Begin } else { Half::Finish };
-                match **what {
-                    Instr::Move(instr::Move { from, to, chunk }) => {
-                        self.moved_rows((from, to), chunk, half(*tag), at, name)
-                    }
-                    _ => self.computed(line, 0.0),
+                if let Instr::Move(instr::Move { from, to, chunk }) = **what {
+                    self.moved_rows((from, to), chunk, half(*tag), at, name)
+                } else {
+                    self.transfer(what, half(*tag), at, name)
                 }
             }
-            Instr::Begin(transfer) => {
-                self.transfer(&transfer.what, Half::Begin(transfer.tag), at, name)
-            }
-            Instr::Finish(transfer) => {
-                self.transfer(&transfer.what, Half::Finish(transfer.tag), at, name)
-            }
-            instr if instr.communicates() => self.transfer(instr, Half::Whole, at, name),
-            _ => self.computed(line, 1.0),
+            Instr::HaloExchange(_)
+            | Instr::HaloReduce(_)
+            | Instr::AllReduce(_)
+            | Instr::Redistribute(_)
+            | Instr::Launch(_)
+            | Instr::MatMul(_)
+            | Instr::SparseMatMul(_)
+            | Instr::SparseDropout(_)
+            | Instr::Densify(_)
+            | Instr::Loss(_)
+            | Instr::Metrics(_) => self.computed(line, 1.0),
         }
     }
 
@@ -364,32 +367,32 @@ impl<'a> Compiler<'a> {
 
     /// The cost of a communication instruction, of which the step is `half`.
     fn transfer(&self, instr: &Instr, half: Half, at: Rc<str>, name: usize) -> Step {
-        let cost = match instr {
-            Instr::HaloExchange(instr::HaloExchange { buffer, skip }) => {
+        let cost = match instr.collective() {
+            Some(Collective::HaloExchange(instr::HaloExchange { buffer, skip })) => {
                 self.exchange(*buffer, false, *skip, name)
             }
-            Instr::HaloReduce(instr::HaloReduce { buffer, skip }) => {
+            Some(Collective::HaloReduce(instr::HaloReduce { buffer, skip })) => {
                 self.exchange(*buffer, true, skip.map(|skip| skip.of), name)
             }
-            Instr::AllReduce(instr::AllReduce { buffers }) => {
+            Some(Collective::AllReduce(instr::AllReduce { buffers })) => {
                 let bytes = all_reduce_floats(buffers, self.program).saturating_mul(4);
                 TransferCost::Everyone(self.as_measured(self.all_reduce(bytes), instr, name))
             }
-            Instr::Redistribute(instr::Redistribute {
+            Some(Collective::Redistribute(instr::Redistribute {
                 how,
                 to,
                 heads,
                 width,
                 moved,
                 ..
-            }) => {
+            })) => {
                 let shape = (*heads, *width);
                 let elements = redistribute_total(*how, shape, self.fabric.ranks, self.sizes);
                 let bytes = elements * self.program.buffer(to.buffer).storage.bytes();
                 let cost = self.all_to_all(*how, self.moved(bytes, *moved));
                 TransferCost::Everyone(self.as_measured(cost, instr, name))
             }
-            _ => TransferCost::Everyone(CollectiveCost::default()),
+            None => TransferCost::Everyone(CollectiveCost::default()),
         };
         Step::Transfer {
             at,

@@ -5,7 +5,7 @@ use crate::parts::{Messages, Parts};
 use gnnc_ir::cluster::{Cluster, DeviceKind};
 use gnnc_ir::graph::op::{Loss, Redistribute};
 use gnnc_ir::kernel::{Body, End};
-use gnnc_ir::program::instr;
+use gnnc_ir::program::instr::{self, Collective};
 use gnnc_ir::program::memory::Lives;
 use gnnc_ir::program::traffic::{all_reduce_floats, chunk};
 use gnnc_ir::program::{Extent, Instr, Moved, Neighbour, Product, Program, RankSizes, Role};
@@ -113,19 +113,20 @@ fn each(
 fn passed(instrs: &[Instr], program: &Program) -> (u64, u64) {
     let mut waiting = [(0, 0); 2];
     for instr in instrs {
-        let sent = match instr {
-            Instr::Chunks(instr::Chunks { body, .. }) => body,
-            instr => std::slice::from_ref(instr),
+        let sent = if let Instr::Chunks(instr::Chunks { body, .. }) = instr {
+            body
+        } else {
+            std::slice::from_ref(instr)
         };
         for (with, most) in [Neighbour::Next, Neighbour::Previous]
             .iter()
             .zip(&mut waiting)
         {
-            let there = |instr: &Instr| match instr {
-                Instr::Send(stage_message) if stage_message.with == *with => {
-                    Some(stage_message.words(program))
-                }
-                _ => None,
+            let there = |instr: &Instr| {
+                let Instr::Send(stage_message) = instr else {
+                    return None;
+                };
+                (stage_message.with == *with).then(|| stage_message.words(program))
             };
             let all = sent.iter().filter_map(there);
             let (row, fixed) = all.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
@@ -191,22 +192,24 @@ struct Sent {
 impl Sent {
     fn of(instr: &Instr, program: &Program) -> Self {
         let mut sent = Self::default();
-        match instr {
-            Instr::HaloExchange(instr::HaloExchange { buffer, .. })
-            | Instr::HaloReduce(instr::HaloReduce { buffer, .. }) => {
+        match instr.collective() {
+            Some(
+                Collective::HaloExchange(instr::HaloExchange { buffer, .. })
+                | Collective::HaloReduce(instr::HaloReduce { buffer, .. }),
+            ) => {
                 sent.exchanged = u64::from(program.buffer(buffer.buffer).row_words());
             }
-            Instr::AllReduce(instr::AllReduce { buffers }) => {
+            Some(Collective::AllReduce(instr::AllReduce { buffers })) => {
                 sent.reduced = all_reduce_floats(buffers, program)
             }
-            Instr::Redistribute(instr::Redistribute {
+            Some(Collective::Redistribute(instr::Redistribute {
                 how,
                 to,
                 heads,
                 width,
                 moved,
                 ..
-            }) => {
+            })) => {
                 let others = u64::from(program.ranks.saturating_sub(1));
                 // Each rank gets a slice of each row, or every other rank gets the whole row.
                 let times = match how {
@@ -220,7 +223,7 @@ impl Sent {
                 let chunks = moved.chunk().map_or(1, |chunk| u64::from(chunk.of.max(1)));
                 sent.redistributed = columns.div_ceil(chunks);
             }
-            _ => {}
+            None => {}
         }
         sent
     }
@@ -259,12 +262,9 @@ impl Needs {
 
     fn collect(&mut self, instrs: &[Instr], program: &Program) {
         for instr in instrs {
-            let sends = match instr {
-                Instr::Send(_) | Instr::Redistribute(_) => true,
-                Instr::Begin(transfer) => transfer.what.communicates(),
-                whole => whole.communicates(),
-            };
-            if sends {
+            let finishes = matches!(instr, Instr::Finish(_));
+            let sends = matches!(instr, Instr::Send(_) | Instr::Redistribute(_));
+            if sends || !finishes && instr.whole().communicates() {
                 self.rows(instr.whole());
                 let sent = Sent::of(instr.whole(), program);
                 self.send(sent);

@@ -16,11 +16,12 @@ pub fn weights_last(graph: &Graph) -> Result<Graph, StaleError> {
     let mut new: Vec<NodeId> = Vec::with_capacity(graph.nodes.len());
     for node in &graph.nodes {
         let of = |id: NodeId| new[id.0 as usize];
-        let sums = match node.op {
-            Op::Gather(set, End::Dst, Reduce::Sum) | Op::GatherMean(set) => Some(set),
-            _ => None,
-        };
-        let product = sums.and_then(|_| message(graph, node.inputs[0]));
+        let sums = matches!(
+            node.op,
+            Op::Gather(_, End::Dst, Reduce::Sum) | Op::GatherMean(_)
+        );
+        let edges = node.inputs.first().filter(|_| sums);
+        let product = edges.and_then(|edges| message(graph, *edges));
         let id = match product {
             Some(found) if depths.of(found.x) > 0 => {
                 let mut edges = out.add(found.take, &[of(found.x)], node.scope)?;
@@ -61,30 +62,29 @@ fn message(graph: &Graph, mut id: NodeId) -> Option<Message> {
     loop {
         let node = graph.node(id);
         let number = |id: NodeId| graph.ty(id).columns() == 1;
-        match (&node.op, &node.inputs[..]) {
-            (Op::Take(_, End::Src), [product]) => {
-                let product = graph.node(*product);
-                let [x, weight] = product.inputs[..] else {
-                    return None;
-                };
-                return (product.op == Op::MatMul).then(|| Message {
-                    x,
-                    weight,
-                    take: node.op.clone(),
-                    factors,
-                });
-            }
-            (Op::Binary(Binary::Mul), [a, b]) if number(*b) => {
+        if let (Op::Take(_, End::Src), [product]) = (&node.op, &node.inputs[..]) {
+            let product = graph.node(*product);
+            let [x, weight] = product.inputs[..] else {
+                return None;
+            };
+            return (product.op == Op::MatMul).then(|| Message {
+                x,
+                weight,
+                take: node.op.clone(),
+                factors,
+            });
+        }
+        let (Op::Binary(f), [a, b]) = (&node.op, &node.inputs[..]) else {
+            return None;
+        };
+        match f {
+            Binary::Mul | Binary::Div if number(*b) => {
                 factors.push((node.op.clone(), *b, true));
                 id = *a;
             }
-            (Op::Binary(Binary::Mul), [a, b]) if number(*a) => {
+            Binary::Mul if number(*a) => {
                 factors.push((node.op.clone(), *a, false));
                 id = *b;
-            }
-            (Op::Binary(Binary::Div), [a, b]) if number(*b) => {
-                factors.push((node.op.clone(), *b, true));
-                id = *a;
             }
             _ => return None,
         }

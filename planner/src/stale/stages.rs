@@ -231,13 +231,11 @@ fn part(
         if received.contains(&id) {
             continue;
         }
-        let op = match &node.op {
-            Op::Param(param) => {
-                params.push(*param);
-                Op::Param(out.param(graph.params[param.0 as usize].clone()))
-            }
-            op => op.clone(),
-        };
+        let mut op = node.op.clone();
+        if let Op::Param(param) = &mut op {
+            params.push(*param);
+            *param = out.param(graph.params[param.0 as usize].clone());
+        }
         let inputs: Vec<NodeId> = node.inputs.iter().map(|i| new[i.0 as usize]).collect();
         let scope = scope(&mut out, node.scope);
         new[id.0 as usize] = out.add(op, &inputs, scope)?;

@@ -1,8 +1,7 @@
 //! Unrolls loops: a layer of a pipeline belongs to one stage, so it needs its own nodes.
 
 use super::StaleError;
-use gnnc_ir::Type;
-use gnnc_ir::graph::op::{Op, Scan, Site};
+use gnnc_ir::graph::op::{Op, Scan, ValueOrigin};
 use gnnc_ir::graph::{Element, Graph, Node, NodeId, ParamId, ParamSpec};
 
 /// What a node of the model with loops becomes.
@@ -89,21 +88,25 @@ impl Unroll {
                 .iter()
                 .map(|i| items[i.0 as usize].clone())
                 .collect();
-            let item = match &node.op {
-                Op::Arg(n) => args[*n as usize].clone(),
-                Op::Param(ParamId(n)) => self.params[*n as usize].clone(),
-                Op::Table(values) => {
+            let item = match node.op.origin() {
+                ValueOrigin::Arg(n) => args[n as usize].clone(),
+                ValueOrigin::Param(ParamId(n)) => self.params[n as usize].clone(),
+                ValueOrigin::Table(values) => {
                     let consts = values
                         .iter()
                         .map(|&x| self.add(Op::Const(x), &[], node, turn));
                     Item::Stack(consts.collect::<Result<_, _>>()?)
                 }
-                Op::Scan(scan) => Item::Results(self.repeat(graph, id, scan, &inputs, turn)?),
-                Op::Out(n) => match &inputs[0] {
-                    Item::Results(results) => results[*n as usize].clone(),
+                ValueOrigin::Scan(scan) => {
+                    Item::Results(self.repeat(graph, id, scan, &inputs, turn)?)
+                }
+                ValueOrigin::Out(n) => match &inputs[0] {
+                    Item::Results(results) => results[n as usize].clone(),
                     other => other.clone(),
                 },
-                op => self.element_wise(graph, id, op, &inputs, turn)?,
+                ValueOrigin::Input(_) | ValueOrigin::Const(_) | ValueOrigin::Operands => {
+                    self.element_wise(graph, id, &inputs, turn)?
+                }
             };
             items.push(item);
         }
@@ -115,7 +118,6 @@ impl Unroll {
         &mut self,
         graph: &Graph,
         id: NodeId,
-        op: &Op,
         inputs: &[Item],
         turn: Option<Turn>,
     ) -> Result<Item, StaleError> {
@@ -124,18 +126,12 @@ impl Unroll {
             Item::Stack(elements) => Some(elements.len()),
             _ => None,
         });
-        let op = match (op, turn) {
-            (Op::Dropout { p, site, slice }, Some(turn)) => Op::Dropout {
-                p: *p,
-                site: Site {
-                    iteration: site.iteration + turn.iteration,
-                    ..*site
-                },
-                slice: *slice,
-            },
-            (Op::Broadcast(ty), _) => Op::Broadcast(Type { stack: 0, ..*ty }),
-            (op, _) => op.clone(),
-        };
+        let mut op = node.op.clone();
+        if let (Op::Dropout { site, .. }, Some(turn)) = (&mut op, turn) {
+            site.iteration += turn.iteration;
+        } else if let Op::Broadcast(ty) = &mut op {
+            ty.stack = 0;
+        }
         let Some(length) = lengths.max() else {
             let inputs: Result<Vec<NodeId>, _> = inputs
                 .iter()

@@ -4,7 +4,6 @@ use super::fit::lacking;
 use super::stream::{self, chunked, window};
 use super::uses::each;
 use super::{Means, MemoryBudget, has_home};
-use gnnc_ir::program::instr;
 use gnnc_ir::program::memory::{Lifetime, lifetimes};
 use gnnc_ir::program::trace::Phase;
 use gnnc_ir::program::{Buffer, BufferId, Extent, Instr, Program, RankSizes};
@@ -48,11 +47,7 @@ impl Need {
             ..*buffer
         };
         // At least one slot of a stack is used; halo rows may not be needed.
-        let whole = match buffer.extent {
-            Extent::Local => Extent::Inner,
-            extent => extent,
-        };
-        let whole = of(whole).slot_words(sizes);
+        let whole = of(buffer.extent.without_halo()).slot_words(sizes);
         let chunk = self.chunk.map(|(extent, slots)| {
             let words = of(extent).slot_words(sizes);
             words.saturating_mul(u64::from(slots))
@@ -91,10 +86,8 @@ fn needs(program: &Program, always: &[bool], means: Means) -> Vec<Vec<Need>> {
 
 /// Visits an instruction, or the instructions inside a loop.
 fn leaves<'a>(instr: &'a Instr, visit: &mut dyn FnMut(&'a Instr)) {
-    match instr {
-        Instr::Repeat(instr::Repeat { body, .. }) | Instr::Chunks(instr::Chunks { body, .. }) => {
-            body.iter().for_each(|instr| leaves(instr, visit));
-        }
-        instr => visit(instr),
+    match instr.body() {
+        Some(body) => body.iter().for_each(|instr| leaves(instr, visit)),
+        None => visit(instr),
     }
 }

@@ -76,17 +76,14 @@ impl Ring {
         let list = program.list(phase);
         let mut bodies = Vec::new();
         for (place, instr) in list.iter().enumerate().filter(|(_, i)| touches(i, id)) {
-            match instr {
-                Instr::Repeat(instr::Repeat { body, .. }) => {
-                    bodies.push((place, body_uses(body, program, id)?))
-                }
-                Instr::AllReduce(_) | Instr::Chunks(_) => return None,
-                instr => {
-                    let mut outside = of(instr, program, id).into_iter();
-                    if !outside.all(|access| access.slot.is_some_and(|at| !at.in_loop)) {
-                        return None;
-                    }
-                }
+            if let Instr::Repeat(instr::Repeat { body, .. }) = instr {
+                bodies.push((place, body_uses(body, program, id)?));
+                continue;
+            }
+            let whole = matches!(instr, Instr::AllReduce(_) | Instr::Chunks(_));
+            let mut outside = of(instr, program, id).into_iter();
+            if whole || !outside.all(|access| access.slot.is_some_and(|at| !at.in_loop)) {
+                return None;
             }
         }
         let by_rows = buffer.extent == Extent::Local;
@@ -455,10 +452,11 @@ fn needs_halo(
     inside || slots.values().any(|uses| reads_first(uses.iter(), true))
 }
 
-fn narrow(extent: Extent, with_halo: bool) -> Extent {
-    match extent {
-        Extent::Local if !with_halo => Extent::Inner,
-        extent => extent,
+pub(super) fn narrow(extent: Extent, with_halo: bool) -> Extent {
+    if with_halo {
+        extent
+    } else {
+        extent.without_halo()
     }
 }
 
@@ -469,10 +467,11 @@ fn modulo(at: i64, of: u32) -> u32 {
 /// The largest tag of a program.
 pub(super) fn last_tag(program: &Program) -> u32 {
     fn most(list: &[Instr]) -> u32 {
-        let one = |instr: &Instr| match instr {
-            Instr::Begin(transfer) => transfer.tag,
-            Instr::Repeat(instr::Repeat { body, .. }) => most(body),
-            _ => 0,
+        let one = |instr: &Instr| {
+            if let Instr::Begin(transfer) = instr {
+                return transfer.tag;
+            }
+            instr.body().map_or(0, most)
         };
         list.iter().map(one).max().unwrap_or(Transfer::WHOLE)
     }

@@ -1,11 +1,12 @@
 //! Tensors offloaded to the host between two uses.
 
+use super::ring::narrow;
 use super::uses::{halo, of, places, reads_first, touches, writes};
 use super::{add, copy, twin};
 use gnnc_ir::program::access::Access;
 use gnnc_ir::program::instr;
 use gnnc_ir::program::trace::Phase;
-use gnnc_ir::program::{Buffer, BufferId, Extent, Instr, Program, Ref};
+use gnnc_ir::program::{Buffer, BufferId, Instr, Program, Ref};
 
 /// The host buffer with the same contents as a buffer of a list, if the buffer was fetched from
 /// there and never changed; `places` gives the positions that touch a buffer, ascending.
@@ -17,15 +18,13 @@ pub(super) fn clean(
 ) -> Option<BufferId> {
     let mut fetched = None;
     for place in places(id) {
-        match &list[place] {
-            Instr::Move(instr::Move { from, to, .. }) if to.buffer == id => {
-                if fetched.is_some() {
-                    return None;
-                }
-                fetched = Some((place, from.buffer));
-            }
-            instr if writes(instr, id) => return None,
-            _ => {}
+        if let Instr::Move(instr::Move { from, to, .. }) = &list[place]
+            && to.buffer == id
+            && fetched.is_none()
+        {
+            fetched = Some((place, from.buffer));
+        } else if writes(&list[place], id) {
+            return None;
         }
     }
     let (fetch, home) = fetched?;
@@ -47,10 +46,7 @@ pub(super) fn split(program: &mut Program, phase: Phase, id: BufferId, [end, beg
         .flat_map(|instr| of(instr, program, id))
         .collect();
     let old = program.buffer(id).clone();
-    let extent = |with_halo: bool| match old.extent {
-        Extent::Local if !with_halo => Extent::Inner,
-        extent => extent,
-    };
+    let extent = |with_halo: bool| narrow(old.extent, with_halo);
     // A write of one chunk does not write all rows.
     let by_chunks = |instr: &Instr| matches!(instr, Instr::Chunks(_)) && touches(instr, id);
     let pieces = program.pipeline.is_some() && list[begin..].iter().any(by_chunks);

@@ -97,9 +97,10 @@ pub(super) fn chunks(even: Even, parts: u32) -> u32 {
 
 /// The extent of a buffer that holds one chunk of these rows.
 pub(super) fn window(extent: Extent, even: Even, of: u32) -> Extent {
-    match extent {
-        Extent::Edges(_) | Extent::AllEdges(_) => Extent::EdgeRun(even, of),
-        _ => Extent::Run(even, of),
+    if extent.of_edges() {
+        Extent::EdgeRun(even, of)
+    } else {
+        Extent::Run(even, of)
     }
 }
 
@@ -120,40 +121,34 @@ pub(super) fn cut(instr: &Instr, program: &Program) -> Option<Even> {
     }
     let floats = |at: Ref| program.buffer(at.buffer).storage.is_f32();
     let mut edges = None;
-    let (rows, grain) = match instr {
-        Instr::Launch(launch) => {
-            let body = &program.kernel(launch.kernel).body;
-            match body {
-                Body::ColReduce { .. } if !launch.outputs.iter().all(|at| floats(*at)) => {
-                    return None;
-                }
-                Body::ColReduce { .. } => (launch.rows, Grain::Sums),
-                // It walks edges by type.
-                Body::TypeSum { .. } => return None,
-                body => {
-                    let by = match body {
-                        Body::Gather { to, .. } => *to,
-                        _ => End::Dst,
-                    };
-                    edges = body.edge_set().map(|set| Grouped { set, by });
-                    (launch.rows, Grain::Lines)
-                }
+    let (rows, grain) = if let Instr::Launch(launch) = instr {
+        let body = &program.kernel(launch.kernel).body;
+        match body {
+            Body::ColReduce { .. } if !launch.outputs.iter().all(|at| floats(*at)) => {
+                return None;
+            }
+            Body::ColReduce { .. } => (launch.rows, Grain::Sums),
+            // It walks edges by type.
+            Body::TypeSum { .. } => return None,
+            body => {
+                let by = match body {
+                    Body::Gather { to, .. } => *to,
+                    _ => End::Dst,
+                };
+                edges = body.edge_set().map(|set| Grouped { set, by });
+                (launch.rows, Grain::Lines)
             }
         }
-        Instr::MatMul(instr::MatMul {
-            product: Product::Tn,
-            rows,
-            finish: None,
-            out,
-            ..
-        }) if floats(out.at) => (*rows, Grain::Products),
-        Instr::MatMul(instr::MatMul {
-            product: Product::Nn | Product::Nt,
-            rows,
-            finish,
-            ..
-        }) if finish.as_ref().is_none_or(|launch| launch.rows == *rows) => (*rows, Grain::Lines),
-        _ => return None,
+    } else if let Instr::MatMul(whole) = instr {
+        let by_lines = |launch: &Launch| launch.rows == whole.rows;
+        match whole.product {
+            Product::Tn if whole.finish.is_some() || !floats(whole.out.at) => return None,
+            Product::Tn => (whole.rows, Grain::Products),
+            _ if !whole.finish.as_ref().is_none_or(by_lines) => return None,
+            Product::Nn | Product::Nt => (whole.rows, Grain::Lines),
+        }
+    } else {
+        return None;
     };
     let rows = Vertices::of(rows)?;
     Some(Even { rows, grain, edges })
@@ -255,13 +250,11 @@ impl Loop {
         if fetched.len() > 1 || stored.len() > 1 {
             return None;
         }
-        let whole = |one: &[usize; 2]| match &list[one[0]] {
-            Instr::Move(instr::Move {
-                from,
-                to,
-                chunk: None,
-            }) if one[0] == one[1] => Some((*from, *to)),
-            _ => None,
+        let whole = |one: &[usize; 2]| {
+            let Instr::Move(copy) = &list[one[0]] else {
+                return None;
+            };
+            (copy.chunk.is_none() && one[0] == one[1]).then_some((copy.from, copy.to))
         };
         let fetch = fetched
             .first()
@@ -375,13 +368,12 @@ fn by_rows(instr: &Instr, program: &Program, id: BufferId, chunk: Chunk) -> bool
         let mut all = inputs.chain(launch.outputs.iter().zip(&kernel.outputs));
         all.all(|(at, operand)| at.buffer != id || operand.stride == columns)
     };
-    let strides = match instr {
-        Instr::Launch(launch) => launched(launch),
-        Instr::MatMul(instr::MatMul {
-            a, b, out, finish, ..
-        }) => [a, b, out].into_iter().all(dense) && finish.iter().all(launched),
-        _ => false,
+    let factors = if let Instr::MatMul(instr::MatMul { a, b, out, .. }) = instr {
+        [a, b, out].into_iter().all(dense)
+    } else {
+        matches!(instr, Instr::Launch(_))
     };
+    let strides = factors && instr.launch().is_none_or(launched);
     let own = |access: &gnnc_ir::program::access::Access| access.rows == Touched::Rows(chunk);
     strides && !accesses.is_empty() && accesses.iter().all(own)
 }
@@ -393,11 +385,12 @@ pub(super) fn unroll(program: &mut Program) {
         let list = std::mem::take(program.list_mut(phase));
         let mut out = Vec::with_capacity(list.len());
         for instr in list {
-            match (worker(&instr).chunk().filter(|c| c.even.is_some()), instr) {
-                (Some(chunk), Instr::Chunks(instr::Chunks { body, .. })) => {
-                    written_out(program, &body, chunk, &mut tag, &mut out);
-                }
-                (_, instr) => out.push(instr),
+            if let Instr::Chunks(instr::Chunks { body, .. }) = &instr
+                && let Some(chunk) = worker(&instr).chunk().filter(|c| c.even.is_some())
+            {
+                written_out(program, body, chunk, &mut tag, &mut out);
+            } else {
+                out.push(instr);
             }
         }
         *program.list_mut(phase) = out;

@@ -43,23 +43,20 @@ fn kinds(program: &Program) -> Vec<Kind> {
     let (mut found, mut kept) = (Vec::new(), Vec::new());
     for phase in Phase::ALL {
         for instr in program.list(phase) {
-            match instr {
-                Instr::Launch(launch) => {
-                    let Some(kind) = kind(launch, program) else {
-                        continue;
-                    };
-                    let cut = cut(instr, program).and_then(|even| even.edges);
-                    if cut == Some(kind.1) && launch.chunk.is_none() && !found.contains(&kind) {
-                        found.push(kind);
-                    } else if cut != Some(kind.1) || launch.chunk.is_some() {
-                        kept.push(kind);
-                    }
-                }
-                Instr::Repeat(instr::Repeat { body, .. })
-                | Instr::Chunks(instr::Chunks { body, .. }) => {
-                    nested(body, program, &mut kept);
-                }
-                _ => {}
+            if let Some(body) = instr.body() {
+                nested(body, program, &mut kept);
+            }
+            let Instr::Launch(launch) = instr else {
+                continue;
+            };
+            let Some(kind) = kind(launch, program) else {
+                continue;
+            };
+            let cut = cut(instr, program).and_then(|even| even.edges);
+            if cut == Some(kind.1) && launch.chunk.is_none() && !found.contains(&kind) {
+                found.push(kind);
+            } else if cut != Some(kind.1) || launch.chunk.is_some() {
+                kept.push(kind);
             }
         }
     }
@@ -69,12 +66,10 @@ fn kinds(program: &Program) -> Vec<Kind> {
 
 fn nested(body: &[Instr], program: &Program, kept: &mut Vec<Kind>) {
     for instr in body {
-        match instr {
-            Instr::Launch(launch) => kept.extend(kind(launch, program)),
-            Instr::Repeat(instr::Repeat { body, .. })
-            | Instr::Chunks(instr::Chunks { body, .. }) => nested(body, program, kept),
-            _ => {}
+        if let Instr::Launch(launch) = instr {
+            kept.extend(kind(launch, program));
         }
+        nested(instr.body().unwrap_or_default(), program, kept);
     }
 }
 
@@ -89,9 +84,9 @@ fn kind(launch: &Launch, program: &Program) -> Option<Kind> {
         Body::TypeSum { .. } => return None,
         _ => End::Dst,
     };
-    let extent = match launch.rows {
-        Extent::All | Extent::AllEdges(_) => Extent::All,
-        _ => Extent::Inner,
+    let extent = match launch.rows.of_whole_graph() {
+        true => Extent::All,
+        false => Extent::Inner,
     };
     Some((extent, Grouped { set, by }))
 }

@@ -1,7 +1,6 @@
 //! The uses of a buffer in lists.
 
 use gnnc_ir::program::access::{Access, Touched, accesses};
-use gnnc_ir::program::instr;
 use gnnc_ir::program::{BufferId, Instr, Program, Ref, Transfer, Vertices};
 
 /// The positions in a list that touch each buffer, including those in loops.
@@ -63,11 +62,9 @@ impl Index {
 /// Visits the reads of an instruction, then its writes (`true`), or those of the instructions in a
 /// loop.
 pub(super) fn each(instr: &Instr, visit: &mut dyn FnMut(&Ref, bool)) {
-    match instr {
-        Instr::Repeat(instr::Repeat { body, .. }) | Instr::Chunks(instr::Chunks { body, .. }) => {
-            body.iter().for_each(|instr| each(instr, visit));
-        }
-        instr => instr.each_access(visit),
+    match instr.body() {
+        Some(body) => body.iter().for_each(|instr| each(instr, visit)),
+        None => instr.each_access(visit),
     }
 }
 
@@ -92,9 +89,10 @@ pub(super) fn indexed(list: &[Instr], index: &Index, id: BufferId) -> Vec<[usize
 fn joined(list: &[Instr], places: impl Iterator<Item = usize>) -> Vec<[usize; 2]> {
     let mut found: Vec<[usize; 2]> = Vec::new();
     for place in places {
-        let end = match &list[place] {
-            Instr::Begin(transfer) => finish(list, place, transfer),
-            _ => place,
+        let end = if let Instr::Begin(transfer) = &list[place] {
+            finish(list, place, transfer)
+        } else {
+            place
         };
         match found.last_mut() {
             Some(last) if place <= last[1] => last[1] = last[1].max(end),

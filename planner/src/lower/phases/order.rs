@@ -86,7 +86,20 @@ impl Facts {
             Instr::Remember(instr::Remember { from, .. }) => {
                 (vec![(from.buffer, Reading::Own)], true)
             }
-            _ => {
+            Instr::SparseDropout(_)
+            | Instr::Densify(_)
+            | Instr::HaloExchange(_)
+            | Instr::HaloReduce(_)
+            | Instr::AllReduce(_)
+            | Instr::Redistribute(_)
+            | Instr::Begin(_)
+            | Instr::Finish(_)
+            | Instr::Metrics(_)
+            | Instr::Repeat(_)
+            | Instr::Chunks(_)
+            | Instr::Send(_)
+            | Instr::Receive(_)
+            | Instr::Move(_) => {
                 let own = |at: &Ref| (at.buffer, Reading::Own);
                 let reads = instr.accesses().0.iter().map(own).collect();
                 (reads, !matches!(instr, Instr::AllReduce(_)))
@@ -100,9 +113,10 @@ impl Facts {
             .first()
             .map(|id| program.buffer(*id).name.clone())
             .unwrap_or_default();
-        let writes = match instr {
-            Instr::Remember(_) => Vec::new(),
-            _ => written,
+        let writes = if matches!(instr, Instr::Remember(_)) {
+            Vec::new()
+        } else {
+            written
         };
         let reads = reads.into_iter();
         let reads = reads.filter(|(buffer, _)| completes || !writes.contains(buffer));

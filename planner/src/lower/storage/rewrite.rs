@@ -49,36 +49,32 @@ impl<'a> Rewrite<'a> {
     fn list(&mut self, instrs: Vec<Instr>) -> Vec<Instr> {
         let (mut out, mut copied) = (Vec::with_capacity(instrs.len()), Vec::new());
         for mut instr in instrs {
-            match &mut instr {
-                Instr::Launch(launch) => self.launch(launch),
-                Instr::MatMul(instr::MatMul {
-                    product,
-                    a,
-                    b,
-                    out: to,
-                    rows,
-                    inner,
-                    columns,
-                    finish,
-                    ..
-                }) => {
-                    if [a.at, b.at, to.at].iter().any(|r| self.is_half(r.buffer)) {
-                        let shape = match product {
-                            Product::Nn => (Extent::Fixed(*inner), *columns),
-                            Product::Nt => (Extent::Fixed(*columns), *inner),
-                            Product::Tn => (*rows, *columns),
-                        };
-                        self.factor(a, (*rows, *inner), &mut copied, &mut out);
-                        self.factor(b, shape, &mut copied, &mut out);
-                    }
-                    finish.iter_mut().for_each(|launch| self.launch(launch));
-                }
-                Instr::Repeat(instr::Repeat { body, .. })
-                | Instr::Chunks(instr::Chunks { body, .. }) => {
-                    *body = self.list(std::mem::take(body));
-                    copied.clear();
-                }
-                _ => {}
+            if let Instr::MatMul(instr::MatMul {
+                product,
+                a,
+                b,
+                out: to,
+                rows,
+                inner,
+                columns,
+                ..
+            }) = &mut instr
+                && [a.at, b.at, to.at].iter().any(|r| self.is_half(r.buffer))
+            {
+                let shape = match product {
+                    Product::Nn => (Extent::Fixed(*inner), *columns),
+                    Product::Nt => (Extent::Fixed(*columns), *inner),
+                    Product::Tn => (*rows, *columns),
+                };
+                self.factor(a, (*rows, *inner), &mut copied, &mut out);
+                self.factor(b, shape, &mut copied, &mut out);
+            }
+            if let Some(launch) = instr.launch_mut() {
+                self.launch(launch);
+            }
+            if let Some(body) = instr.body_mut() {
+                *body = self.list(std::mem::take(body));
+                copied.clear();
             }
             let (_, writes) = instr.accesses();
             copied.retain(|(from, ..): &Copied| writes.iter().all(|w| w.buffer != from.at.buffer));

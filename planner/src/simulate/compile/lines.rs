@@ -1,7 +1,6 @@
 //! Instructions with everything that does not depend on the sizes of ranks or the chunk.
 
 use super::Name;
-use gnnc_ir::program::instr;
 use gnnc_ir::program::trace::Resource;
 use gnnc_ir::program::work::Counts;
 use gnnc_ir::program::{Instr, Program};
@@ -33,11 +32,7 @@ pub(super) fn lines<'a>(
             prefix => format!("{prefix}.{i}"),
         };
         let name = name(program, instr, names);
-        let body = match instr {
-            Instr::Repeat(instr::Repeat { body, .. })
-            | Instr::Chunks(instr::Chunks { body, .. }) => body,
-            _ => &[][..],
-        };
+        let body = instr.body().unwrap_or_default();
         Line {
             instr,
             name,
