@@ -53,9 +53,11 @@ fn is_small(program: &Program) -> bool {
 
 /// Number of instructions that a list executes.
 fn executed(list: &[Instr]) -> u64 {
-    let counts = list.iter().map(|instr| match instr {
-        Instr::Repeat(instr::Repeat { count, body, .. }) => executed(body).saturating_mul((*count).into()),
-        _ => 1,
+    let counts = list.iter().map(|instr| {
+        let Instr::Repeat(instr::Repeat { count, body, .. }) = instr else {
+            return 1;
+        };
+        executed(body).saturating_mul((*count).into())
     });
     counts.fold(1, u64::saturating_add)
 }

@@ -340,12 +340,11 @@ impl Worker {
     fn features(&self, program: &Program, values: Ref) -> Result<SomeRows<'_>, Fault> {
         let extent = program.buffer(values.buffer).extent;
         let features = self.own.part.features(extent);
-        let rows = match program.sparse_rows(values) {
-            Extent::All => 0..self.own.part.sizes.vertices,
-            _ => {
-                let own = self.own.part.own(self.own.place.chunk);
-                own.start as u64..own.end as u64
-            }
+        let rows = if program.sparse_rows(values) == Extent::All {
+            0..self.own.part.sizes.vertices
+        } else {
+            let own = self.own.part.own(self.own.place.chunk);
+            own.start as u64..own.end as u64
         };
         Ok(SomeRows {
             features: features.ok_or(Fault::Missing("sparse features"))?,

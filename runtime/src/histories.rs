@@ -125,9 +125,10 @@ fn places(
 ) -> impl Iterator<Item = (Range<usize>, Range<usize>)> {
     let buffer = rank.program.buffer(buffer);
     let columns = buffer.columns as usize;
-    let ids = match buffer.extent {
-        Extent::Halo => &rank.part.global[rank.part.inner..],
-        _ => &rank.part.global[..],
+    let ids = if buffer.extent == Extent::Halo {
+        &rank.part.global[rank.part.inner..]
+    } else {
+        &rank.part.global[..]
     };
     (0..buffer.slots as usize).flat_map(move |slot| {
         let rows = ids.iter().enumerate();

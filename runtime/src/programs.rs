@@ -7,7 +7,7 @@ use crate::init::name_hash;
 use gnnc_graph::Partition;
 use gnnc_ir::graph::op::{Redistribute, Slice};
 use gnnc_ir::graph::{ParamSpec, Shard};
-use gnnc_ir::program::instr;
+use gnnc_ir::program::instr::{self, Collective};
 use gnnc_ir::program::{Buffer, Extent, Instr, Moved, Program, RankSizes, Role, Rule};
 use gnnc_ir::words::spelling::counted;
 use gnnc_ir::words::storage::Storage;
@@ -245,27 +245,31 @@ enum Message {
 fn message(program: &Program, instr: &Instr) -> Message {
     let buffer = |id: gnnc_ir::program::BufferId| program.buffers.get(id.0 as usize);
     let none = RankSizes::default();
-    match instr {
-        Instr::HaloExchange(instr::HaloExchange { buffer: at, skip }) => Message::Halo(
+    if let Instr::Begin(transfer) | Instr::Finish(transfer) = instr {
+        let what = message(program, &transfer.what);
+        return Message::Half(transfer.tag, Box::new(what));
+    }
+    match instr.collective() {
+        Some(Collective::HaloExchange(instr::HaloExchange { buffer: at, skip })) => Message::Halo(
             buffer(at.buffer).map(|b| (b.columns, b.storage)),
             skip.map(|skip| skip.rule),
         ),
-        Instr::HaloReduce(instr::HaloReduce { buffer: at, skip }) => Message::Halo(
+        Some(Collective::HaloReduce(instr::HaloReduce { buffer: at, skip })) => Message::Halo(
             buffer(at.buffer).map(|b| (b.columns, b.storage)),
             skip.map(|skip| skip.of.rule),
         ),
-        Instr::AllReduce(instr::AllReduce { buffers }) => {
+        Some(Collective::AllReduce(instr::AllReduce { buffers })) => {
             let floats = |id: &_| buffer(*id).map(|b| b.words(&none));
             Message::Sum(buffers.iter().map(floats).collect())
         }
-        Instr::Redistribute(instr::Redistribute {
+        Some(Collective::Redistribute(instr::Redistribute {
             how,
             to,
             heads,
             width,
             moved,
             ..
-        }) => {
+        })) => {
             let mut how = *how;
             if let Redistribute::Split(slice) | Redistribute::Join(slice) = &mut how {
                 *slice = Slice::new(slice.axis, slice.of, program.ranks, 0);
@@ -273,10 +277,7 @@ fn message(program: &Program, instr: &Instr) -> Message {
             let storage = buffer(to.buffer).map(|b| b.storage);
             Message::Rows(how, *heads, *width, *moved, storage)
         }
-        Instr::Begin(transfer) | Instr::Finish(transfer) => {
-            Message::Half(transfer.tag, Box::new(message(program, &transfer.what)))
-        }
-        _ => Message::None,
+        None => Message::None,
     }
 }
 

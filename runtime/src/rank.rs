@@ -150,13 +150,12 @@ impl Rank {
 
     /// What a rule by distance has just decided about the own block.
     fn decision(&self, instr: &Instr, iteration: u32) -> Option<Decision> {
-        let what = match instr {
-            Instr::Begin(transfer) => &*transfer.what,
-            other => other,
-        };
+        if matches!(instr, Instr::Finish(_)) {
+            return None;
+        }
         let Instr::HaloExchange(instr::HaloExchange {
             skip: Some(skip), ..
-        }) = what
+        }) = instr.whole()
         else {
             return None;
         };
@@ -178,11 +177,9 @@ impl Rank {
 
     /// The rank at the other end of a `Send` or `Receive`.
     fn peer(&self, instr: &Instr) -> Option<Peer> {
-        match instr {
-            Instr::Send(stage_message) => self.beside(stage_message).ok().map(Peer::To),
-            Instr::Receive(stage_message) => self.beside(stage_message).ok().map(Peer::From),
-            _ => None,
-        }
+        let end = instr.stage_end()?;
+        let side = if end.sends { Peer::To } else { Peer::From };
+        self.beside(end.message).ok().map(side)
     }
 
     /// The words of a buffer, all slots.
@@ -286,13 +283,13 @@ impl Rank {
     pub(crate) fn skipped(&self, at: Ref, chunk: Option<Chunk>) -> u64 {
         let rows = |chunk| self.part.rows_of_chunk(chunk).map(|rows| rows.start);
         let edges = |chunk| self.part.edges_of_chunk(chunk).map(|edges| edges.start);
-        let found = match self.program.buffer(at.buffer).extent {
-            Extent::Run(..) => chunk.and_then(rows),
-            // Rounded down to a full line, where edge runs start.
-            Extent::EdgeRun(..) => chunk.and_then(edges).map(|first| first / ALIGN * ALIGN),
-            _ => None,
-        };
-        found.unwrap_or(0)
+        let extent = self.program.buffer(at.buffer).extent;
+        if matches!(extent, Extent::Run(..)) {
+            return chunk.and_then(rows).unwrap_or(0);
+        }
+        let first = chunk.filter(|_| matches!(extent, Extent::EdgeRun(..)));
+        // Rounded down to a full line, where edge runs start.
+        first.and_then(edges).unwrap_or(0) / ALIGN * ALIGN
     }
 
     /// The same in bytes.
@@ -350,9 +347,10 @@ impl Rank {
 
     /// The rows of a tensor that a stage message passes: own rows of a chunk, or all rows.
     pub(crate) fn passed(&self, at: Ref, chunk: Option<u32>) -> Range<usize> {
-        match self.program.buffer(at.buffer).extent {
-            Extent::Fixed(rows) => 0..rows as usize,
-            _ => self.part.own(chunk),
+        if let Extent::Fixed(rows) = self.program.buffer(at.buffer).extent {
+            0..rows as usize
+        } else {
+            self.part.own(chunk)
         }
     }
 
@@ -381,11 +379,12 @@ impl Rank {
         history: Ref,
         ranges: &mut Vec<Range<u64>>,
     ) -> Result<(), Fault> {
-        let extent = |at: Ref| self.program.buffer(at.buffer).extent;
-        match (extent(from), extent(history)) {
-            (Extent::Local, Extent::Local) => self.rows(Extent::Local, ranges),
-            _ => self.rows(Extent::Inner, ranges),
-        }
+        let local = |at: Ref| self.program.buffer(at.buffer).extent == Extent::Local;
+        let rows = match local(from) && local(history) {
+            true => Extent::Local,
+            false => Extent::Inner,
+        };
+        self.rows(rows, ranges)
     }
 
     /// The error of a history that would keep values that are not finite.

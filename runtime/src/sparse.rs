@@ -58,20 +58,18 @@ pub(crate) fn keys(program: &Program) -> Vec<(usize, Key)> {
 
 fn collect(program: &Program, instrs: &[Instr], keys: &mut Vec<(usize, Key)>) {
     for (at, instr) in instrs.iter().enumerate() {
-        match instr {
-            Instr::SparseMatMul(instr::SparseMatMul {
-                product,
-                b,
-                out,
-                columns,
-                ..
-            }) if *columns > 0 => keys.push((at, key(program, *product, *columns, [b, out]))),
-            Instr::Repeat(instr::Repeat { body, .. })
-            | Instr::Chunks(instr::Chunks { body, .. }) => {
-                collect(program, body, keys);
-            }
-            _ => {}
+        if let Instr::SparseMatMul(instr::SparseMatMul {
+            product,
+            b,
+            out,
+            columns,
+            ..
+        }) = instr
+            && *columns > 0
+        {
+            keys.push((at, key(program, *product, *columns, [b, out])));
         }
+        collect(program, instr.body().unwrap_or_default(), keys);
     }
 }
 

@@ -80,30 +80,14 @@ impl<'a> Iterator for Steps<'a> {
             };
             level.next += 1;
             let iteration = level.iteration();
-            let (around, body) = match instr {
-                Instr::Repeat(instr::Repeat {
-                    count,
-                    reverse,
-                    body,
-                }) => (
-                    Loop::Repeat {
-                        count: *count,
-                        reverse: *reverse,
-                    },
-                    body,
-                ),
-                Instr::Chunks(instr::Chunks { reverse, body }) => {
-                    (Loop::Chunks { reverse: *reverse }, body)
-                }
-                _ => {
-                    let (chunk, turn) = level.chunk(&self.order);
-                    return Some(Step {
-                        instr,
-                        iteration,
-                        chunk,
-                        turn,
-                    });
-                }
+            let Some((around, body)) = Loop::of(instr) else {
+                let (chunk, turn) = level.chunk(&self.order);
+                return Some(Step {
+                    instr,
+                    iteration,
+                    chunk,
+                    turn,
+                });
             };
             if around.turns(chunks) > 0 {
                 self.levels.push(Level {
@@ -119,6 +103,16 @@ impl<'a> Iterator for Steps<'a> {
 }
 
 impl Loop {
+    /// A loop and what it runs.
+    fn of(instr: &Instr) -> Option<(Self, &[Instr])> {
+        let body = instr.body()?;
+        if let Instr::Repeat(instr::Repeat { count, reverse, .. }) = *instr {
+            return Some((Self::Repeat { count, reverse }, body));
+        }
+        let reverse = matches!(instr, Instr::Chunks(instr::Chunks { reverse: true, .. }));
+        Some((Self::Chunks { reverse }, body))
+    }
+
     fn turns(self, chunks: u32) -> u32 {
         match self {
             Self::None => 1,

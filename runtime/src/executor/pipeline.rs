@@ -20,9 +20,10 @@ impl Worker {
             .into_iter()
             .flatten()
         {
-            let body = match instr {
-                Instr::Chunks(instr::Chunks { body, .. }) => &body[..],
-                instr => std::slice::from_ref(instr),
+            let body = if let Instr::Chunks(instr::Chunks { body, .. }) = instr {
+                &body[..]
+            } else {
+                std::slice::from_ref(instr)
             };
             let mut sent: BTreeMap<u32, usize> = BTreeMap::new();
             for instr in body {

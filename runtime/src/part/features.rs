@@ -26,13 +26,11 @@ pub(crate) fn slice(program: &Program, features: &Features) -> Slice {
 
 /// The columns of an extent's rows: a slice for all vertices, all columns for own vertices.
 pub(crate) fn columns(program: &Program, features: &Features, extent: Extent) -> Range<u32> {
-    match extent {
-        Extent::All | Extent::SliceNonzeros => {
-            let slice = slice(program, features);
-            slice.start..slice.start + slice.own
-        }
-        _ => 0..features.columns(),
+    if !extent.slices_features() {
+        return 0..features.columns();
     }
+    let slice = slice(program, features);
+    slice.start..slice.start + slice.own
 }
 
 /// Visits the stored features of a vertex in some columns: the column, counted from the first of

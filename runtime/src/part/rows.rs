@@ -166,10 +166,10 @@ impl Part {
 /// The chunks that instructions run over, including those in loops.
 fn chunks_of(instrs: &[Instr], found: &mut Vec<Chunk>) {
     for instr in instrs {
-        match instr {
-            Instr::Repeat(instr::Repeat { body, .. }) => chunks_of(body, found),
-            instr => found.extend(instr.chunk().filter(|chunk| !found.contains(chunk))),
+        if let Instr::Repeat(instr::Repeat { body, .. }) = instr {
+            chunks_of(body, found);
         }
+        found.extend(instr.chunk().filter(|chunk| !found.contains(chunk)));
     }
 }
 

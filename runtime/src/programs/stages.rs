@@ -2,7 +2,7 @@
 
 use gnnc_graph::Partition;
 use gnnc_ir::graph::ParamSpec;
-use gnnc_ir::program::instr;
+use gnnc_ir::program::instr::{self, StageEnd};
 use gnnc_ir::program::trace::Phase;
 use gnnc_ir::program::{Instr, Neighbour, Pipeline, Program, Ref};
 use gnnc_ir::words::spelling::counted;
@@ -187,20 +187,15 @@ fn messages(program: &Program, phase: Phase) -> Result<Vec<Message>, String> {
     };
     let mut messages = Vec::new();
     let mut note = |instr: &Instr, chunk: Option<u32>| -> Result<(), String> {
-        let (stage_message, sends) = match instr {
-            Instr::Send(stage_message) => (stage_message, true),
-            Instr::Receive(stage_message) => (stage_message, false),
-            _ => return Ok(()),
+        let Some(StageEnd { message, sends }) = instr.stage_end() else {
+            return Ok(());
         };
+        let words: Result<_, _> = message.tensors.iter().map(words).collect();
         messages.push(Message {
-            with: stage_message.with,
+            with: message.with,
             sends,
             chunk,
-            words: stage_message
-                .tensors
-                .iter()
-                .map(words)
-                .collect::<Result<_, _>>()?,
+            words: words?,
         });
         Ok(())
     };

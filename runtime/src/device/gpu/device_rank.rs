@@ -186,9 +186,10 @@ impl DeviceRank {
             for step in crate::steps::Steps::new(program.list(phase), order) {
                 self.own.place.chunk = step.chunk;
                 let rows = self.own.part.own(step.chunk).len() as u64;
-                let instr = match step.instr {
-                    Instr::Finish(_) => step.instr,
-                    begun => begun.whole(),
+                let instr = if matches!(step.instr, Instr::Finish(_)) {
+                    step.instr
+                } else {
+                    step.instr.whole()
                 };
                 if let Instr::Redistribute(instr::Redistribute { to, .. }) = instr {
                     // Padded rows are no longer than the result's rows.
@@ -373,19 +374,16 @@ impl DeviceRank {
 
     /// The stream on which an instruction ends.
     pub(super) fn stream_of(&self, instr: &Instr) -> Stream {
-        let copied = match instr {
-            Instr::Send(_) => return self.streams.messages,
-            Instr::Begin(transfer) => &transfer.what,
-            _ => return self.streams.compute,
-        };
-        match (&**copied, self.copies) {
-            (Instr::Move(one), Some([fetches, stores])) => {
-                match self.own.program.is_hosted(one.from.buffer) {
-                    true => fetches,
-                    false => stores,
-                }
+        if !matches!(instr, Instr::Send(_) | Instr::Begin(_)) {
+            return self.streams.compute;
+        }
+        if let (Instr::Move(one), Some([fetches, stores])) = (instr.whole(), self.copies) {
+            match self.own.program.is_hosted(one.from.buffer) {
+                true => fetches,
+                false => stores,
             }
-            _ => self.streams.messages,
+        } else {
+            self.streams.messages
         }
     }
 

@@ -215,19 +215,19 @@ impl DeviceRank {
     pub(super) fn edges(&self, loaded: &Loaded, instr: &Instr) -> Result<Edges<'_>, Stop> {
         let body = &loaded.kernel.body;
         let (walk, set) = (Walk::of(body), body.edge_set());
-        match (instr, set) {
-            (
-                Instr::SparseMatMul(instr::SparseMatMul {
-                    product, values, ..
-                }),
-                _,
-            ) => Ok(self.sparse_edges(*product, *values)?),
-            (Instr::Launch(launch), Some(set)) if walk != Walk::Rows => {
-                let edges = Edges::of(&self.own.part, Table::edges(launch.rows, set, walk));
-                Ok(edges.ok_or(Fault::Missing("edges"))?)
-            }
-            _ => Ok(Edges::default()),
+        if let Instr::SparseMatMul(instr::SparseMatMul {
+            product, values, ..
+        }) = instr
+        {
+            return Ok(self.sparse_edges(*product, *values)?);
         }
+        if let (Instr::Launch(launch), Some(set)) = (instr, set)
+            && walk != Walk::Rows
+        {
+            let edges = Edges::of(&self.own.part, Table::edges(launch.rows, set, walk));
+            return Ok(edges.ok_or(Fault::Missing("edges"))?);
+        }
+        Ok(Edges::default())
     }
 
     /// The nonzeros of sparse features by row, or by column for a transposed product.
@@ -254,9 +254,10 @@ impl DeviceRank {
 
     /// The current rows of the sparse features.
     pub(super) fn sparse_rows(&self, values: program::Ref) -> Range<u64> {
-        match self.own.program.sparse_rows(values) {
-            Extent::All => 0..self.own.part.sizes.vertices,
-            _ => self.rows_at_hand(),
+        if self.own.program.sparse_rows(values) == Extent::All {
+            0..self.own.part.sizes.vertices
+        } else {
+            self.rows_at_hand()
         }
     }
 
