@@ -1,6 +1,8 @@
 //! Rules for the repository's files as text: sizes, headings, modules, and names in the pages
 //! that must exist.
 
+#[path = "tidy/catch_all.rs"]
+mod catch_all;
 #[path = "tidy/circles.rs"]
 mod circles;
 
@@ -79,6 +81,33 @@ fn rooms_do_not_import_each_other_in_a_circle() {
         let line = |circle| format!("{}: these import each other: {circle}", name(&root));
         circles.into_iter().map(line).collect::<Vec<_>>()
     }));
+}
+
+#[test]
+fn matches_over_closed_enums_name_every_variant() {
+    let text = |(_, text): (String, String)| text;
+    let all: String = sources().map(text).collect();
+    for name in catch_all::CLOSED {
+        let declared = all.contains(&format!("\npub enum {name} {{"));
+        assert!(declared, "there is no enum `{name}`; mend the list");
+    }
+    let in_tests = |name: &str| {
+        name.split('/')
+            .any(|part| ["tests", "tests.rs"].contains(&part))
+    };
+    let help = "catches variants of a closed enum; name them, ask about one with `if let`, or ask \
+                a method of the enum that names them";
+    check(
+        sources()
+            .filter(|(name, _)| name.contains("src/") && !in_tests(name))
+            .flat_map(|(name, text)| match catch_all::catch_alls(&text) {
+                Ok(lines) => lines
+                    .iter()
+                    .map(|line| format!("{name}:{line}: {help}"))
+                    .collect(),
+                Err(error) => vec![format!("{name}: {error}")],
+            }),
+    );
 }
 
 #[test]
