@@ -7,8 +7,8 @@ mod pipeline;
 mod tests;
 
 use crate::arena::{Arena, Span};
+use crate::communication::CommSteps;
 use crate::device::cpu::Call;
-use crate::exchange::Reduction;
 use crate::fault::Fault;
 use crate::gemm::{Dense, Multiply};
 use crate::loss::{self, Rows};
@@ -20,7 +20,6 @@ use crate::steps::Step;
 use crate::stop::Stop;
 use crate::team::Team;
 use crate::transport::Transport;
-use communicate::Half;
 use gnnc_codegen::cpu::Compiled;
 use gnnc_ir::program::instr;
 use gnnc_ir::program::trace::Phase;
@@ -54,11 +53,12 @@ pub(crate) struct Memory {
     outputs: Vec<*mut f32>,
     scalars: Vec<f32>,
     keys: Vec<u64>,
-    spans: Vec<Span>,
+    steps: CommSteps,
+    /// The chunk of an all-reduce that the rank sums.
+    sum: Vec<f32>,
     ranges: Vec<Range<u64>>,
     bounds: Vec<u64>,
     sums: Vec<AtomicU64>,
-    reduction: Reduction,
 }
 
 // SAFETY: the pointers belong to the last call, which is over when `Memory` moves.
@@ -92,7 +92,7 @@ impl Worker {
         self.own.layout.total_bytes
             + self.own.layout.host_bytes
             + self.own.graph_bytes()
-            + self.memory.reduction.bytes()
+            + 4 * self.memory.sum.capacity() as u64
             + self.transport.memory_bytes()
     }
 
@@ -256,21 +256,12 @@ impl Worker {
                 Instr::HaloExchange(_)
                 | Instr::HaloReduce(_)
                 | Instr::AllReduce(_)
-                | Instr::Redistribute(_) => {
-                    self.communicate(Half::Begin, instr, Transfer::WHOLE, iteration, step_context)?;
-                    self.communicate(
-                        Half::Finish,
-                        instr,
-                        Transfer::WHOLE,
-                        iteration,
-                        step_context,
-                    )?;
-                }
+                | Instr::Redistribute(_)
+                | Instr::Send(_)
+                | Instr::Receive(_)
+                | Instr::Begin(_) => self.communicate(instr, iteration, step_context)?,
                 Instr::Move(instr::Move { from, to, chunk }) => {
                     self.host_move([*from, *to], *chunk, iteration)
-                }
-                Instr::Begin(Transfer { tag, what }) => {
-                    self.communicate(Half::Begin, what, *tag, iteration, step_context)?;
                 }
                 Instr::Finish(Transfer { what, .. }) if !what.communicates() => {
                     // Copy as late as possible, so that using the rows too early shows.
@@ -278,9 +269,7 @@ impl Worker {
                         self.host_move([from, to], chunk, iteration);
                     }
                 }
-                Instr::Finish(Transfer { tag, what }) => {
-                    self.communicate(Half::Finish, what, *tag, iteration, step_context)?;
-                }
+                Instr::Finish(_) => self.communicate(instr, iteration, step_context)?,
                 Instr::Loss(instr::Loss {
                     loss,
                     logits,
@@ -325,8 +314,6 @@ impl Worker {
                         .zip(found)
                         .for_each(|(out, value)| *out = value as f32);
                 }
-                Instr::Send(stage_message) => self.send(stage_message, iteration)?,
-                Instr::Receive(stage_message) => self.receive(stage_message, iteration)?,
                 Instr::Remember(instr::Remember { from, history }) => {
                     self.remember(*from, *history, iteration, step_context)?;
                 }

@@ -11,9 +11,10 @@
 mod arena;
 mod checkpoint;
 mod chunks;
+mod clocks;
+mod communication;
 pub mod device;
 mod error;
-mod exchange;
 mod executor;
 mod fault;
 mod gemm;

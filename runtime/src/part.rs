@@ -23,6 +23,7 @@ use std::sync::Arc;
 const PIECE: u64 = 4096;
 
 /// The part of the data graph a rank keeps. Rows are its own vertices, then its halo.
+#[derive(Default)]
 pub(crate) struct Part {
     /// Number of own vertices.
     pub(crate) inner: usize,

@@ -1,8 +1,8 @@
 //! The part of a rank that does not depend on where its floats are: its program, its share of the
 //! data, and its record of earlier epochs.
 
+use crate::clocks::Clocks;
 use crate::error::Failure;
-use crate::exchange::skip::Clocks;
 use crate::fault::Fault;
 use crate::part::Part;
 use crate::staleness::{LayerStaleness, Staleness};

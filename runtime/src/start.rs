@@ -2,7 +2,7 @@
 //! of the data, and initialize the buffers.
 
 use crate::arena::Arena;
-use crate::exchange::skip::Clocks;
+use crate::clocks::Clocks;
 use crate::executor::Worker;
 use crate::labels::labels_fit;
 use crate::machine::fits;

@@ -1,224 +1,307 @@
-//! Runs communication instructions in halves.
+//! Runs the steps of communications.
 
 use super::Worker;
-use crate::arena::Span;
-use crate::exchange::redistribute::{self, Move, Owned};
-use crate::exchange::skip::{Exchange, Return, Timing};
-use crate::exchange::{
-    Exchanged, add_own, fill_halo, send_chunks, send_halo, send_own, sum_chunks,
-};
+use crate::arena::{Arena, Span};
+use crate::clocks::Squares;
+use crate::communication::moves::{Columns, Write};
+use crate::communication::{self, CommStep, CommSteps, Compared, Memory, Now, Words};
 use crate::fault::Fault;
 use crate::part::Part;
+use crate::part::lists::Numbers;
 use crate::step_context::StepContext;
-use crate::transport::Wire;
-use gnnc_ir::program::instr;
-use gnnc_ir::program::{BufferId, Instr, Moved, Ref, Rule};
-use gnnc_ir::words::storage::Storage;
+use crate::team::Team;
+use crate::transport::Transport;
+use gnnc_ir::program::Instr;
+use std::ops::Range;
 
-/// One half of a communication.
+/// Rows copied as one piece of work.
+const ROWS: usize = 256;
+
+/// Rows in the memory of a rank, or in a message.
+type Rows<'a> = communication::Rows<Span, &'a [u32]>;
+
+/// What steps read and write besides messages.
 #[derive(Clone, Copy)]
-pub(super) enum Half {
-    /// Packing and sending.
-    Begin,
-    /// Receiving and unpacking.
-    Finish,
-}
-
-/// Operands of a communication instruction.
-enum Operands {
-    /// Exchanged rows.
-    Halo(Exchanged),
-    /// The buffers in the rank's scratch list of spans.
-    Sums,
-    /// A tensor and which of its rows move.
-    Tensor(Move, Moved),
-    /// Rows that may be left out: rows and copies, words per row and storage, the tensor's buffer,
-    /// the copies' history and slot, and the rule.
-    Skip([Span; 2], (usize, Storage), BufferId, [usize; 2], Rule),
-    /// Gradients of such rows, where to keep those of rows left out, and the copies' history and
-    /// slot.
-    Return(Exchanged, Option<Span>, [usize; 2]),
+struct Local<'a> {
+    team: &'a Team,
+    part: &'a Part,
+    buffers: &'a Arena,
+    /// The chunk that the rank sums.
+    sum: Span,
 }
 
 impl Worker {
-    /// Packs and sends what other ranks wait for, or receives what they sent and unpacks it.
+    /// Runs a communication instruction, or the half that it is.
     ///
     /// # Safety
-    /// The instruction fits the buffers. [`Half::Finish`] follows [`Half::Begin`] of the same
-    /// instruction, and nothing it reads was written in between.
+    /// The instruction fits the buffers. If it is the second half, the first one ran before, and
+    /// nothing it reads was written in between.
     pub(super) unsafe fn communicate(
         &mut self,
-        half: Half,
         instr: &Instr,
-        tag: u32,
         iteration: u32,
         step_context: &StepContext,
     ) -> Result<(), Fault> {
-        let Some(operands) = self.operands(instr, iteration) else {
-            return Ok(());
+        let compared = self.own.compared(instr, iteration);
+        // SAFETY: as the caller promised.
+        let squares = compared.map(|compared| unsafe { self.squares(&compared) });
+        let now = Now {
+            iteration,
+            epoch: step_context.epoch,
+            squares,
         };
-        let (team, part) = (&*self.team, &self.own.part);
-        let wire = &mut Wire {
-            transport: &mut *self.transport,
-            tag,
-            group: self.own.group,
-        };
-        let rank = wire.rank() as usize;
-        let reduce = matches!(instr, Instr::HaloReduce(_));
-        // SAFETY: as the caller promised; instructions run one after the other.
-        unsafe {
-            match (operands, half) {
-                (Operands::Halo(rows), Half::Begin) => match reduce {
-                    true => send_halo(wire, part, rows, &|_| true),
-                    false => send_own(team, wire, part, rows),
-                },
-                (Operands::Halo(rows), Half::Finish) => match reduce {
-                    true => add_own(team, wire, part, rows),
-                    false => fill_halo(wire, part, rows),
-                },
-                (Operands::Sums, Half::Begin) => send_chunks(wire, &self.memory.spans),
-                (Operands::Sums, Half::Finish) => {
-                    sum_chunks(wire, &self.memory.spans, &mut self.memory.reduction)
-                }
-                (Operands::Tensor(tensor, moved), Half::Begin) => {
-                    redistribute::send(team, wire, owned(part, moved, rank), &tensor)
-                }
-                (Operands::Tensor(tensor, moved), Half::Finish) => {
-                    redistribute::receive(team, wire, owned(part, moved, rank), &tensor)
-                }
-                (Operands::Skip([rows, copies], shape, buffer, [number, slot], rule), half) => {
-                    let (columns, storage) = shape;
-                    let exchange = Exchange {
-                        team,
-                        part,
-                        timing: Timing {
-                            rule,
-                            epoch: step_context.epoch,
-                            began: self.own.clocks.began,
-                        },
-                        rows,
-                        copies,
-                        columns,
-                        storage,
-                        name: &self.own.program.buffer(buffer).name,
-                    };
-                    let clock = self
-                        .own
-                        .clocks
-                        .of
-                        .get_mut(number)
-                        .and_then(|of| of.get_mut(slot));
-                    let layer = self.own.staleness.layers.get_mut(number);
-                    let (Some(clock), Some(layer)) = (clock, layer) else {
-                        return Err(Fault::Missing("clocks of copies"));
-                    };
-                    return match half {
-                        Half::Begin => exchange.begin(wire, clock),
-                        Half::Finish => exchange.finish(wire, clock, layer),
-                    };
-                }
-                (Operands::Return(rows, left, [number, slot]), half) => {
-                    let clocks = self.own.clocks.of.get(number);
-                    let clock = clocks.and_then(|of| of.get(slot));
-                    let back = Return {
-                        part,
-                        clock: clock.ok_or(Fault::Missing("clocks of copies"))?,
-                        epoch: step_context.epoch,
-                        rows,
-                        left,
-                    };
-                    match half {
-                        Half::Begin => back.begin(wire),
-                        Half::Finish => back.finish(team, wire),
-                    }
-                }
+        let mut steps = std::mem::take(&mut self.memory.steps);
+        // The sum is 0 before.
+        steps.first_share = Write::Add;
+        self.own.plan(instr, now, &mut steps)?;
+        if steps.sum > 0 {
+            self.memory.sum.clear();
+            self.memory.sum.resize(steps.sum, 0.0);
+        }
+        let sum = span(&mut self.memory.sum);
+        let mut next = 0;
+        while let Some(step) = steps.get(next) {
+            let local = Local {
+                team: &self.team,
+                part: &self.own.part,
+                buffers: &self.arena,
+                sum,
+            };
+            // SAFETY: as the caller promised; steps run one after the other.
+            let told = unsafe { local.step(&mut *self.transport, &steps, next) }?;
+            next += 1;
+            if let CommStep::Hear(hear) = step
+                && let Some(told) = told
+                && !self.own.heard(hear, told)?
+            {
+                next += 1;
             }
-        }?;
+        }
+        self.memory.steps = steps;
         Ok(())
     }
 
-    /// The exchanged rows of the current chunk.
-    fn exchanged(&self, at: Ref, iteration: u32) -> Exchanged {
-        let buffer = self.own.program.buffer(at.buffer);
-        Exchanged {
-            matrix: self.slot(at, iteration),
-            columns: buffer.row_words() as usize,
-            storage: buffer.storage,
-            chunk: self.own.place.chunk,
+    /// Compares rows with others.
+    ///
+    /// # Safety
+    /// Nothing writes either meanwhile.
+    unsafe fn squares(&self, compared: &Compared) -> Squares {
+        let span = |words: Words| self.arena.span(words.first, words.count);
+        // SAFETY: as the caller promised.
+        let (now, then) = unsafe { (span(compared.now).read(), span(compared.then).read()) };
+        let mut squares = Squares {
+            rows: 0.0,
+            difference: 0.0,
+        };
+        let elements = compared.storage.in_word() as usize;
+        let (mut a, mut b) = ([0.0; 2], [0.0; 2]);
+        for (now, then) in now.chunks(1).zip(then.chunks(1)) {
+            compared.storage.unpack(now, &mut a[..elements]);
+            compared.storage.unpack(then, &mut b[..elements]);
+            for (now, then) in a[..elements].iter().zip(&b) {
+                let (now, then) = (f64::from(*now), f64::from(*then));
+                squares.rows += now * now;
+                squares.difference += (now - then) * (now - then);
+            }
         }
+        squares
+    }
+}
+
+impl<'a> Local<'a> {
+    /// Runs step `n`; returns the number it hears, if it hears one.
+    ///
+    /// # Safety
+    /// The rows of the step are inside the memory, and nothing else uses them meanwhile.
+    unsafe fn step(
+        self,
+        transport: &mut dyn Transport,
+        steps: &CommSteps,
+        n: usize,
+    ) -> Result<Option<f32>, Fault> {
+        let tag = steps.tag;
+        let Some(step) = steps.get(n) else {
+            return Ok(None);
+        };
+        match step {
+            CommStep::Send(round) => {
+                for message in steps.sends(round) {
+                    let mut packed = Ok(());
+                    transport.send(message.peer, tag, message.floats, &mut |floats| {
+                        // SAFETY: as the caller promised; this closure owns the message.
+                        packed = unsafe { self.pack(steps.rows(message), span(floats)) };
+                    })?;
+                    packed?;
+                }
+            }
+            CommStep::SendAll(round) => {
+                let messages = steps.sends(round);
+                if let Some(message) = messages.first()
+                    && let [rows] = steps.rows(message)
+                {
+                    // SAFETY: as the caller promised.
+                    let floats = unsafe { self.placed(rows)?.at.read() };
+                    let mut peers = messages.iter().map(|message| message.peer);
+                    transport.send_all(&mut peers, tag, floats)?;
+                }
+            }
+            // A message is packed when it has been sent.
+            CommStep::Packed => {}
+            CommStep::Await => transport.wait_for(&mut steps.awaited(n), tag)?,
+            CommStep::Receive(message, write) => {
+                let mut unpacked = Ok(());
+                transport.recv(message.peer, tag, message.floats, &mut |floats| {
+                    // The message is only read.
+                    let at = Span {
+                        ptr: floats.as_ptr().cast_mut(),
+                        len: floats.len(),
+                    };
+                    // SAFETY: as the caller promised.
+                    unpacked = unsafe { self.unpack(at, steps.rows(message), *write) };
+                })?;
+                unpacked?;
+            }
+            CommStep::Put(from, to, write) => {
+                let (from, to) = (self.placed(from)?, self.placed(to)?);
+                // SAFETY: as the caller promised.
+                unsafe { self.put(from, to, *write) };
+            }
+            CommStep::Clear(rows) => {
+                let rows = self.placed(rows)?;
+                for row in 0..rows.count {
+                    // SAFETY: as the caller promised.
+                    (0..rows.columns.runs).for_each(|run| unsafe {
+                        run_of(&rows, row, run, &rows.columns).write().fill(0.0);
+                    });
+                }
+            }
+            CommStep::Tell(to, told) => {
+                transport.send(*to, tag, 1, &mut |message| message[0] = *told)?;
+            }
+            CommStep::Hear(hear) => {
+                let mut told = 0.0;
+                transport.recv(hear.from, tag, 1, &mut |message| told = message[0])?;
+                return Ok(Some(told));
+            }
+        }
+        Ok(None)
     }
 
-    /// The operands; `None` if the instruction does not communicate.
-    fn operands(&mut self, instr: &Instr, iteration: u32) -> Option<Operands> {
-        match instr {
-            Instr::HaloExchange(instr::HaloExchange {
-                buffer,
-                skip: Some(skip),
-            }) => {
-                let program = &self.own.program;
-                let exchanged = program.buffer(buffer.buffer);
-                let columns = exchanged.row_words() as usize;
-                let storage = exchanged.storage;
-                let spans = [buffer, &skip.copies].map(|at| self.slot(*at, iteration));
-                Some(Operands::Skip(
-                    spans,
-                    (columns, storage),
-                    buffer.buffer,
-                    self.own.clock(skip, iteration)?,
-                    skip.rule,
-                ))
+    /// Rows in the memory of the rank.
+    fn placed(self, rows: &communication::Rows) -> Result<Rows<'a>, Fault> {
+        let list = match &rows.list {
+            None => None,
+            Some(listed) => {
+                let numbers = self.part.list(listed.list).and_then(Numbers::rows);
+                let numbers = numbers.and_then(|rows| rows.get(listed.first..));
+                Some(numbers.ok_or(Fault::Missing("a list of rows"))?)
             }
-            Instr::HaloReduce(instr::HaloReduce {
-                buffer,
-                skip: Some(skip),
-            }) => {
-                let rows = self.exchanged(*buffer, iteration);
-                let left = skip.left.map(|left| self.slot(left, iteration));
-                Some(Operands::Return(
-                    rows,
-                    left,
-                    self.own.clock(&skip.of, iteration)?,
-                ))
+        };
+        let Words { first, count, .. } = rows.at;
+        let at = match rows.at.memory {
+            Memory::Buffers => self.buffers.span(first, count),
+            Memory::Sum => self.sum.part(first, count),
+        };
+        Ok(rows.placed(at, list))
+    }
+
+    /// Copies rows to a message, one after the other.
+    ///
+    /// # Safety
+    /// Nothing writes the rows or uses the message meanwhile.
+    unsafe fn pack(self, from: &[communication::Rows], message: Span) -> Result<(), Fault> {
+        let mut first = 0;
+        for rows in from {
+            let rows = self.placed(rows)?;
+            let to = rows.packed(message.part(first, rows.floats()));
+            // SAFETY: as the caller promised.
+            unsafe { self.put(rows, to, Write::Replace) };
+            first += rows.floats();
+        }
+        Ok(())
+    }
+
+    /// Copies or adds a message to rows, one after the other.
+    ///
+    /// # Safety
+    /// Nothing writes the message or uses the rows meanwhile.
+    unsafe fn unpack(
+        self,
+        message: Span,
+        to: &[communication::Rows],
+        write: Write,
+    ) -> Result<(), Fault> {
+        let mut first = 0;
+        for rows in to {
+            let rows = self.placed(rows)?;
+            let from = rows.packed(message.part(first, rows.floats()));
+            // SAFETY: as the caller promised.
+            unsafe { self.put(from, rows, write) };
+            first += rows.floats();
+        }
+        Ok(())
+    }
+
+    /// Copies or adds rows to other rows, in parallel.
+    ///
+    /// # Safety
+    /// The target's rows are distinct, nothing else uses them meanwhile, and nothing writes the source.
+    unsafe fn put(self, from: Rows, to: Rows, write: Write) {
+        if to.floats() == 0 {
+            return;
+        }
+        let accesses = 2 * to.floats() as u64;
+        self.team.each(to.count.div_ceil(ROWS), accesses, |piece| {
+            let rows = piece * ROWS..((piece + 1) * ROWS).min(to.count);
+            // SAFETY: as the caller promised; every row is in one piece.
+            unsafe {
+                match write {
+                    Write::Replace => each_run(from, to, rows, |y, x| y.copy_from_slice(x)),
+                    Write::Add => each_run(from, to, rows, |y, x| to.storage.add(y, x)),
+                }
             }
-            Instr::HaloExchange(instr::HaloExchange { buffer, skip: None })
-            | Instr::HaloReduce(instr::HaloReduce { buffer, skip: None }) => {
-                let rows = self.exchanged(*buffer, iteration);
-                (rows.columns > 0).then_some(Operands::Halo(rows))
-            }
-            Instr::AllReduce(instr::AllReduce { buffers }) => {
-                let mut spans = std::mem::take(&mut self.memory.spans);
-                spans.clear();
-                spans.extend(buffers.iter().map(|&id| self.buffer(id)));
-                self.memory.spans = spans;
-                Some(Operands::Sums)
-            }
-            Instr::Redistribute(instr::Redistribute {
-                how,
-                from,
-                to,
-                heads,
-                width,
-                moved,
-            }) => {
-                let matrix = self.dense(from, iteration);
-                let tensor = Move {
-                    how: *how,
-                    from: matrix.words(),
-                    stride: matrix.stride,
-                    storage: matrix.storage,
-                    to: self.slot(*to, iteration),
-                    heads: *heads as usize,
-                    width: *width as usize,
-                };
-                Some(Operands::Tensor(tensor, *moved))
-            }
-            _ => None,
+        });
+    }
+}
+
+/// Calls `put` with every run of some rows of the target, and the same run of the source.
+///
+/// # Safety
+/// The target's runs are distinct, nothing else uses them meanwhile, and nothing writes the source.
+unsafe fn each_run(from: Rows, to: Rows, rows: Range<usize>, put: impl Fn(&mut [f32], &[f32])) {
+    let runs = from.columns.runs.max(to.columns.runs);
+    let (source, target) = (from.columns.cut(runs), to.columns.cut(runs));
+    if from.contiguous() && to.contiguous() {
+        let (first, len) = (rows.start * target.len, rows.len() * target.len);
+        let x = from.at.part(source.offset + first, len);
+        let y = to.at.part(target.offset + first, len);
+        // SAFETY: `part` checks both spans; the rest is as the caller promised.
+        unsafe { put(y.write(), x.read()) };
+        return;
+    }
+    for row in rows {
+        for run in 0..runs {
+            let x = run_of(&from, row, run, &source);
+            let y = run_of(&to, row, run, &target);
+            // SAFETY: as above.
+            unsafe { put(y.write(), x.read()) };
         }
     }
 }
 
-/// The rows that a redistribution moves.
-fn owned(part: &Part, moved: Moved, rank: usize) -> Owned<'_> {
-    let (ids, rows) = part.moved(moved, rank);
-    Owned { ids, rows }
+/// A run of a row.
+fn run_of(rows: &Rows, row: usize, run: usize, columns: &Columns) -> Span {
+    let row = rows.list.map_or(row, |list| list[row] as usize);
+    let begin = row * rows.stride + columns.offset + run * columns.step;
+    rows.at.part(begin, columns.len)
 }
+
+fn span(floats: &mut [f32]) -> Span {
+    Span {
+        ptr: floats.as_mut_ptr(),
+        len: floats.len(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -4,9 +4,8 @@ use super::Worker;
 use crate::arena::Span;
 use crate::fault::Fault;
 use crate::step_context::StepContext;
-use crate::transport::{Transport, TransportError};
 use gnnc_ir::program::instr;
-use gnnc_ir::program::{Instr, Ref, StageMessage, Transfer};
+use gnnc_ir::program::{Instr, Ref};
 use std::collections::BTreeMap;
 
 impl Worker {
@@ -33,7 +32,7 @@ impl Worker {
                 let peer = self.own.beside(stage_message)?;
                 let sent = sent.entry(peer).or_default();
                 let (most, longest) = expected.entry(peer).or_default();
-                for piece in self.pieces(stage_message) {
+                for piece in self.own.pieces(stage_message) {
                     *sent += 1;
                     *most = (*most).max(*sent);
                     *longest = (*longest).max(self.own.floats(stage_message, piece));
@@ -44,109 +43,6 @@ impl Worker {
             self.transport.expect(peer, messages, floats)?;
         }
         Ok(())
-    }
-
-    /// Sends the current rows to another stage.
-    ///
-    /// # Safety
-    /// The tensors have rows for the own vertices.
-    pub(super) unsafe fn send(
-        &mut self,
-        stage_message: &StageMessage,
-        iteration: u32,
-    ) -> Result<(), Fault> {
-        self.pass(
-            stage_message,
-            iteration,
-            |transport, peer, floats, spans| {
-                transport.send(peer, Transfer::WHOLE, floats, &mut |message| {
-                    let mut rest = message;
-                    for span in spans {
-                        let (own, behind) = rest.split_at_mut(span.len);
-                        // SAFETY: as the caller promised; nothing writes the rows meanwhile.
-                        own.copy_from_slice(unsafe { span.read() });
-                        rest = behind;
-                    }
-                })
-            },
-        )
-    }
-
-    /// Receives the current rows from another stage.
-    ///
-    /// # Safety
-    /// As [`Self::send`].
-    pub(super) unsafe fn receive(
-        &mut self,
-        stage_message: &StageMessage,
-        iteration: u32,
-    ) -> Result<(), Fault> {
-        self.pass(
-            stage_message,
-            iteration,
-            |transport, peer, floats, spans| {
-                transport.recv(peer, Transfer::WHOLE, floats, &mut |message| {
-                    let mut rest = message;
-                    for span in spans {
-                        let (own, behind) = rest.split_at(span.len);
-                        // SAFETY: as the caller promised; nothing else uses the rows meanwhile.
-                        unsafe { span.write() }.copy_from_slice(own);
-                        rest = behind;
-                    }
-                })
-            },
-        )
-    }
-
-    /// Calls `message` for each message, with the rank at the other end, the number of floats and
-    /// their location. Rows of all chunks are sent as one message per chunk, so that none is longer
-    /// than a chunk's.
-    fn pass(
-        &mut self,
-        stage_message: &StageMessage,
-        iteration: u32,
-        message: impl Fn(&mut dyn Transport, u32, usize, &[Span]) -> Result<(), TransportError>,
-    ) -> Result<(), Fault> {
-        let peer = self.own.beside(stage_message)?;
-        for piece in self.pieces(stage_message) {
-            let floats = self.spans(stage_message, piece, iteration);
-            if floats > 0 {
-                message(&mut *self.transport, peer, floats, &self.memory.spans)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// The messages of an instruction: one for the current chunk, one per chunk if all rows are
-    /// passed, or a single one without chunks.
-    fn pieces(&self, stage_message: &StageMessage) -> impl Iterator<Item = Option<u32>> + use<> {
-        let program = &self.own.program;
-        let chunks = program
-            .pipeline
-            .as_ref()
-            .map_or(0, |pipeline| pipeline.chunks);
-        let (_, fixed) = stage_message.words(program);
-        let (first, count) = match self.own.place.chunk {
-            Some(chunk) => (Some(chunk), 1),
-            None if fixed > 0 || chunks == 0 => (None, 1),
-            None => (Some(0), chunks),
-        };
-        (0..count).map(move |n| first.map(|first| first + n))
-    }
-
-    /// Finds the rows to pass, of a chunk or all; returns their number of floats.
-    fn spans(&mut self, stage_message: &StageMessage, chunk: Option<u32>, iteration: u32) -> usize {
-        let mut spans = std::mem::take(&mut self.memory.spans);
-        spans.clear();
-        spans.extend(stage_message.tensors.iter().map(|&at| {
-            let rows = self.own.passed(at, chunk);
-            let columns = self.own.program.buffer(at.buffer).row_words() as usize;
-            self.slot(at, iteration)
-                .part(rows.start * columns, rows.len() * columns)
-        }));
-        let floats = spans.iter().map(|span| span.len).sum();
-        self.memory.spans = spans;
-        floats
     }
 
     /// Keeps the current rows, in the epochs in which histories are kept.

@@ -93,14 +93,6 @@ pub trait Transport: Send {
     fn abort(&mut self, failure: Failure);
 }
 
-/// The connections as one communication uses them: all its messages have its tag, and ranks are
-/// numbered within a group.
-pub(crate) struct Wire<'a> {
-    pub(crate) transport: &'a mut dyn Transport,
-    pub(crate) tag: u32,
-    pub(crate) group: Group,
-}
-
 /// Consecutive ranks that hold a partition of the vertices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Group {
@@ -110,42 +102,10 @@ pub(crate) struct Group {
     pub(crate) ranks: u32,
 }
 
-type Sent = Result<(), TransportError>;
-
-impl Wire<'_> {
-    pub(crate) fn rank(&self) -> u32 {
-        self.transport.rank() - self.group.first
-    }
-
-    pub(crate) fn ranks(&self) -> u32 {
-        self.group.ranks
-    }
-
-    pub(crate) fn send(
-        &mut self,
-        to: u32,
-        floats: usize,
-        fill: &mut dyn FnMut(&mut [f32]),
-    ) -> Sent {
-        let to = self.group.first + to;
-        self.transport.send(to, self.tag, floats, fill)
-    }
-
-    pub(crate) fn send_all(&mut self, to: &mut dyn Iterator<Item = u32>, floats: &[f32]) -> Sent {
-        let first = self.group.first;
-        let mut to = to.map(|rank| first + rank);
-        self.transport.send_all(&mut to, self.tag, floats)
-    }
-
-    pub(crate) fn wait_for(&mut self, from: &mut dyn Iterator<Item = u32>) -> Sent {
-        let first = self.group.first;
-        let mut from = from.map(|rank| first + rank);
-        self.transport.wait_for(&mut from, self.tag)
-    }
-
-    pub(crate) fn recv(&mut self, from: u32, floats: usize, take: &mut dyn FnMut(&[f32])) -> Sent {
-        let from = self.group.first + from;
-        self.transport.recv(from, self.tag, floats, take)
+impl Group {
+    /// Global number of a rank of the group.
+    pub(crate) fn rank(self, other: u32) -> u32 {
+        self.first + other
     }
 }
 

@@ -6,7 +6,7 @@ use super::launch::{Operands, Stop};
 use super::moves::Rows;
 use super::state::{Gpu, read, written};
 use super::step_contexts::Moments;
-use crate::exchange::moves::Write;
+use crate::communication::moves::Write;
 use crate::fault::Fault;
 use crate::part::lists::{List, Over};
 use crate::step_context::StepContext;
@@ -16,6 +16,7 @@ use gnnc_ir::graph::op::{Loss, Site};
 use gnnc_ir::kernel::drop_threshold;
 use gnnc_ir::program::instr;
 use gnnc_ir::program::{self, Instr, METRICS, Product, Ref, Transfer};
+use gnnc_ir::words::storage::Storage;
 use std::ops::Range;
 
 /// Only messages and copies are begun and finished.
@@ -209,11 +210,12 @@ impl DeviceRank {
         (rows, columns): (u64, u64),
         to: Matrix,
     ) -> Result<(), DriverError> {
-        let from = Rows::dense(self.scratch, rows, columns);
+        let (rows, columns) = (rows as usize, columns as usize);
+        let from = Rows::dense(self.scratch, rows, columns, Storage::F32);
         let target = Rows {
             at: to.at,
-            stride: to.stride,
-            ..from.clone()
+            stride: to.stride as usize,
+            ..from
         };
         gpu.put(self.streams.compute, &from, &target, Write::Add)
     }
@@ -429,7 +431,7 @@ impl DeviceRank {
             let numbers = floats * u64::from(storage.in_word());
             let arguments = [source.0, numbers, flag.0, number(storage)];
             gpu.library(on, Entry::Finite, numbers, &arguments, &touched)?;
-            let rows = |at| Rows::dense(at, rows, columns);
+            let rows = |at| Rows::dense(at, rows as usize, columns as usize, storage);
             gpu.put(on, &rows(source), &rows(target), Write::Replace)?;
             let fault = self.own.not_finite(history, epoch, self.own.place.chunk);
             self.flagged.push(self.own.failure(fault.to_string()));

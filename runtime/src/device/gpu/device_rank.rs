@@ -231,7 +231,7 @@ impl DeviceRank {
     }
 
     /// Address of a word of the rank's buffers.
-    fn float(&self, place: usize) -> Address {
+    pub(super) fn float(&self, place: usize) -> Address {
         self.arena.plus(4 * place as u64)
     }
 

@@ -1,10 +1,12 @@
 //! Messages between the ranks of a device and to other processes. The sender's message stream fills
 //! the memory of a message, and the receiver's compute stream empties it.
 
+use super::device_rank::DeviceRank;
 use super::driver::{Address, Driver, DriverError, Event, Message, Stream};
-use super::moves::Rows;
+use super::launch::Stop;
 use super::state::{Gpu, bytes as bytes_of};
-use crate::exchange::moves::Write;
+use crate::communication::moves::Write;
+use crate::communication::{self, CommSteps, Round};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
@@ -44,22 +46,6 @@ pub(super) struct Streams {
     pub(super) messages: Stream,
 }
 
-/// The messages one rank sends and expects at once.
-pub(super) struct Round {
-    pub(super) tag: u32,
-    pub(super) sends: Vec<(u32, Vec<Rows>)>,
-    /// The other ranks, each with the floats of its message.
-    pub(super) expects: Vec<(u32, u64)>,
-}
-
-/// A message to receive.
-pub(super) struct Landing {
-    pub(super) tag: u32,
-    pub(super) from: u32,
-    pub(super) to: Vec<Rows>,
-    pub(super) write: Write,
-}
-
 impl Mail {
     pub(super) fn new(here: Range<u32>) -> Self {
         Self {
@@ -86,37 +72,42 @@ impl Mail {
         self.stages.iter().map(|stage| stage.bytes).sum()
     }
 
-    /// Packs and sends messages; returns their bytes. The rows were computed earlier on the rank's
-    /// compute stream, on which this records `computed`.
+    /// Packs and sends the messages of a round; returns their bytes. The rows were computed earlier on
+    /// the rank's compute stream, on which this records `computed`.
     pub(super) fn send(
         &mut self,
         gpu: &mut Gpu,
-        (rank, streams, computed): (u32, Streams, Event),
+        from: &DeviceRank,
+        steps: &CommSteps,
         round: &Round,
-    ) -> Result<u64, DriverError> {
-        let Streams { compute, messages } = streams;
-        gpu.driver.record(computed, compute)?;
-        gpu.driver.wait(messages, computed)?;
+    ) -> Result<u64, Stop> {
+        let (rank, Streams { compute, messages }) = (from.own.number, from.streams);
+        gpu.driver.record(from.computed, compute)?;
+        gpu.driver.wait(messages, from.computed)?;
         let (mut bytes_sent, mut sent, mut received) = (0, Vec::new(), Vec::new());
-        for (peer, rows) in &round.sends {
-            let bytes = 4 * rows.iter().map(Rows::floats).sum::<u64>();
+        for message in steps.sends(round) {
+            let (peer, bytes) = (message.peer, 4 * message.floats as u64);
             bytes_sent += bytes;
             let stage = self.take(&mut *gpu.driver, messages, bytes)?;
-            gpu.pack(messages, rows, self.stages[stage].at)?;
-            match self.here.contains(peer) {
-                true => {
-                    let filled = self.stages[stage].filled;
-                    gpu.driver.record(filled, messages)?;
-                    self.post((rank, *peer, round.tag), stage);
-                }
-                false => sent.push((stage, self.message(*peer, stage, bytes))),
+            let mut at = self.stages[stage].at;
+            for rows in steps.rows(message) {
+                let rows = from.placed(gpu, rows)?;
+                gpu.put(messages, &rows, &rows.packed(at), Write::Replace)?;
+                at = at.plus(4 * rows.floats() as u64);
+            }
+            if self.here.contains(&peer) {
+                let filled = self.stages[stage].filled;
+                gpu.driver.record(filled, messages)?;
+                self.post((rank, peer, steps.tag), stage);
+            } else {
+                sent.push((stage, self.message(peer, stage, bytes)));
             }
         }
-        for (peer, floats) in &round.expects {
-            if !self.here.contains(peer) {
-                let bytes = 4 * floats;
+        for expected in steps.expects(round) {
+            if !self.here.contains(&expected.from) {
+                let bytes = 4 * expected.floats as u64;
                 let stage = self.take(&mut *gpu.driver, messages, bytes)?;
-                received.push((stage, self.message(*peer, stage, bytes)));
+                received.push((stage, self.message(expected.from, stage, bytes)));
             }
         }
         if sent.is_empty() && received.is_empty() {
@@ -133,7 +124,7 @@ impl Mail {
         }
         for (stage, message) in received {
             gpu.driver.record(self.stages[stage].filled, messages)?;
-            self.post((message.peer, rank, round.tag), stage);
+            self.post((message.peer, rank, steps.tag), stage);
         }
         Ok(bytes_sent)
     }
@@ -173,21 +164,26 @@ impl Mail {
     pub(super) fn land(
         &mut self,
         gpu: &mut Gpu,
-        (rank, on): (u32, Stream),
-        landing: &Landing,
-    ) -> Result<bool, DriverError> {
-        let key = (landing.from, rank, landing.tag);
+        to: &DeviceRank,
+        steps: &CommSteps,
+        (message, write): (&communication::Message, Write),
+    ) -> Result<bool, Stop> {
+        let (key, on) = ((message.peer, to.own.number, steps.tag), to.streams.compute);
         let Some(stage) = self.letters.get_mut(&key).and_then(VecDeque::pop_front) else {
             return Ok(false);
         };
         let Stage {
-            at,
+            mut at,
             filled,
             emptied,
             ..
         } = self.stages[stage];
         gpu.driver.wait(on, filled)?;
-        gpu.unpack(on, at, &landing.to, landing.write)?;
+        for rows in steps.rows(message) {
+            let rows = to.placed(gpu, rows)?;
+            gpu.put(on, &rows.packed(at), &rows, write)?;
+            at = at.plus(4 * rows.floats() as u64);
+        }
         gpu.driver.record(emptied, on)?;
         self.give_back(stage);
         Ok(true)

@@ -8,7 +8,6 @@
 //! regardless of speed.
 
 mod code;
-mod comm_step;
 mod communicate;
 mod compute;
 mod device_rank;
@@ -20,7 +19,6 @@ mod merged;
 mod moves;
 mod run;
 pub mod single;
-mod skip;
 mod state;
 mod step_contexts;
 mod touched;

@@ -1,121 +1,49 @@
-//! Rows of matrices, and kernels that copy or add them.
+//! Kernels that copy or add rows of matrices.
 
 use super::driver::{Address, DriverError, Stream, Touched};
 use super::state::Gpu;
-use crate::exchange::moves::{Columns, Write};
+use crate::communication;
+use crate::communication::moves::{Columns, Write};
 use gnnc_codegen::cuda::library::{Entry, lanes, number};
-use gnnc_ir::words::storage::Storage;
 
-/// Rows of a matrix: those of a list, or the first ones. Each has runs of floats, or of words that
-/// hold two numbers.
-#[derive(Clone, Debug)]
-pub(super) struct Rows {
-    /// The first float of row 0.
+/// Rows in the memory of the device.
+pub(super) type Rows<'a> = communication::Rows<Address, Listed<'a>>;
+
+/// A list on the device.
+#[derive(Clone, Copy)]
+pub(super) struct Listed<'a> {
     pub(super) at: Address,
-    /// The list on the device, and a host copy for drivers that check accesses.
-    pub(super) list: Option<(Address, Vec<u32>)>,
-    /// Number of rows.
-    pub(super) count: u64,
-    /// Floats from one row to the next.
-    pub(super) stride: u64,
-    /// The floats of a row, relative to `at`.
-    pub(super) columns: Columns,
-    /// Storage of the elements, which matters when adding.
-    pub(super) storage: Storage,
+    /// The same numbers here, for drivers that check accesses.
+    pub(super) rows: &'a [u32],
 }
 
-impl Rows {
-    /// Consecutive rows of `columns` floats without gaps.
-    pub(super) fn dense(at: Address, count: u64, columns: u64) -> Self {
-        Self {
-            at,
-            list: None,
-            count,
-            stride: columns,
-            columns: Columns::one(0, columns as usize),
-            storage: Storage::F32,
-        }
+/// Adds the bytes of rows to those that a launch touches.
+fn touch(rows: &Rows, written: bool, into: &mut Vec<Touched>) {
+    if rows.contiguous() {
+        into.push(Touched {
+            at: rows.at,
+            bytes: 4 * rows.floats() as u64,
+            written,
+        });
+        return;
     }
-
-    /// Consecutive floats.
-    pub(super) fn floats_at(at: Address, floats: u64) -> Self {
-        Self::dense(at, 1, floats)
-    }
-
-    /// Floats of all rows.
-    pub(super) fn floats(&self) -> u64 {
-        self.count * self.columns.floats() as u64
-    }
-
-    /// The same rows in a message.
-    fn packed(&self, at: Address) -> Self {
-        Self::dense(at, self.count, self.columns.floats() as u64)
-    }
-
-    /// Whether the floats are contiguous.
-    fn contiguous(&self) -> bool {
-        let dense = self.columns.floats() as u64 == self.stride || self.count == 1;
-        self.list.is_none() && dense && self.columns.runs == 1
-    }
-
-    fn touched(&self, written: bool, into: &mut Vec<Touched>) {
-        if self.contiguous() {
-            into.push(Touched {
-                at: self.at,
-                bytes: 4 * self.floats(),
-                written,
-            });
-            return;
-        }
-        let Columns {
-            runs, len, step, ..
-        } = self.columns;
-        for n in 0..self.count {
-            let row = match &self.list {
-                Some((_, rows)) => rows.get(n as usize).copied().unwrap_or(0).into(),
-                None => n,
-            };
-            into.extend((0..runs).map(|run| Touched {
-                at: self.at.plus(4 * (row * self.stride + (run * step) as u64)),
-                bytes: 4 * len as u64,
-                written,
-            }));
-        }
+    let Columns {
+        runs, len, step, ..
+    } = rows.columns;
+    for n in 0..rows.count {
+        let row = match &rows.list {
+            Some(list) => list.rows.get(n).map_or(0, |row| *row as usize),
+            None => n,
+        };
+        into.extend((0..runs).map(|run| Touched {
+            at: rows.at.plus(4 * (row * rows.stride + run * step) as u64),
+            bytes: 4 * len as u64,
+            written,
+        }));
     }
 }
 
 impl Gpu {
-    /// Copies rows into a message, one after another.
-    pub(super) fn pack(
-        &mut self,
-        on: Stream,
-        from: &[Rows],
-        message: Address,
-    ) -> Result<(), DriverError> {
-        let mut at = message;
-        for rows in from {
-            self.put(on, rows, &rows.packed(at), Write::Replace)?;
-            at = at.plus(4 * rows.floats());
-        }
-        Ok(())
-    }
-
-    /// Copies or adds a message to rows.
-    pub(super) fn unpack(
-        &mut self,
-        on: Stream,
-        message: Address,
-        to: &[Rows],
-        write: Write,
-    ) -> Result<(), DriverError> {
-        let mut at = message;
-        for rows in to {
-            self.put(on, &rows.packed(at), rows, write)?;
-            at = at.plus(4 * rows.floats());
-        }
-        Ok(())
-    }
-
     /// Copies or adds rows to the same number of other rows.
     pub(super) fn put(
         &mut self,
@@ -128,16 +56,17 @@ impl Gpu {
             return Ok(());
         }
         if write == Write::Replace && from.contiguous() && to.contiguous() {
-            return self.driver.copy(on, from.at, to.at, 4 * to.floats());
+            return self.driver.copy(on, from.at, to.at, 4 * to.floats() as u64);
         }
         let runs = from.columns.runs.max(to.columns.runs);
         let (source, target) = (from.columns.cut(runs), to.columns.cut(runs));
-        let (len, runs) = (target.len as u64, runs as u64);
+        let (count, len, runs) = (to.count as u64, target.len as u64, runs as u64);
+        let (to_stride, from_stride) = (to.stride as u64, from.stride as u64);
         let ends = [to.at.0, from.at.0];
         let floats = [
             len,
-            to.stride,
-            from.stride,
+            to_stride,
+            from_stride,
             target.step as u64,
             source.step as u64,
         ];
@@ -148,18 +77,18 @@ impl Gpu {
         } else {
             (Entry::Move, 1)
         };
-        let list = |rows: &Rows| rows.list.as_ref().map_or(0, |(at, _)| at.0);
+        let list = |rows: &Rows| rows.list.map_or(0, |list| list.at.0);
         let lanes = lanes(len / unit);
         let arguments = [
             to.at.0,
             list(to),
-            to.stride / unit,
+            to_stride / unit,
             target.step as u64 / unit,
             from.at.0,
             list(from),
-            from.stride / unit,
+            from_stride / unit,
             source.step as u64 / unit,
-            to.count,
+            count,
             runs,
             len / unit,
             lanes,
@@ -170,10 +99,10 @@ impl Gpu {
         ];
         let mut touched = Vec::new();
         if self.checks {
-            from.touched(false, &mut touched);
-            to.touched(true, &mut touched);
+            touch(from, false, &mut touched);
+            touch(to, true, &mut touched);
         }
-        let items = to.count * runs * lanes;
+        let items = count * runs * lanes;
         self.library(on, entry, items, &arguments, &touched)
     }
 }

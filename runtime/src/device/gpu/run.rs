@@ -1,7 +1,6 @@
 //! Runs instruction lists. Ranks take turns; each runs until it needs a message that no rank has
 //! sent yet, so that events are recorded before anything waits for them.
 
-use super::comm_step::CommStep;
 use super::device_rank::DeviceRank;
 use super::driver::{Captured, DriverError, Event, Stream};
 use super::launch::Stop;
@@ -9,12 +8,13 @@ use super::mail::Mail;
 use super::state::Gpu;
 use super::step_contexts::Moments;
 use crate::Failure;
+use crate::communication::CommSteps;
 use crate::rank::Run;
 use crate::step_context::StepContext;
 use crate::steps::{Step, Steps};
 use gnnc_ir::program::trace::Phase;
 use gnnc_ir::program::{Instr, Program};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -48,21 +48,15 @@ pub(super) struct List {
 struct Turn<'a> {
     steps: Steps<'a>,
     at_hand: Option<Step<'a>>,
-    comm_steps: VecDeque<CommStep>,
+    comm_steps: CommSteps,
+    /// Index of the next of them.
+    next: usize,
     begun: Option<(Event, u64)>,
     done: bool,
     phase: Phase,
     /// Index in the list up to which merged launches have covered the instructions.
     merged: usize,
     times: Vec<Timed<'a>>,
-}
-
-/// Outcome of a communication step.
-enum Done {
-    /// It has to wait.
-    Not(Box<CommStep>),
-    /// It is done; these steps come next.
-    Then(Vec<CommStep>),
 }
 
 /// An instruction between two timed events.
@@ -276,7 +270,8 @@ impl Device {
         let begin = |(device_rank, program): (&DeviceRank, &'a Arc<Program>)| Turn {
             steps: device_rank.own.steps(program, phase),
             at_hand: None,
-            comm_steps: VecDeque::new(),
+            comm_steps: CommSteps::default(),
+            next: 0,
             begun: None,
             done: false,
             phase,
@@ -317,18 +312,9 @@ impl Device {
         let mut moved = false;
         loop {
             if let Some(step) = turn.at_hand {
-                while let Some(comm_step) = turn.comm_steps.pop_front() {
-                    match self.comm_step(place, comm_step)? {
-                        Done::Not(comm_step) => {
-                            turn.comm_steps.push_front(*comm_step);
-                            return Ok(moved);
-                        }
-                        Done::Then(comm_steps) => {
-                            comm_steps
-                                .into_iter()
-                                .rev()
-                                .for_each(|comm_step| turn.comm_steps.push_front(comm_step));
-                        }
+                while turn.comm_steps.get(turn.next).is_some() {
+                    if !self.comm_step(place, &turn.comm_steps, &mut turn.next)? {
+                        return Ok(moved);
                     }
                     moved = true;
                 }
@@ -373,51 +359,11 @@ impl Device {
                 turn.merged = end;
                 continue;
             }
-            match device_rank.comm_steps(gpu, &step, step_context)? {
-                Some(comm_steps) => turn.comm_steps = comm_steps.into(),
-                None => device_rank.compute(gpu, &step, step_context, step_contexts)?,
+            turn.next = 0;
+            if !device_rank.plan(gpu, &step, step_context, &mut turn.comm_steps)? {
+                device_rank.compute(gpu, &step, step_context, step_contexts)?;
             }
         }
-    }
-
-    /// Runs a communication step, unless it needs a message that no rank has sent yet.
-    fn comm_step(&mut self, place: usize, comm_step: CommStep) -> Result<Done, Stop> {
-        let Self {
-            gpu,
-            device_ranks,
-            mail,
-            ..
-        } = self;
-        let device_rank = &mut device_ranks[place];
-        let (rank, streams) = (device_rank.own.number, device_rank.streams);
-        let mut then = Vec::new();
-        match comm_step {
-            CommStep::Send(round) => {
-                let from = (rank, streams, device_rank.computed);
-                device_rank.sent += mail.send(gpu, from, &round)?;
-                let packed = device_rank.packed(gpu, round.tag)?;
-                gpu.driver.record(packed, streams.messages)?;
-            }
-            CommStep::Packed(tag) => {
-                let packed = device_rank.packed(gpu, tag)?;
-                gpu.driver.wait(streams.compute, packed)?;
-            }
-            CommStep::Land(landing) => {
-                if !mail.land(gpu, (rank, streams.compute), &landing)? {
-                    return Ok(Done::Not(Box::new(CommStep::Land(landing))));
-                }
-            }
-            CommStep::Put(from, to, write) => gpu.put(streams.compute, &from, &to, write)?,
-            CommStep::Tell(tag, to, number) => {
-                mail.tell(rank, to, tag, number);
-                device_rank.sent += 4;
-            }
-            CommStep::Hear(recv_flag) => match mail.hear(recv_flag.from, rank, recv_flag.tag) {
-                Some(told) => then = device_rank.heard(recv_flag, told)?,
-                None => return Ok(Done::Not(Box::new(CommStep::Hear(recv_flag)))),
-            },
-        }
-        Ok(Done::Then(then))
     }
 
     /// Records the next timed event.

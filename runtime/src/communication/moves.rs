@@ -49,8 +49,9 @@ pub(crate) struct Block {
 }
 
 /// How received numbers combine with the existing ones.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Write {
+    #[default]
     Replace,
     Add,
 }

@@ -1,13 +1,18 @@
 //! Numbers arrive in the right places, and no more are sent than predicted.
 
 use super::*;
-use crate::transport::{Group, Transport, threads::Threads};
-use gnnc_ir::graph::op::Slice;
+use crate::communication::moves::Geometry;
+use crate::communication::redistribute::Redistribution;
+use crate::part::whole::Whole;
+use crate::transport::{Group, threads::Threads};
+use gnnc_ir::graph::op::{Redistribute, Slice};
 use gnnc_ir::kernel::Axis;
 use gnnc_ir::program::RankSizes;
 use gnnc_ir::program::traffic::redistribute_floats;
+use gnnc_ir::words::storage::Storage;
 use gnnc_ir::words::types::share;
 use proptest::prelude::*;
+use std::sync::Arc;
 
 /// Vertices divided among ranks, and the shape of the tensor by rows.
 #[derive(Clone, Debug)]
@@ -94,7 +99,6 @@ impl Case {
         let one = |mut transport: Threads| {
             let rank = transport.rank() as usize;
             let (rows, columns) = result(rank);
-            let mut values = vec![GAP; rows * columns];
             let operand = &operands[rank];
             let (offset, stride) = (3, operand.columns + 2);
             let mut from = vec![GAP; offset];
@@ -102,38 +106,53 @@ impl Case {
                 from.extend(row);
                 from.extend([GAP; 2]);
             }
-            let span = |values: &mut [f32]| Span {
-                ptr: values.as_mut_ptr(),
-                len: values.len(),
-            };
-            let tensor = Move {
-                how: how(rank),
-                from: span(&mut from[offset..]),
-                stride,
-                storage: Storage::F32,
-                to: span(&mut values),
-                heads: self.heads,
-                width: self.width,
-            };
-            let team = Team::new(0, self.threads).unwrap();
-            let group = Group {
-                first: 0,
-                ranks: transport.ranks(),
-            };
-            let mut wire = Wire {
-                transport: &mut transport,
-                tag: 3,
-                group,
-            };
-            let owned = Owned {
-                ids: &self.owned,
-                rows: None,
-            };
-            // SAFETY: operand and result are two vectors of this thread.
+            // The operand, and the result behind it.
+            let end = from.len();
+            let buffers = Arena::new(end + rows * columns).unwrap();
+            let result = buffers.span(end, rows * columns);
+            // SAFETY: nothing else uses the memory.
             unsafe {
-                send(&team, &mut wire, owned, &tensor).unwrap();
-                receive(&team, &mut wire, owned, &tensor).unwrap();
+                buffers.span(0, end).write().copy_from_slice(&from);
+                result.write().fill(GAP);
             }
+            let redistribution = Redistribution {
+                geometry: Geometry {
+                    how: how(rank),
+                    stride,
+                    heads: self.heads,
+                    width: self.width,
+                    rank,
+                    ranks: self.owned.len(),
+                },
+                group: Group { first: 0, ranks },
+                ids: &self.owned,
+                set: None,
+                from: Words::of(offset..end),
+                to: Words::of(end..end + rows * columns),
+                storage: Storage::F32,
+            };
+            let mut part = Part::default();
+            part.whole = Arc::new(Whole {
+                owned: self.owned.clone(),
+                ..Whole::default()
+            });
+            let local = Local {
+                team: &Team::new(0, self.threads).unwrap(),
+                part: &part,
+                buffers: &buffers,
+                sum: span(&mut []),
+            };
+            let mut steps = CommSteps::default();
+            redistribution.begin(&mut steps);
+            redistribution.finish(&mut steps);
+            let mut next = 0;
+            while steps.get(next).is_some() {
+                // SAFETY: this thread alone uses the memory.
+                unsafe { local.step(&mut transport, &steps, next).unwrap() };
+                next += 1;
+            }
+            // SAFETY: as above.
+            let values = unsafe { result.read() }.to_vec();
             let shape = (self.heads as u32, self.width as u32);
             let floats =
                 |to| redistribute_floats(how(rank), shape, ranks, &sizes, (rank as u32, to));

@@ -1,0 +1,387 @@
+//! Which steps a communication instruction is.
+
+use super::moves::Write;
+use super::{CommStep, CommSteps, Memory, Rows, Words};
+use crate::clocks::Squares;
+use crate::fault::Fault;
+use crate::part::rows::Sent;
+use crate::rank::Rank;
+use gnnc_ir::program::traffic::chunk;
+use gnnc_ir::program::{BufferId, Instr, Ref, StageMessage};
+use std::ops::Range;
+
+/// What a plan depends on besides the rank and the instruction.
+#[derive(Clone, Copy)]
+pub(crate) struct Now {
+    pub(crate) iteration: u32,
+    pub(crate) epoch: u64,
+    /// What was measured of [`Rank::compared`] rows.
+    pub(crate) squares: Option<Squares>,
+}
+
+/// A communication being planned.
+pub(super) struct Plan<'a> {
+    pub(super) own: &'a Rank,
+    pub(super) steps: &'a mut CommSteps,
+    pub(super) what: What,
+}
+
+/// What is planned of a communication.
+#[derive(Clone, Copy)]
+pub(super) struct What {
+    pub(super) iteration: u32,
+    /// Whether it packs and sends.
+    pub(super) begins: bool,
+    /// Whether it receives and unpacks.
+    pub(super) finishes: bool,
+}
+
+impl Rank {
+    /// Replaces `steps` by those of a communication instruction, or of the half that it is. Returns
+    /// whether it communicates. The plan decides which blocks are left out, and updates their clocks.
+    ///
+    /// # Errors
+    /// If the instruction does not fit the rank, or reads rows its rule forbids.
+    pub(crate) fn plan(
+        &mut self,
+        instr: &Instr,
+        now: Now,
+        steps: &mut CommSteps,
+    ) -> Result<bool, Fault> {
+        steps.clear();
+        let (iteration, epoch) = (now.iteration, now.epoch);
+        let (mut whole, mut begins, mut finishes) = (instr, true, true);
+        if let Instr::Begin(transfer) = instr {
+            (whole, finishes) = (&transfer.what, false);
+            steps.tag = transfer.tag;
+        } else if let Instr::Finish(transfer) = instr {
+            (whole, begins) = (&transfer.what, false);
+            steps.tag = transfer.tag;
+        }
+        let what = What {
+            iteration,
+            begins,
+            finishes,
+        };
+        if let Instr::HaloExchange(one) = whole
+            && let Some(skip) = &one.skip
+        {
+            let exchange = self.skippable(one.buffer, skip, iteration, epoch)?;
+            if begins {
+                self.decide(&exchange, now.squares)?;
+                let own = &*self;
+                Plan { own, steps, what }.leave_out(one.buffer, skip, &exchange)?;
+            }
+            // The first half reads the clocks as they were before.
+            if finishes {
+                self.learn(&exchange)?;
+                let own = &*self;
+                Plan { own, steps, what }.fill_in(one.buffer, skip, &exchange)?;
+            }
+            return Ok(true);
+        }
+        let own = &*self;
+        let mut plan = Plan { own, steps, what };
+        if let Instr::HaloExchange(one) = whole {
+            plan.exchange(one.buffer);
+        } else if let Instr::HaloReduce(one) = whole {
+            match &one.skip {
+                Some(skip) => {
+                    let exchange = own.skippable(one.buffer, &skip.of, iteration, epoch)?;
+                    plan.returning(one.buffer, skip, &exchange)?;
+                }
+                None => plan.reduce(one.buffer, |_| true, true),
+            }
+        } else if let Instr::AllReduce(one) = whole {
+            plan.all_reduce(&one.buffers);
+        } else if let Instr::Redistribute(one) = whole {
+            plan.redistribute(one);
+        } else if let Instr::Send(stage_message) = whole {
+            plan.send(stage_message)?;
+        } else if let Instr::Receive(stage_message) = whole {
+            plan.receive(stage_message)?;
+        } else {
+            return Ok(false);
+        }
+        Ok(true)
+    }
+
+    /// The messages of a stage message: one for the current chunk; one per chunk if all rows are
+    /// passed, so that none is longer than a chunk's; or a single one without chunks.
+    pub(crate) fn pieces(
+        &self,
+        stage_message: &StageMessage,
+    ) -> impl Iterator<Item = Option<u32>> + use<> {
+        let program = &self.program;
+        let chunks = program
+            .pipeline
+            .as_ref()
+            .map_or(0, |pipeline| pipeline.chunks);
+        let (_, fixed) = stage_message.words(program);
+        let (first, count) = match self.place.chunk {
+            Some(chunk) => (Some(chunk), 1),
+            None if fixed > 0 || chunks == 0 => (None, 1),
+            None => (Some(0), chunks),
+        };
+        (0..count).map(move |n| first.map(|first| first + n))
+    }
+
+    /// Index of this rank within its group.
+    pub(super) fn in_group(&self) -> u32 {
+        self.number - self.group.first
+    }
+
+    /// The words of a buffer's slot.
+    pub(super) fn words(&self, at: Ref, iteration: u32) -> Words {
+        Words::of(self.slot(at, iteration))
+    }
+
+    /// All rows of a buffer's slot.
+    fn matrix(&self, at: Ref, iteration: u32) -> Rows {
+        let words = self.words(at, iteration);
+        let buffer = self.program.buffer(at.buffer);
+        let columns = buffer.row_words() as usize;
+        let count = words.count / columns.max(1);
+        Rows::dense(words, count, columns, buffer.storage)
+    }
+}
+
+impl Plan<'_> {
+    /// All rows of a buffer's slot.
+    pub(super) fn matrix(&self, at: Ref) -> Rows {
+        self.own.matrix(at, self.what.iteration)
+    }
+
+    /// Halo exchange: own rows go to their readers.
+    fn exchange(&mut self, at: Ref) {
+        let matrix = self.matrix(at);
+        let (chunk, order) = (self.own.place.chunk, self.own.in_group());
+        if self.what.begins {
+            self.send_own(matrix);
+            self.expect_halo(matrix, |_| true);
+            self.steps.round();
+        }
+        if self.what.finishes {
+            self.steps.add(CommStep::Packed);
+            self.steps.add(CommStep::Await);
+            for (other, rows) in self.own.part.halo(chunk, order) {
+                let (from, halo) = (self.own.group.rank(other), matrix.run(rows));
+                self.steps.receive(from, [halo], Write::Replace);
+            }
+        }
+    }
+
+    /// Halo reduce: halo rows go to those of their owners that are `wanted`. If `adds`, received rows
+    /// are added in rank order.
+    pub(super) fn reduce(&mut self, at: Ref, wanted: impl Fn(u32) -> bool, adds: bool) {
+        let matrix = self.matrix(at);
+        let (chunk, order) = (self.own.place.chunk, self.own.in_group());
+        let sent = || self.own.part.sent(chunk, 0).filter(move |_| adds);
+        if self.what.begins {
+            let halo = self.own.part.halo(chunk, order);
+            for (other, rows) in halo.filter(|(other, _)| wanted(*other)) {
+                let to = self.own.group.rank(other);
+                self.steps.send(to, [matrix.run(rows)]);
+            }
+            for Sent { to, rows, .. } in sent() {
+                let from = self.own.group.rank(to);
+                self.steps.expect(from, rows.len() * matrix.stride);
+            }
+            self.steps.round();
+        }
+        if self.what.finishes {
+            self.steps.add(CommStep::Packed);
+            self.steps.add(CommStep::Await);
+            for Sent {
+                to,
+                rows,
+                list,
+                first,
+            } in sent()
+            {
+                let own = matrix.listed(list, first, rows.len());
+                let from = self.own.group.rank(to);
+                self.steps.receive(from, [own], Write::Add);
+            }
+        }
+    }
+
+    /// Sends each rank the own rows it reads in the next round.
+    pub(super) fn send_own(&mut self, matrix: Rows) {
+        let (chunk, order) = (self.own.place.chunk, self.own.in_group());
+        for Sent {
+            to,
+            rows,
+            list,
+            first,
+        } in self.own.part.sent(chunk, order)
+        {
+            let own = matrix.listed(list, first, rows.len());
+            self.steps.send(self.own.group.rank(to), [own]);
+        }
+    }
+
+    /// Expects halo rows from those of their owners that are `due` in the next round.
+    pub(super) fn expect_halo(&mut self, matrix: Rows, due: impl Fn(u32) -> bool) {
+        let (chunk, order) = (self.own.place.chunk, self.own.in_group());
+        for (other, rows) in self.own.part.halo(chunk, order) {
+            if due(other) {
+                let from = self.own.group.rank(other);
+                self.steps.expect(from, rows.len() * matrix.stride);
+            }
+        }
+    }
+
+    /// All-reduce of buffers as one message: each rank sums one chunk for all, in rank order, and
+    /// receives the other chunks from the others.
+    fn all_reduce(&mut self, buffers: &[BufferId]) {
+        let Self { own, steps, what } = self;
+        let (rank, group) = (own.in_group(), own.group);
+        if group.ranks == 1 {
+            return;
+        }
+        let spans = || buffers.iter().map(|id| own.buffer(*id));
+        let total = spans().map(|span| span.len()).sum::<usize>() as u64;
+        let mine = own_chunk(total, group.ranks, rank);
+        let others = || (0..group.ranks).filter(|other| *other != rank);
+        let owners = || owners(total, group.ranks).filter(|(other, _)| *other != rank);
+        if what.begins {
+            for (other, chunk) in owners() {
+                steps.send(group.rank(other), pieces(spans(), chunk));
+            }
+            for other in others() {
+                steps.expect(group.rank(other), mine.len());
+            }
+            steps.round();
+        }
+        if !what.finishes {
+            return;
+        }
+        steps.add(CommStep::Packed);
+        steps.add(CommStep::Await);
+        steps.sum = mine.len();
+        let sum = Words {
+            memory: Memory::Sum,
+            first: 0,
+            count: mine.len(),
+        };
+        // The sum starts with the first rank's share, so that it does not depend on which rank sums.
+        let mut write = steps.first_share;
+        for other in 0..group.ranks {
+            if other == rank {
+                let mut at = 0;
+                for piece in pieces(spans(), mine.clone()) {
+                    let target = Rows::words(sum.part(at, piece.floats()));
+                    steps.add(CommStep::Put(piece, target, write));
+                    at += piece.floats();
+                }
+            } else {
+                steps.receive(group.rank(other), [Rows::words(sum)], write);
+            }
+            write = Write::Add;
+        }
+        for other in others() {
+            steps.send(group.rank(other), [Rows::words(sum)]);
+        }
+        for (other, chunk) in owners() {
+            steps.expect(group.rank(other), chunk.len());
+        }
+        steps.share();
+        let mut at = 0;
+        for piece in pieces(spans(), mine) {
+            let source = Rows::words(sum.part(at, piece.floats()));
+            steps.add(CommStep::Put(source, piece, Write::Replace));
+            at += piece.floats();
+        }
+        if sum.count > 0 {
+            steps.add(CommStep::Packed);
+        }
+        steps.add(CommStep::Await);
+        for (other, chunk) in owners() {
+            steps.receive(group.rank(other), pieces(spans(), chunk), Write::Replace);
+        }
+    }
+
+    /// Rows go to another stage.
+    fn send(&mut self, stage_message: &StageMessage) -> Result<(), Fault> {
+        let peer = self.own.beside(stage_message)?;
+        for piece in self.own.pieces(stage_message) {
+            let rows = passed(self.own, stage_message, piece, self.what.iteration);
+            self.steps.send(peer, rows);
+        }
+        self.steps.round();
+        self.steps.add(CommStep::Packed);
+        Ok(())
+    }
+
+    /// Rows come from another stage.
+    fn receive(&mut self, stage_message: &StageMessage) -> Result<(), Fault> {
+        let peer = self.own.beside(stage_message)?;
+        for piece in self.own.pieces(stage_message) {
+            let floats = self.own.floats(stage_message, piece);
+            self.steps.expect(peer, floats);
+        }
+        self.steps.round();
+        for piece in self.own.pieces(stage_message) {
+            let rows = passed(self.own, stage_message, piece, self.what.iteration);
+            self.steps.receive(peer, rows, Write::Replace);
+        }
+        Ok(())
+    }
+}
+
+/// The rows that a stage message passes, of a chunk or all.
+fn passed<'a>(
+    own: &'a Rank,
+    stage_message: &'a StageMessage,
+    chunk: Option<u32>,
+    iteration: u32,
+) -> impl Iterator<Item = Rows> + 'a {
+    let tensors = stage_message.tensors.iter();
+    tensors.map(move |at| own.matrix(*at, iteration).run(own.passed(*at, chunk)))
+}
+
+/// The chunk of floats a rank sums.
+fn own_chunk(floats: u64, ranks: u32, rank: u32) -> Range<usize> {
+    let chunk = chunk(floats, ranks, rank);
+    chunk.start as usize..chunk.end as usize
+}
+
+/// For a message of `floats`, each rank that sums a chunk of it, with the chunk.
+fn owners(floats: u64, ranks: u32) -> impl Iterator<Item = (u32, Range<usize>)> {
+    let chunks = (0..ranks).map(move |rank| (rank, own_chunk(floats, ranks, rank)));
+    chunks.take_while(|(_, chunk)| !chunk.is_empty())
+}
+
+/// The pieces of consecutive buffers that a range of their message covers.
+fn pieces(
+    buffers: impl Iterator<Item = Range<usize>>,
+    range: Range<usize>,
+) -> impl Iterator<Item = Rows> {
+    let mut end = 0;
+    buffers.filter_map(move |buffer| {
+        let begin = end;
+        end += buffer.len();
+        let (from, to) = (range.start.max(begin), range.end.min(end));
+        (from < to).then(|| Rows::words(Words::of(buffer).part(from - begin, to - from)))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_of_a_message_is_found_in_the_buffers() {
+        // First word and number of words.
+        let found = |range: Range<usize>| -> Vec<[usize; 2]> {
+            let buffers = [6..9, 0..0, 0..5].into_iter();
+            let pieces = pieces(buffers, range);
+            pieces.map(|rows| [rows.at.first, rows.floats()]).collect()
+        };
+        assert_eq!(found(0..2), [[6, 2]]);
+        assert_eq!(found(2..5), [[8, 1], [0, 2]]);
+        assert_eq!(found(7..8), [[4, 1]]);
+        assert_eq!(found(3..3), [[0; 2]; 0]);
+    }
+}
