@@ -33,7 +33,7 @@ fn programs_that_do_not_fit_each_other_are_refused() {
         change(chunks.nth(place).unwrap());
     };
     refused("is cut into 2", &quarters(2, 2), &|_| {});
-    refused("parts for each of 2 stages", &quarters(1, 4), &|_| {});
+    refused("1 part for each of 2 stages", &quarters(1, 4), &|_| {});
     refused("is for 4 ranks", &good, &|p| p.truncate(1));
     refused("program 1 is for", &good, &|p| {
         let pipeline = p[0].pipeline.as_mut().unwrap();
