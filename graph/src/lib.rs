@@ -61,6 +61,7 @@ pub mod partition;
 pub mod read;
 pub mod replication;
 pub mod rng;
+pub mod sample;
 pub mod summary;
 pub mod topology;
 pub mod write;

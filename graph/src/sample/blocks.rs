@@ -1,0 +1,71 @@
+//! The levels and layers of a sampled batch.
+
+use crate::Csr;
+
+/// The levels of a batch and the edges between them, in buffers that the next batch reuses.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Blocks {
+    /// Ids of level 0. Every level is a prefix.
+    pub(super) ids: Vec<u32>,
+    /// Rows of the levels, from the seeds outwards: one more than there are layers.
+    pub(super) sizes: Vec<usize>,
+    /// The layers, from the seeds outwards.
+    pub(super) layers: Vec<Layer>,
+}
+
+/// The edges from one level into the next one towards the seeds.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Layer {
+    /// The kept edges: for each destination row, places of the sources in the lower level. Edges of
+    /// a row are in the graph's order.
+    pub edges: Csr,
+    /// For each kept edge, its position among all edges into its destination.
+    pub positions: Vec<u32>,
+    /// For each destination row, its in-degree in the whole graph.
+    pub degrees: Vec<u32>,
+    /// In-degree over kept edges, which makes sums over kept edges unbiased; 0 if none is kept. One
+    /// number for each destination row. If edges have types, one for each edge, over the edges of
+    /// its type.
+    pub scales: Vec<f32>,
+}
+
+impl Blocks {
+    /// Number of layers `L`, which is also the level of the seeds; 0 before the first batch.
+    pub fn layers(&self) -> usize {
+        self.sizes.len().saturating_sub(1)
+    }
+
+    /// Ids of a level, from 0 to [`layers`](Self::layers), the seeds. Panics if there is no such
+    /// level.
+    pub fn level(&self, level: usize) -> &[u32] {
+        &self.ids[..self.sizes[self.layers() - level]]
+    }
+
+    /// Layer `layer`, whose edges lead from level `layer - 1` into level `layer`. Panics if there
+    /// is no such layer.
+    pub fn layer(&self, layer: usize) -> &Layer {
+        &self.layers[self.layers() - layer]
+    }
+
+    /// Edges of all layers.
+    pub fn edges(&self) -> u64 {
+        let layers = self.layers.iter();
+        layers.map(|layer| layer.edges.indices.len() as u64).sum()
+    }
+
+    /// Makes room for a batch on `seeds`.
+    pub(super) fn start(&mut self, seeds: &[u32], hops: usize) {
+        self.ids.clear();
+        self.ids.extend_from_slice(seeds);
+        self.sizes.clear();
+        self.sizes.push(seeds.len());
+        self.layers.resize_with(hops, Layer::default);
+    }
+
+    /// Makes this a batch without levels.
+    pub(super) fn clear(&mut self) {
+        self.ids.clear();
+        self.sizes.clear();
+        self.layers.clear();
+    }
+}

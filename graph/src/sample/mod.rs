@@ -1,0 +1,188 @@
+//! Sampled neighborhoods: the blocks of a mini-batch.
+//!
+//! A batch has levels `L..0`. Level `L` is its seeds; level `l - 1` is level `l` followed by the
+//! sources of the edges kept for it. [`Blocks`] holds one list of ids for all levels, since each
+//! level is a prefix of the next one out, and a [`Layer`] of edges between two levels.
+//!
+//! Which edges are kept is a function of the graph, a [`Rule`] and the optimizer step. Neither
+//! ranks, threads nor the other seeds of the batch enter, so any number of workers draws the same
+//! neighbors. `docs/design/sampling.md` explains the draws and the numbering.
+//!
+//! ```
+//! use gnnc_graph::example;
+//! use gnnc_graph::sample::{Blocks, Fanout, Kind, Rule, Sampler};
+//!
+//! # fn main() -> Result<(), gnnc_graph::sample::SampleError> {
+//! let graph = example::g8();
+//! let rule = Rule::new(Kind::Neighbor, vec![Fanout::Each(2); 2], 0)?;
+//! let mut sampler = Sampler::new(&graph.topology, &rule, 1)?;
+//! let mut blocks = Blocks::default();
+//! sampler.sample(&[3], 0, &mut blocks)?;
+//! assert_eq!(blocks.level(2), [3]);
+//! assert_eq!(blocks.level(1), [3, 4, 5]);
+//! assert_eq!(blocks.level(0), [3, 4, 5, 2, 6, 7]);
+//! assert_eq!(blocks.layer(1).edges.indices, [3, 2, 2, 4, 1, 5]);
+//! # Ok(()) }
+//! ```
+
+mod batches;
+mod blocks;
+mod draw;
+mod error;
+mod estimate;
+mod fill;
+mod numbers;
+mod sampler;
+mod together;
+
+pub use batches::{Batches, Cut, Epoch, home, shares};
+pub use blocks::{Blocks, Layer};
+pub use error::SampleError;
+pub use estimate::{DegreeClass, Estimate, by_degrees, by_edges, degree_classes};
+pub use sampler::Sampler;
+
+use crate::Topology;
+use gnnc_ir::kernel::mask_key;
+
+/// Most hops of a rule.
+pub const MAX_HOPS: usize = 16;
+
+/// The fanout that keeps every edge.
+pub const ALL: u32 = u32::MAX;
+
+/// Sites of dropout masks are below this bit, so their keys differ from those of samples.
+const SITE: u32 = 0x8000_0000;
+
+/// How the edges into a vertex are drawn, where there are more than the fanout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Uniformly without replacement, for each vertex on its own.
+    Neighbor,
+    /// The edges whose sources have the smallest random numbers. A source has one number in a hop,
+    /// so vertices with common neighbors keep the same ones (after LABOR: Balin and Catalyurek,
+    /// NeurIPS 2023).
+    Labor,
+    /// All edges.
+    Full,
+}
+
+impl Kind {
+    /// All kinds.
+    pub const EVERY: [Self; 3] = [Self::Neighbor, Self::Labor, Self::Full];
+
+    /// Its name in models and on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Neighbor => "neighbor",
+            Self::Labor => "labor",
+            Self::Full => "full",
+        }
+    }
+}
+
+/// How many edges into a vertex one hop keeps.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fanout {
+    /// At most this many edges; of each type, if edges have types.
+    Each(u32),
+    /// At most this many edges of each type, by type.
+    Types(Vec<u32>),
+}
+
+impl Fanout {
+    /// The fanout of a type of edges; 0 if there is no such type.
+    pub fn of(&self, kind: u16) -> u32 {
+        match self {
+            Self::Each(fanout) => *fanout,
+            Self::Types(fanouts) => fanouts.get(usize::from(kind)).copied().unwrap_or(0),
+        }
+    }
+}
+
+/// What is drawn: everything but the graph, the seeds and the step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rule {
+    kind: Kind,
+    fanouts: Vec<Fanout>,
+    seed: u64,
+}
+
+impl Rule {
+    /// A rule with one fanout a hop; the first is for the hop next to the seeds.
+    ///
+    /// # Errors
+    /// No hops or more than [`MAX_HOPS`]; kind [`Kind::Full`] with a fanout that is not [`ALL`].
+    pub fn new(kind: Kind, fanouts: Vec<Fanout>, seed: u64) -> Result<Self, SampleError> {
+        if fanouts.is_empty() || fanouts.len() > MAX_HOPS {
+            return Err(SampleError::Hops {
+                found: fanouts.len(),
+            });
+        }
+        let limited = fanouts.iter().position(|f| *f != Fanout::Each(ALL));
+        match limited {
+            Some(hop) if kind == Kind::Full => Err(SampleError::LimitOfFull { hop: hop + 1 }),
+            _ => Ok(Self {
+                kind,
+                fanouts,
+                seed,
+            }),
+        }
+    }
+
+    /// How edges are drawn.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// The fanouts, from the hop next to the seeds outwards.
+    pub fn fanouts(&self) -> &[Fanout] {
+        &self.fanouts
+    }
+
+    /// Number of hops `L`, which is also the level of the seeds.
+    pub fn hops(&self) -> usize {
+        self.fanouts.len()
+    }
+
+    /// Checks that the fanouts fit the types of a graph's edges.
+    ///
+    /// # Errors
+    /// Fanouts by type that are not one for each type of the graph.
+    fn check(&self, topology: &Topology) -> Result<(), SampleError> {
+        for (hop, fanout) in self.fanouts.iter().enumerate() {
+            match fanout {
+                Fanout::Types(fanouts) if fanouts.len() != topology.relations() as usize => {
+                    return Err(SampleError::Types {
+                        hop: hop + 1,
+                        found: fanouts.len(),
+                        relations: topology.relations(),
+                    });
+                }
+                Fanout::Types(_) | Fanout::Each(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// The key of the draws of a hop (from 1, next to the seeds) for one type of edges (0 if edges
+    /// have no types).
+    fn key(&self, step: u32, hop: usize, kind: u16) -> u64 {
+        let site = SITE | u32::from(kind) << 8 | hop as u32;
+        mask_key(self.seed, step, site, 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gnnc_ir::kernel::vertex_hash;
+
+    #[test]
+    fn keys_are_these() {
+        let rule = Rule::new(Kind::Neighbor, vec![Fanout::Each(2); 2], 0).unwrap();
+        assert_eq!(rule.key(0, 1, 0), 0xf0d9_e411_7bb8_448f);
+        assert_eq!(rule.key(0, 2, 0), 0xb108_6fac_b301_4fab);
+        assert_eq!(vertex_hash(rule.key(0, 1, 0), 3), 0x73eb_27dd);
+        assert_ne!(rule.key(0, 1, 0), rule.key(0, 1, 1));
+    }
+}

@@ -1,0 +1,210 @@
+//! Draws the blocks of batches.
+
+use super::blocks::{Blocks, Layer};
+use super::draw::{Hop, Scratch};
+use super::fill::{Degrees, Rows};
+use super::numbers::{MOST, Numbers};
+use super::together::{self, Chunk};
+use super::{Rule, SampleError};
+use crate::Topology;
+use std::sync::{Mutex, PoisonError};
+
+/// Draws the blocks of one batch after another from a graph.
+///
+/// It holds 4 bytes for each vertex of the graph, and buffers as large as the largest batch so far:
+/// after that, it allocates nothing.
+pub struct Sampler<'a> {
+    /// `None` for a single thread.
+    pool: Option<rayon::ThreadPool>,
+    rule: Rule,
+    state: State<'a>,
+}
+
+/// What the threads work on.
+struct State<'a> {
+    topology: &'a Topology,
+    numbers: Numbers,
+    /// Where the edges of each row begin in the topology.
+    starts: Vec<u64>,
+    /// Memory of each thread for its draws.
+    scratch: Vec<Mutex<Scratch>>,
+    chunks: Vec<Chunk>,
+}
+
+impl<'a> Sampler<'a> {
+    /// A sampler of a graph by a rule, with a number of threads (at least one) that changes no
+    /// result.
+    ///
+    /// # Errors
+    /// Fanouts by type that do not fit the graph; threads that cannot be started.
+    pub fn new(topology: &'a Topology, rule: &Rule, threads: usize) -> Result<Self, SampleError> {
+        rule.check(topology)?;
+        let pool = match threads {
+            0 | 1 => None,
+            _ => {
+                let builder = rayon::ThreadPoolBuilder::new().num_threads(threads);
+                let pool = builder.build().map_err(|error| SampleError::Threads {
+                    threads,
+                    reason: error.to_string(),
+                })?;
+                Some(pool)
+            }
+        };
+        Ok(Self {
+            pool,
+            rule: rule.clone(),
+            state: State {
+                topology,
+                numbers: Numbers::new(topology.vertices()),
+                starts: Vec::new(),
+                scratch: (0..threads.max(1)).map(|_| Mutex::default()).collect(),
+                chunks: Vec::new(),
+            },
+        })
+    }
+
+    /// The rule.
+    pub fn rule(&self) -> &Rule {
+        &self.rule
+    }
+
+    /// Draws the blocks of a batch. `seeds` are vertices, none of them twice; there may be none.
+    /// `step` is the optimizer step, counted over the whole run.
+    ///
+    /// # Errors
+    /// A seed that is no vertex, or that occurs twice; more edges in a layer than 32-bit numbers
+    /// count. `blocks` has no layers then.
+    pub fn sample(
+        &mut self,
+        seeds: &[u32],
+        step: u32,
+        blocks: &mut Blocks,
+    ) -> Result<(), SampleError> {
+        let (rule, state) = (&self.rule, &mut self.state);
+        match &self.pool {
+            Some(pool) => pool.install(|| state.sample(rule, seeds, step, blocks)),
+            None => state.sample(rule, seeds, step, blocks),
+        }
+    }
+}
+
+impl State<'_> {
+    fn sample(
+        &mut self,
+        rule: &Rule,
+        seeds: &[u32],
+        step: u32,
+        blocks: &mut Blocks,
+    ) -> Result<(), SampleError> {
+        if let Err(refused) = self.numbers.start(seeds) {
+            blocks.clear();
+            return Err(refused);
+        }
+        blocks.start(seeds, rule.hops());
+        let drawn = self.layers(rule, step, blocks);
+        if self.is_alone() {
+            self.numbers.forget(&blocks.ids);
+        } else {
+            self.numbers.forget_together(&blocks.ids);
+        }
+        if drawn.is_err() {
+            blocks.clear();
+        }
+        drawn
+    }
+
+    fn is_alone(&self) -> bool {
+        self.scratch.len() == 1
+    }
+
+    fn layers(&mut self, rule: &Rule, step: u32, blocks: &mut Blocks) -> Result<(), SampleError> {
+        let Blocks { ids, sizes, layers } = blocks;
+        for (number, layer) in (1..).zip(layers) {
+            let hop = Hop::new(self.topology, rule, number, step);
+            let edges = self.count(&hop, ids, layer);
+            if edges + ids.len() as u64 > MOST {
+                return Err(SampleError::TooManyEdges {
+                    hop: number,
+                    found: edges,
+                });
+            }
+            self.fill(&hop, ids, layer);
+            sizes.push(ids.len());
+        }
+        Ok(())
+    }
+
+    /// Fills in what is known of the rows before edges are drawn; returns how many are kept.
+    fn count(&mut self, hop: &Hop, ids: &[u32], layer: &mut Layer) -> u64 {
+        let (rows, is_alone) = (ids.len(), self.is_alone());
+        self.starts.resize(rows, 0);
+        layer.degrees.resize(rows, 0);
+        layer.edges.indptr.clear();
+        layer.edges.indptr.resize(rows + 1, 0);
+        layer.scales.clear();
+        if !hop.is_typed() {
+            layer.scales.resize(rows, 0.0);
+        }
+        let degrees = Degrees {
+            ids,
+            starts: &mut self.starts,
+            degrees: &mut layer.degrees,
+            kept: &mut layer.edges.indptr[1..],
+            scales: &mut layer.scales,
+        };
+        if !is_alone {
+            let (scratch, chunks) = (&self.scratch, &mut self.chunks);
+            let edges = together::count(degrees, self.topology, hop, scratch, chunks);
+            together::add_up(&mut layer.edges.indptr[1..], chunks);
+            return edges;
+        }
+        degrees.count(self.topology, hop, alone(&mut self.scratch))
+    }
+
+    /// Draws the edges and appends the vertices that are new to `ids`.
+    fn fill(&mut self, hop: &Hop, ids: &mut Vec<u32>, layer: &mut Layer) {
+        let known = ids.len();
+        let edges = layer.edges.indptr[known] as usize;
+        layer.positions.resize(edges, 0);
+        layer.edges.indices.resize(edges, 0);
+        if hop.is_typed() {
+            layer.scales.resize(edges, 0.0);
+        }
+        let scales_of_edges = if hop.is_typed() {
+            &mut layer.scales[..]
+        } else {
+            &mut []
+        };
+        let vertices = self.topology.vertices() as usize;
+        let is_alone = self.is_alone();
+        if is_alone {
+            ids.resize(known + edges.min(vertices - known) + 1, 0);
+        }
+        let (rows, new) = ids.split_at_mut(known);
+        let rows = Rows {
+            ids: rows,
+            starts: &self.starts,
+            degrees: &layer.degrees,
+            offsets: &layer.edges.indptr,
+            positions: &mut layer.positions,
+            ends: &mut layer.edges.indices,
+            scales: scales_of_edges,
+        };
+        let (numbers, first) = (&self.numbers, known as u32);
+        if !is_alone {
+            let (scratch, chunks) = (&self.scratch, &mut self.chunks);
+            together::fill(rows, self.topology, hop, numbers, first, scratch, chunks);
+            together::number(ids, &mut layer.edges.indices, numbers, chunks);
+        } else {
+            let mut next = first;
+            let give = |_, ends: &mut [u32]| numbers.give(ends, new, first, &mut next);
+            rows.fill(self.topology, hop, numbers, alone(&mut self.scratch), give);
+            ids.truncate(next as usize);
+        }
+    }
+}
+
+/// The memory of the only thread.
+fn alone(scratch: &mut [Mutex<Scratch>]) -> &mut Scratch {
+    scratch[0].get_mut().unwrap_or_else(PoisonError::into_inner)
+}
