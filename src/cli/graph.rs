@@ -3,6 +3,7 @@
 use super::files::{replace, writable};
 use super::numbers::{EDGES, SEEDS, SIGNAL, VERTICES, WIDTH, WORKERS, within};
 use super::output::{Answer, Failure, Output, input};
+use super::sample::Sample;
 use super::text::{Table, count, facts, grouped};
 use clap::{Args, Subcommand, ValueEnum};
 use gnnc::Error;
@@ -26,13 +27,15 @@ pub enum GraphCommand {
     Convert(Convert),
     /// Generate a random graph.
     Generate(Generate),
+    /// Draw sampled batches; report their sizes, two estimates of these, and the speed.
+    Sample(Sample),
 }
 
 /// A graph file, and how to read it.
 #[derive(Args)]
-struct GraphFile {
+pub struct GraphFile {
     /// The graph: .npz, .mtx, .graph or an edge list (.csv, .tsv, .txt), each also with .gz.
-    file: PathBuf,
+    pub file: PathBuf,
     /// Add the missing reverse edges.
     #[arg(long = "symmetrize", alias = "symmetrise")]
     symmetrise: bool,
@@ -132,13 +135,17 @@ impl GraphCommand {
             Self::Partition(command) => command.run(out),
             Self::Convert(command) => command.run(out),
             Self::Generate(command) => command.run(out),
+            Self::Sample(command) => command.run(out),
         }
     }
 }
 
 impl GraphFile {
     /// Reads the graph; notes on standard error list what was dropped.
-    fn load(&self, out: &Output) -> Result<GraphData, Failure> {
+    ///
+    /// # Errors
+    /// A file that cannot be read or is no graph.
+    pub fn load(&self, out: &Output) -> Result<GraphData, Failure> {
         let options = LoadOptions {
             symmetrise: self.symmetrise,
             features: self.features.clone(),

@@ -6,6 +6,7 @@
 mod bench;
 mod bench_kernel;
 mod best;
+mod blocks;
 mod cache;
 mod calibrate;
 mod check;
@@ -25,6 +26,7 @@ mod numbers;
 mod output;
 mod plan;
 mod profile;
+mod sample;
 mod signals;
 mod summary;
 mod sweep;
@@ -90,7 +92,7 @@ enum Command {
     /// Compare predicted and measured timelines.
     #[command(subcommand)]
     Trace(trace::TraceCommand),
-    /// Summarize, partition, convert and generate data graphs.
+    /// Summarize, partition, convert, generate and sample data graphs.
     #[command(subcommand)]
     Graph(graph::GraphCommand),
     /// Print an intermediate form of a model: operators, program or kernels.

@@ -38,6 +38,12 @@ pub const WIDTH: RangeInclusive<u32> = 0..=1 << 20;
 /// Distance between the features of classes; their noise has standard deviation 1.
 pub const SIGNAL: RangeInclusive<f32> = -1e6..=1e6;
 
+/// Edges into a vertex that a hop of a sampled batch keeps.
+pub const FANOUTS: RangeInclusive<u32> = 0..=u32::MAX - 1;
+
+/// Sampled batches.
+pub const BATCHES: RangeInclusive<u32> = 1..=1_000_000;
+
 /// A clap parser for numbers in `range`; `1_000` is 1000.
 pub fn within<T>(
     range: RangeInclusive<T>,

@@ -22,6 +22,7 @@ mod reliability;
 mod replay;
 mod resume;
 mod sameness;
+mod samples;
 mod scores;
 mod skip;
 mod support;
