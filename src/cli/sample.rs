@@ -394,9 +394,7 @@ fn refused(error: SampleError) -> Failure {
         SampleError::EmptyBatch => "--batch: ",
         SampleError::TooManySteps { .. } => "--batches: ",
         SampleError::Threads { .. } => "--threads: ",
-        SampleError::NoSeeds
-        | SampleError::NoSuchSeed { .. }
-        | SampleError::RepeatedSeed { .. } => "",
+        SampleError::NoSeeds | SampleError::NoSuchSeed { .. } => "",
     };
     input(format!("{option}{error}"))
 }

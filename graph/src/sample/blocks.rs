@@ -53,12 +53,10 @@ impl Blocks {
         layers.map(|layer| layer.edges.indices.len() as u64).sum()
     }
 
-    /// Makes room for a batch on `seeds`.
-    pub(super) fn start(&mut self, seeds: &[u32], hops: usize) {
+    /// Makes room for a batch.
+    pub(super) fn start(&mut self, hops: usize) {
         self.ids.clear();
-        self.ids.extend_from_slice(seeds);
         self.sizes.clear();
-        self.sizes.push(seeds.len());
         self.layers.resize_with(hops, Layer::default);
     }
 

@@ -281,23 +281,6 @@ fn smallest(key: u64, sources: &[u32], out: &mut [u32], ranked: &mut Vec<u64>) {
 /// Writes the sources whose numbers under a key are at most `limit` to `ranked`, which has room for
 /// all sources; returns how many there are.
 fn rank(key: u64, sources: &[u32], limit: u32, ranked: &mut [u64]) -> usize {
-    #[cfg(target_arch = "x86_64")]
-    if std::arch::is_x86_feature_detected!("avx2") {
-        // SAFETY: the processor has AVX2.
-        return unsafe { rank_avx2(key, sources, limit, ranked) };
-    }
-    rank_anywhere(key, sources, limit, ranked)
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2")]
-fn rank_avx2(key: u64, sources: &[u32], limit: u32, ranked: &mut [u64]) -> usize {
-    rank_anywhere(key, sources, limit, ranked)
-}
-
-/// [`rank`], compiled for the instructions of its caller.
-#[inline(always)]
-fn rank_anywhere(key: u64, sources: &[u32], limit: u32, ranked: &mut [u64]) -> usize {
     /// Sources whose numbers are computed together.
     const LANES: usize = 16;
     let mut found = 0;

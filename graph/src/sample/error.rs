@@ -39,16 +39,6 @@ pub enum SampleError {
         /// Vertices of the graph.
         vertices: u32,
     },
-    /// A vertex is a seed twice.
-    #[error(
-        "vertex {seed} is a seed twice, the second time at position {position}; remove repeats"
-    )]
-    RepeatedSeed {
-        /// The vertex.
-        seed: u32,
-        /// Position of its second occurrence.
-        position: usize,
-    },
     /// A layer has more edges than 32-bit numbers can count.
     #[error(
         "hop {hop} of a batch keeps {found} edges, more than 32 bits can number; use smaller batches or fanouts"

@@ -39,28 +39,24 @@ impl Numbers {
         prefetch(&self.0, v as usize);
     }
 
-    /// Numbers the seeds of a batch.
+    /// Numbers the seeds of a batch and appends them to `ids`, each where it occurs first.
     ///
     /// # Errors
-    /// A seed that is no vertex, or that is a seed already; no vertex has a number then.
-    pub fn start(&self, seeds: &[u32]) -> Result<(), SampleError> {
+    /// A seed that is no vertex; no vertex has a number then.
+    pub fn start(&self, seeds: &[u32], ids: &mut Vec<u32>) -> Result<(), SampleError> {
         for (position, seed) in seeds.iter().copied().enumerate() {
-            let wrong = match self.0.get(seed as usize) {
-                None => SampleError::NoSuchSeed {
+            let Some(number) = self.0.get(seed as usize) else {
+                self.forget(ids);
+                return Err(SampleError::NoSuchSeed {
                     seed,
                     position,
                     vertices: self.0.len() as u32,
-                },
-                Some(number) if number.load(Ordering::Relaxed) != NONE => {
-                    SampleError::RepeatedSeed { seed, position }
-                }
-                Some(number) => {
-                    number.store(position as u32, Ordering::Relaxed);
-                    continue;
-                }
+                });
             };
-            self.forget(&seeds[..position]);
-            return Err(wrong);
+            if number.load(Ordering::Relaxed) == NONE {
+                number.store(ids.len() as u32, Ordering::Relaxed);
+                ids.push(seed);
+            }
         }
         Ok(())
     }

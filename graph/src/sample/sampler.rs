@@ -68,12 +68,12 @@ impl<'a> Sampler<'a> {
         &self.rule
     }
 
-    /// Draws the blocks of a batch. `seeds` are vertices, none of them twice; there may be none.
+    /// Draws the blocks of a batch. `seeds` are vertices, and there may be none; of repeated
+    /// seeds the first stays.
     /// `step` is the optimizer step, counted over the whole run.
     ///
     /// # Errors
-    /// A seed that is no vertex, or that occurs twice; more edges in a layer than 32-bit numbers
-    /// count. `blocks` has no layers then.
+    /// A seed that is no vertex; more edges in a layer than 32-bit numbers count. `blocks` has no layers then.
     pub fn sample(
         &mut self,
         seeds: &[u32],
@@ -96,11 +96,12 @@ impl State<'_> {
         step: u32,
         blocks: &mut Blocks,
     ) -> Result<(), SampleError> {
-        if let Err(refused) = self.numbers.start(seeds) {
+        blocks.start(rule.hops());
+        if let Err(refused) = self.numbers.start(seeds, &mut blocks.ids) {
             blocks.clear();
             return Err(refused);
         }
-        blocks.start(seeds, rule.hops());
+        blocks.sizes.push(blocks.ids.len());
         let drawn = self.layers(rule, step, blocks);
         if self.is_alone() {
             self.numbers.forget(&blocks.ids);

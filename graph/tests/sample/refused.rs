@@ -61,15 +61,19 @@ fn seeds_that_are_none_are_refused() {
             refused.to_string(),
             "seed 8 at position 1 names no vertex; the graph has 8"
         );
-        let refused = sampler.sample(&[3, 0, 3], 0, &mut blocks).unwrap_err();
-        assert_eq!(
-            refused.to_string(),
-            "vertex 3 is a seed twice, the second time at position 2; remove repeats"
-        );
         assert_eq!(blocks.layers(), 0);
         sampler.sample(&[3], 0, &mut blocks).unwrap();
         assert_eq!(blocks, sampled(&topology, &rule, &[3], 0));
     }
+}
+
+#[test]
+fn of_repeated_seeds_the_first_stays() {
+    let topology = g8().topology;
+    let rule = rule(Kind::Neighbor, &[2, 2], 0);
+    let repeated = sampled(&topology, &rule, &[3, 0, 3, 3, 0, 5], 0);
+    assert_eq!(repeated, sampled(&topology, &rule, &[3, 0, 5], 0));
+    assert_eq!(repeated.level(2), [3, 0, 5]);
 }
 
 #[test]
