@@ -14,7 +14,7 @@ use gnnc_ir::program::instr::{self, Collective};
 use gnnc_ir::program::trace::Resource;
 use gnnc_ir::program::traffic::{all_reduce_floats, redistribute_total};
 use gnnc_ir::program::work::{Counts, KernelClass, Work, demand, strips};
-use gnnc_ir::program::{Chunk, Instr, Moved, Neighbour, Program, RankSizes, Transfer};
+use gnnc_ir::program::{Chunk, Instr, Moved, Neighbour, Program, RankSizes};
 use gnnc_ir::words::units::{Bytes, Flops};
 use lines::{Line, lines};
 use messages::Messages;
@@ -205,70 +205,60 @@ impl<'a> Compiler<'a> {
 
     fn step(&mut self, line: &Line) -> Step {
         let (at, name) = (line.at.clone(), line.name);
-        if line.instr.communicates() {
-            return self.transfer(line.instr, Half::Whole, at, name);
+        if let Some(end) = line.instr.stage_end() {
+            return self.stage_message(end.message, end.sends, at, name);
         }
-        match line.instr {
-            Instr::Repeat(instr::Repeat { count, reverse, .. }) => Step::Loop {
+        let half = if let Instr::Begin(transfer) = line.instr {
+            Half::Begin(transfer.tag)
+        } else if let Instr::Finish(transfer) = line.instr {
+            Half::Finish(transfer.tag)
+        } else {
+            Half::Whole
+        };
+        let whole = line.instr.whole();
+        if let Instr::Move(instr::Move { from, to, chunk }) = whole {
+            return self.moved_rows((*from, *to), *chunk, half, at, name);
+        }
+        if whole.communicates() {
+            return self.transfer(whole, half, at, name);
+        }
+        if let Instr::Repeat(instr::Repeat { count, reverse, .. }) = whole {
+            return Step::Loop {
                 count: *count,
                 reverse: *reverse,
                 body: self.list(&line.body),
-            },
-            Instr::Chunks(instr::Chunks { reverse, .. }) => {
-                let count = self
-                    .program
-                    .pipeline
-                    .map_or(1, |pipeline| pipeline.chunks.max(1));
-                let mut shares = match self.chunks.get(&count) {
-                    Some(counted) => counted.clone(),
-                    None => vec![ChunkShare::even(count)],
-                };
-                if *reverse {
-                    shares.reverse();
-                }
-                let before = self.share;
-                let bodies = shares.into_iter().map(|share| {
-                    self.take(share);
-                    self.list(&line.body)
-                });
-                let bodies = bodies.collect();
-                self.take(before);
-                Step::Chunks { count, bodies }
-            }
-            Instr::Send(stage_message) => self.stage_message(stage_message, true, at, name),
-            Instr::Receive(stage_message) => self.stage_message(stage_message, false, at, name),
-            // In other epochs nothing is kept; this is the mean over all epochs.
-            Instr::Remember(_) => {
-                let interval = self
-                    .program
-                    .pipeline
-                    .map_or(1, |pipeline| pipeline.interval.max(1));
-                self.computed(line, 1.0 / f64::from(interval))
-            }
-            Instr::Move(instr::Move { from, to, chunk }) => {
-                self.moved_rows((*from, *to), *chunk, Half::Whole, at, name)
-            }
-            Instr::Begin(Transfer { tag, what }) | Instr::Finish(Transfer { tag, what }) => {
-                let begins = matches!(line.instr, Instr::Begin(_));
-                let half = if begins { Half::Begin } else { Half::Finish };
-                if let Instr::Move(instr::Move { from, to, chunk }) = **what {
-                    self.moved_rows((from, to), chunk, half(*tag), at, name)
-                } else {
-                    self.transfer(what, half(*tag), at, name)
-                }
-            }
-            Instr::HaloExchange(_)
-            | Instr::HaloReduce(_)
-            | Instr::AllReduce(_)
-            | Instr::Redistribute(_)
-            | Instr::Launch(_)
-            | Instr::MatMul(_)
-            | Instr::SparseMatMul(_)
-            | Instr::SparseDropout(_)
-            | Instr::Densify(_)
-            | Instr::Loss(_)
-            | Instr::Metrics(_) => self.computed(line, 1.0),
+            };
         }
+        if let Instr::Chunks(instr::Chunks { reverse, .. }) = whole {
+            return self.each_chunk(*reverse, &line.body);
+        }
+        // A history is kept in some epochs; this is the mean over all.
+        let interval = match self.program.pipeline {
+            Some(pipeline) if matches!(whole, Instr::Remember(_)) => pipeline.interval.max(1),
+            Some(_) | None => 1,
+        };
+        // The work of what computes is declared beside the instruction.
+        self.computed(line, 1.0 / f64::from(interval))
+    }
+
+    fn each_chunk(&mut self, reverse: bool, body: &[Line]) -> Step {
+        let pipeline = self.program.pipeline;
+        let count = pipeline.map_or(1, |pipeline| pipeline.chunks.max(1));
+        let mut shares = match self.chunks.get(&count) {
+            Some(counted) => counted.clone(),
+            None => vec![ChunkShare::even(count)],
+        };
+        if reverse {
+            shares.reverse();
+        }
+        let before = self.share;
+        let mut bodies = Vec::with_capacity(shares.len());
+        for share in shares {
+            self.take(share);
+            bodies.push(self.list(body));
+        }
+        self.take(before);
+        Step::Chunks { count, bodies }
     }
 
     fn take(&mut self, share: ChunkShare) {
