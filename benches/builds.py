@@ -4,8 +4,7 @@
     benches/builds.py OLD NEW                     # binaries
     benches/builds.py OLD NEW --rows 'gat .* 64'  # models, graphs and widths that match
 
-Python 3.9 or newer, no packages. The RMAT graph is the one of benches/epoch.py, which makes it; without it that graph
-is left out.
+Python 3.9 or newer, no packages. The graphs are those of benches/epoch.py; one that is not there is left out.
 """
 
 import argparse
@@ -16,8 +15,9 @@ import statistics
 import subprocess
 from pathlib import Path
 
+from epoch import GRAPHS, MODELS, graph_file
+
 ROOT = Path(__file__).resolve().parent.parent
-GRAPHS = {"cora": ROOT / "examples/data/cora.npz", "rmat": ROOT / "target/bench/rmat.npz"}
 
 
 class Runner:
@@ -25,7 +25,7 @@ class Runner:
 
     def __init__(self, binary, model, graph, hidden, threads):
         command = [binary, "bench-epoch", ROOT / "benches/models" / f"{model}.gir", "--turns", "--format", "json"]
-        command += ["--graph", GRAPHS[graph], "--set", f"hidden={hidden}", "--threads", threads, "--no-cache"]
+        command += ["--graph", graph, "--set", f"hidden={hidden}", "--threads", threads, "--no-cache"]
         command = [str(part) for part in command]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
@@ -66,9 +66,11 @@ def main():
     options = parser.parse_args()
     print("| model | graph | hidden | old ms | new ms | new / old, shortest | new / old, rounds |")
     print("| --- | --- | --: | --: | --: | --: | --: |")
-    for model, graph, hidden in itertools.product(["gcn", "sage", "gat"], GRAPHS, [16, 64, 256]):
-        if re.search(options.rows, f"{model} {graph} {hidden}") and GRAPHS[graph].exists():
-            medians, shortest, rounds = row(options, model, graph, hidden)
+    for model, graph, hidden in itertools.product(MODELS, GRAPHS, [16, 64, 256]):
+        if not re.search(options.rows, f"{model} {graph} {hidden}"):
+            continue
+        if file := graph_file(graph, Path(options.new)):
+            medians, shortest, rounds = row(options, model, file, hidden)
             times = " | ".join(f"{1e3 * seconds:.2f}" for seconds in medians)
             print(f"| {model} | {graph} | {hidden} | {times} | {shortest[1] / shortest[0]:.3f} | {rounds:.3f} |", flush=True)
 
