@@ -4,7 +4,7 @@
 //! overflow becomes infinity, and NaN stays NaN.
 //!
 //! A 16-bit format is one variant of [`Storage`], its arm of [`Storage::format`] and one
-//! implementation of [`Half`]. Code generators and products read the resulting [`Format`].
+//! implementation of `Half`. Code generators and products read the resulting [`Format`].
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
