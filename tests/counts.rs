@@ -4,7 +4,7 @@
 use gnnc::ir::plan::{Partitioner, Placement};
 use gnnc::ir::program::memory::layout;
 use gnnc::ir::program::traffic::traffic;
-use gnnc::ir::program::{Instr, Program};
+use gnnc::ir::program::{Capacity, Instr, Program};
 use gnnc::planner::parts::parts;
 use gnnc::planner::placement::PlacementSpec;
 use gnnc::{LoadOptions, Loaded, Source};
@@ -25,7 +25,7 @@ fn row(name: &str, program: &Program, placement: Placement, loaded: &Loaded) -> 
     let memory = parts
         .sizes
         .iter()
-        .map(|sizes| layout(program, sizes).total_bytes);
+        .map(|sizes| layout(program, &Capacity::of(*sizes)).total_bytes);
     format!(
         "{name:<22} {placement:<7} {:>5} {:>6} {:>5} {:>5} {:>8} {:>8} {:>14} {:>12}",
         program.ranks,

@@ -11,7 +11,7 @@
 use gnnc::ir::cluster::Cluster;
 use gnnc::ir::plan::Layout;
 use gnnc::ir::program::verify::{RankData, verify};
-use gnnc::ir::program::{Program, RankSizes, Reach};
+use gnnc::ir::program::{Capacity, Program, RankSizes, Reach};
 use gnnc::ir::words::storage::Storage;
 use gnnc::planner::lower::chunks::chunks;
 use gnnc::planner::lower::interior::interior;
@@ -118,7 +118,7 @@ impl Keys {
         let mut data = RankData::typical(program, self.number("features"));
         data.chunks = self.number("graph-chunks");
         if let Some(text) = self.get("sizes") {
-            data.sizes = sizes(text);
+            data.capacity = Capacity::of(sizes(text));
         }
         data
     }
@@ -202,7 +202,7 @@ fn on_program(pass: &str, keys: &Keys, text: &str) -> Result<String, String> {
         }
         "offload" => {
             let budget = MemoryBudget {
-                sizes: keys.data(&program).sizes,
+                capacity: keys.data(&program).capacity,
                 bytes: keys.number("bytes").unwrap_or(0),
                 lacking: 0,
                 lists: keys.get("lists") == Some("yes"),
@@ -273,7 +273,7 @@ fn priced(keys: &Keys, program: &Program) -> Result<String, String> {
     let data = keys.data(program);
     let parts = Parts {
         partitioner: gnnc::ir::plan::Partitioner::Metis,
-        sizes: vec![data.sizes; program.ranks as usize],
+        sizes: vec![*data.capacity.most(); program.ranks as usize],
         messages: Messages::Uniform,
         alpha: 1.0,
         alpha_basis: gnnc::ir::plan::AlphaBasis::Measured,

@@ -40,7 +40,7 @@ pub use crate::workload::Reach;
 pub use chunk::{Chunk, Even, Grain, Grouped, Moved, Vertices};
 pub use instr::{Instr, Launch, Product, ScalarRef, StageMessage, Transfer};
 pub use pipeline::{Neighbour, Pipeline};
-pub use sizes::RankSizes;
+pub use sizes::{Capacity, RankSizes};
 pub use skip::{Length, Returned, Rule, Skip, relative_distance};
 pub use skipping::{RULES, Skipping};
 pub use together::{Once, Together, together};
@@ -124,6 +124,19 @@ pub enum Role {
     Result,
     /// Live within one run of `step` or `eval`.
     Temp,
+}
+
+impl Role {
+    /// Whether a session fills the buffer before `setup`. Other buffers begin with zeros; a
+    /// temporary one that no instruction uses has no memory at all.
+    pub fn is_filled(self) -> bool {
+        match self {
+            Self::Features | Self::FeatureValues | Self::Degree(..) | Self::EdgeEnds(_) => true,
+            Self::EdgePlaces(_) | Self::Relation(_) | Self::RelationDegree(_) => true,
+            Self::Table(_) | Self::Param(_) => true,
+            Self::State(..) | Self::Static | Self::History(_) | Self::Result | Self::Temp => false,
+        }
+    }
 }
 
 /// A block of floats on every rank. Slots start at multiples of four bytes.

@@ -26,7 +26,7 @@ use gnnc_ir::plan::{
     Host, Knobs, Layouts, Objective, PLAN_VERSION, Partitioner, Placement, Plan, Rejected,
     Relaxation,
 };
-use gnnc_ir::program::{Buffer, Program, Role};
+use gnnc_ir::program::{Buffer, Capacity, Program, Role};
 use gnnc_ir::words::units::Bytes;
 use gnnc_ir::workload::Workload;
 use order::{cost, measures, order};
@@ -400,7 +400,10 @@ fn copies(program: &Program, parts: &Parts) -> Vec<(String, Bytes)> {
     let kept = program.buffers.iter();
     let kept = kept.filter(|b| matches!(b.role, Role::History(_)));
     let most = |buffer: &Buffer| {
-        let words = parts.sizes.iter().map(|sizes| buffer.words(sizes));
+        let words = parts
+            .sizes
+            .iter()
+            .map(|sizes| buffer.words(&Capacity::of(*sizes)));
         Bytes(words.max().unwrap_or(0).saturating_mul(4))
     };
     kept.map(|buffer| (buffer.name.clone(), most(buffer)))

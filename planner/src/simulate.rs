@@ -28,7 +28,7 @@ use gnnc_ir::plan::{AlphaBasis, KindCost, Range};
 use gnnc_ir::program::memory::host_bytes;
 use gnnc_ir::program::trace::{Event, Phase};
 use gnnc_ir::program::traffic::{Traffic, traffic};
-use gnnc_ir::program::{Instr, Program};
+use gnnc_ir::program::{Capacity, Instr, Program};
 use gnnc_ir::words::spelling::counted;
 use gnnc_ir::words::units::{Bytes, Seconds};
 use run::Run;
@@ -187,7 +187,7 @@ pub fn host_memory(programs: &[Program], cluster: &Cluster, parts: &Parts) -> By
     let mut first = 0;
     for program in programs {
         for (rank, sizes) in (first..).zip(&parts.sizes) {
-            let bytes = host_bytes(program, sizes);
+            let bytes = host_bytes(program, &Capacity::of(*sizes));
             let all = nodes.entry(cluster.node_of(rank)).or_default();
             *all = all.saturating_add(bytes);
         }

@@ -1,6 +1,6 @@
 //! Errors of running programs.
 
-use gnnc_ir::program::{Program, RankSizes, Role};
+use gnnc_ir::program::{Capacity, Program, Role};
 use gnnc_ir::words::spelling::counted;
 use gnnc_ir::words::units::Bytes;
 use std::fmt;
@@ -175,10 +175,10 @@ pub enum DriverError {
 pub struct Copies(Vec<(String, u64)>);
 
 impl Copies {
-    pub(crate) fn add(&mut self, program: &Program, sizes: &RankSizes) {
+    pub(crate) fn add(&mut self, program: &Program, capacity: &Capacity) {
         let kept = program.buffers.iter();
         for buffer in kept.filter(|b| matches!(b.role, Role::History(_))) {
-            let bytes = buffer.words(sizes).saturating_mul(4);
+            let bytes = buffer.words(capacity).saturating_mul(4);
             match self.0.iter_mut().find(|(name, _)| *name == buffer.name) {
                 Some((_, sum)) => *sum = sum.saturating_add(bytes),
                 None => self.0.push((buffer.name.clone(), bytes)),

@@ -19,7 +19,7 @@ pub(crate) fn fits<'a>(
         // Host and rank share one memory here.
         let layout = &rank.layout;
         needs.push(layout.total_bytes.saturating_add(layout.host_bytes));
-        copies.add(&rank.program, &rank.part.sizes);
+        copies.add(&rank.program, &rank.capacity);
     }
     check_memory(&needs, limit, copies)
 }

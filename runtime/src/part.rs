@@ -14,7 +14,7 @@ use gnnc_graph::{Csr, GraphData, Labels, LocalChunks, LocalEdges, LocalPart};
 use gnnc_ir::EdgeSet;
 use gnnc_ir::kernel::Walk;
 use gnnc_ir::program::verify::RankData;
-use gnnc_ir::program::{Even, Extent, Instr, Launch, Product, Program, RankSizes, Role};
+use gnnc_ir::program::{Capacity, Even, Extent, Instr, Launch, Product, Program, RankSizes, Role};
 use lists::Over;
 use std::ops::Range;
 use std::sync::Arc;
@@ -193,7 +193,7 @@ impl Part {
     pub(crate) fn facts(&self, rank: u32, data: &GraphData) -> RankData {
         RankData {
             rank,
-            sizes: self.sizes,
+            capacity: Capacity::of(self.sizes),
             features: Some(data.features.columns()),
             relations: data.topology.relations(),
             chunks: Some(self.whole.chunks.count()),

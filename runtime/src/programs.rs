@@ -8,7 +8,7 @@ use gnnc_graph::Partition;
 use gnnc_ir::graph::op::{Redistribute, Slice};
 use gnnc_ir::graph::{ParamSpec, Shard};
 use gnnc_ir::program::instr::{self, Collective};
-use gnnc_ir::program::{Buffer, Extent, Instr, Moved, Program, RankSizes, Role, Rule};
+use gnnc_ir::program::{Buffer, Capacity, Extent, Instr, Moved, Program, Role, Rule};
 use gnnc_ir::words::spelling::counted;
 use gnnc_ir::words::storage::Storage;
 use std::sync::Arc;
@@ -244,7 +244,7 @@ enum Message {
 
 fn message(program: &Program, instr: &Instr) -> Message {
     let buffer = |id: gnnc_ir::program::BufferId| program.buffers.get(id.0 as usize);
-    let none = RankSizes::default();
+    let none = Capacity::default();
     if let Instr::Begin(transfer) | Instr::Finish(transfer) = instr {
         let what = message(program, &transfer.what);
         return Message::Half(transfer.tag, Box::new(what));

@@ -1,11 +1,13 @@
 //! The part of a rank that does not depend on where its floats are: its program, its share of the
 //! data, and its record of earlier epochs.
 
+mod stale;
+
 use crate::clocks::Clocks;
 use crate::error::Failure;
 use crate::fault::Fault;
 use crate::part::Part;
-use crate::staleness::{LayerStaleness, Staleness};
+use crate::staleness::Staleness;
 use crate::step_context::StepContext;
 use crate::steps::{Step, Steps};
 use crate::transport::Group;
@@ -16,7 +18,8 @@ use gnnc_ir::program::memory::{ALIGN, Layout};
 use gnnc_ir::program::trace::{Decision, Event, Peer, Phase, Resource};
 use gnnc_ir::program::verify::VerifiedProgram;
 use gnnc_ir::program::{
-    BufferId, Chunk, Extent, Instr, Launch, Pipeline, Program, Ref, Role, Skip, StageMessage,
+    BufferId, Capacity, Chunk, Extent, Instr, Launch, Pipeline, Program, Ref, Role, Skip,
+    StageMessage,
 };
 use gnnc_ir::words::storage::Storage;
 use std::borrow::Cow;
@@ -41,6 +44,8 @@ pub(crate) struct Rank {
     pub(crate) ranks: u32,
     pub(crate) program: VerifiedProgram,
     pub(crate) part: Part,
+    /// The rows that `layout` has room for.
+    pub(crate) capacity: Capacity,
     pub(crate) layout: Layout,
     pub(crate) events: Option<Vec<Event>>,
     pub(crate) place: Place,
@@ -184,7 +189,7 @@ impl Rank {
 
     /// The words of a buffer, all slots.
     pub(crate) fn buffer(&self, id: BufferId) -> Range<usize> {
-        let words = self.program.buffer(id).words(&self.part.sizes);
+        let words = self.program.buffer(id).words(&self.capacity);
         let begin = self.layout.offsets[id.0 as usize] as usize;
         begin..begin + words as usize
     }
@@ -192,7 +197,7 @@ impl Rank {
     /// The words of a buffer's slot.
     pub(crate) fn slot(&self, at: Ref, iteration: u32) -> Range<usize> {
         let buffer = self.program.buffer(at.buffer);
-        let words = buffer.slot_words(&self.part.sizes) as usize;
+        let words = buffer.slot_words(&self.capacity) as usize;
         let slot = at.slot(iteration, buffer.slots) as usize;
         let begin = self.buffer(at.buffer).start + slot * words;
         begin..begin + words
@@ -232,8 +237,11 @@ impl Rank {
 
     /// The storage of a buffer, and the elements and words per slot.
     fn packing(&self, id: BufferId) -> (Storage, usize, usize) {
-        let (buffer, sizes) = (self.program.buffer(id), &self.part.sizes);
-        let of_slot = [buffer.slot_elements(sizes), buffer.slot_words(sizes)];
+        let (buffer, capacity) = (self.program.buffer(id), &self.capacity);
+        let of_slot = [
+            buffer.slot_elements(capacity.most()),
+            buffer.slot_words(capacity),
+        ];
         let [elements, words] = of_slot.map(|n| n as usize);
         (buffer.storage, elements, words)
     }
@@ -395,52 +403,6 @@ impl Rank {
             chunk: chunk.map_or("all".to_owned(), |chunk| chunk.to_string()),
         }
     }
-
-    /// How old the data the current epoch reads is.
-    fn stale(&self, step_context: &StepContext) -> Result<Staleness, Fault> {
-        let (mut found, epoch) = (Staleness::default(), step_context.epoch + 1);
-        let Some(pipeline) = &self.program.pipeline else {
-            return Ok(found);
-        };
-        let all = self.part.between.iter().sum::<u64>();
-        let old = self.edges_from_later();
-        for (buffer, n) in self.program.buffers.iter().zip(0..) {
-            if !matches!(buffer.role, Role::History(_)) {
-                continue;
-            }
-            let kept = self.kept.get(&BufferId(n)).copied();
-            let age = epoch.saturating_sub(kept.unwrap_or(0));
-            if age > u64::from(pipeline.interval) {
-                return Err(Fault::TooOld {
-                    history: buffer.name.clone(),
-                    age,
-                    epoch,
-                    interval: pipeline.interval,
-                });
-            }
-            let mut layer = LayerStaleness {
-                name: buffer.name.clone(),
-                ..LayerStaleness::default()
-            };
-            let reads = [(0, all - old), (age, old)];
-            let reads = reads.into_iter().filter(|(_, reads)| *reads > 0);
-            reads.for_each(|(age, reads)| layer.read(age, reads));
-            found.layers.push(layer);
-        }
-        Ok(found)
-    }
-
-    /// Number of edges into own vertices from chunks later in the order.
-    fn edges_from_later(&self) -> u64 {
-        let order = &self.place.order;
-        let edges = |d: u32, s: u32| {
-            let place = d as usize * order.len() + s as usize;
-            self.part.between.get(place).copied().unwrap_or(0)
-        };
-        let chunks = order.iter().enumerate();
-        let later = chunks.flat_map(|(n, &d)| order[n + 1..].iter().map(move |&s| (d, s)));
-        later.map(|(d, s)| edges(d, s)).sum()
-    }
 }
 
 impl Place {
@@ -449,6 +411,7 @@ impl Place {
         parts.join(".")
     }
 }
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -18,7 +18,7 @@ use crate::transport::{Transport, threads::Threads};
 use crate::{RuntimeError, shards};
 use gnnc_graph::{GraphData, Partition};
 use gnnc_ir::program::trace::{Kind, Phase, Trace};
-use gnnc_ir::program::{BufferId, Program, RankSizes, Role};
+use gnnc_ir::program::{BufferId, Capacity, Program, RankSizes, Role};
 use std::ops::Range;
 use std::path::Path;
 use std::time::Instant;
@@ -439,7 +439,7 @@ impl Session {
         };
         // Stages before the last may be in other processes.
         let program = self.programs.each().nth(first);
-        let length = program.and_then(|p| Some(p.buffer(of(p)?).words(&RankSizes::default())));
+        let length = program.and_then(|p| Some(p.buffer(of(p)?).words(&Capacity::default())));
         let mut floats = found.unwrap_or_else(|| vec![0.0; length.unwrap_or(0) as usize]);
         self.rank_set.tell(first as u32, &mut floats)?;
         Ok(floats)

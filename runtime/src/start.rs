@@ -26,7 +26,7 @@ use gnnc_ir::kernel::Walk;
 
 use gnnc_ir::program::memory::layout;
 use gnnc_ir::program::verify::VerifiedProgram;
-use gnnc_ir::program::{BufferId, Extent, Grouped, Program, Role};
+use gnnc_ir::program::{BufferId, Capacity, Extent, Grouped, Program, Role};
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -69,11 +69,13 @@ pub(crate) fn ranks(
         let verified = verified.map_err(|e| RuntimeError::Program(e.to_string()))?;
         labels_fit(program, data)?;
         let (clocks, layers) = Clocks::new(program);
+        let capacity = Capacity::of(part.sizes);
         let rank = Rank {
             number: number as u32,
             ranks: count as u32,
             program: verified,
-            layout: layout(program, &part.sizes),
+            layout: layout(program, &capacity),
+            capacity,
             part,
             events: trace.then(Vec::new),
             place: Default::default(),
@@ -149,6 +151,9 @@ pub(crate) fn workers(
         let expected = worker.expect_messages();
         expected.map_err(|fault| RuntimeError::Program(fault.to_string()))?;
         for id in (0..worker.own.program.buffers.len() as u32).map(BufferId) {
+            if !worker.own.program.buffer(id).role.is_filled() {
+                continue;
+            }
             // SAFETY: the rank is not running yet.
             let words = unsafe { worker.buffer(id).write() };
             let (rank, seed) = (&worker.own, options.seed);
@@ -213,6 +218,9 @@ impl Degrees {
         data: &GraphData,
         seed: u64,
     ) -> Option<Vec<f32>> {
+        if !rank.program.buffer(id).role.is_filled() {
+            return None;
+        }
         let mut floats = vec![0.0; rank.elements(id)];
         fill((rank, self), id, data, seed, &mut floats).then_some(floats)
     }

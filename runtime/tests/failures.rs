@@ -6,6 +6,8 @@ mod network;
 
 use gnnc_graph::partition::{Partitioner, Range};
 use gnnc_graph::{GraphData, Partition, example};
+use gnnc_ir::program::{Buffer, BufferId, Extent, Role};
+use gnnc_ir::words::storage::Storage;
 use gnnc_runtime::transport::threads::Threads;
 use gnnc_runtime::transport::watched::{Call, Watched};
 use gnnc_runtime::transport::{Transport, TransportError};
@@ -312,4 +314,33 @@ fn parameters_are_checked_before_they_are_set() {
         ));
         assert_eq!(s.parameters().unwrap()[0].values, new[0].values);
     }
+}
+
+/// A temporary buffer that no instruction uses has no memory, however large it is. So it cannot be
+/// a result.
+#[test]
+fn buffers_that_nothing_uses_have_no_memory() {
+    let data = example::g8();
+    let mut program = G8.program();
+    let unused = BufferId(program.buffers.len() as u32);
+    program.buffers.push(Buffer {
+        name: "unused".to_owned(),
+        extent: Extent::Inner,
+        columns: 1 << 16,
+        slots: 1,
+        role: Role::Temp,
+        storage: Storage::F32,
+    });
+    let partition = Partition::whole(data.vertices());
+    let session = |program| Session::new(program, &data, &partition, RunOptions::default());
+    let mut runs = session(program.clone()).unwrap();
+    assert!(runs.epoch().unwrap().loss > 0.0);
+    program.loss = Some(unused);
+    let Err(RuntimeError::Program(why)) = session(program) else {
+        panic!("found a session whose loss nothing computes");
+    };
+    assert!(
+        why.contains("no instruction of step writes the loss"),
+        "{why}"
+    );
 }

@@ -11,7 +11,7 @@ use gnnc_graph::{GraphData, LocalPart, Partition, example};
 use gnnc_ir::program::instr;
 use gnnc_ir::program::memory;
 use gnnc_ir::program::traffic::{Reads, traffic};
-use gnnc_ir::program::{BufferId, Extent, Instr, KernelId, Program};
+use gnnc_ir::program::{BufferId, Capacity, Extent, Instr, KernelId, Program};
 use gnnc_runtime::{EpochReport, RunOptions, RuntimeError, Session};
 use network::Network;
 
@@ -237,7 +237,7 @@ fn memory_is_what_the_layout_says() {
         feature_nonzeros: 16,
         ..gnnc_ir::program::RankSizes::default()
     };
-    let layout = memory::layout(&network.program(), &sizes);
+    let layout = memory::layout(&network.program(), &Capacity::of(sizes));
     assert_eq!(session.buffer_bytes(), layout.total_bytes);
     let before = session.peak_memory_bytes();
     assert!(before > layout.total_bytes);
@@ -254,7 +254,7 @@ fn memory_is_what_the_layout_says() {
         .program()
         .buffers
         .iter()
-        .map(|b| b.words(&sizes).next_multiple_of(16) * 4)
+        .map(|b| b.words(&Capacity::of(sizes)).next_multiple_of(16) * 4)
         .sum();
     assert!(layout.total_bytes < all);
 }

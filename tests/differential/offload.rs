@@ -12,7 +12,7 @@ use gnnc::ir::program::instr;
 use gnnc::ir::program::memory::layout;
 use gnnc::ir::program::trace::Phase;
 use gnnc::ir::program::traffic::moved;
-use gnnc::ir::program::{Instr, Program, RankSizes};
+use gnnc::ir::program::{Capacity, Instr, Program, RankSizes};
 use gnnc::ir::words::units::Bytes;
 use gnnc::planner::lower::offload::{MemoryBudget, offload};
 use gnnc::planner::search::relaxations;
@@ -43,13 +43,18 @@ fn case(body: &str, sparse: bool) -> Case {
 
 /// Memory budgets for each program's ranks: a share of what they need.
 pub fn budgets(program: &Program, sizes: &[RankSizes], share: f64) -> Vec<MemoryBudget> {
-    let budget = |sizes| MemoryBudget {
-        sizes,
-        bytes: (layout(program, &sizes).total_bytes as f64 * share) as u64,
+    let budget = |capacity| MemoryBudget {
+        capacity,
+        bytes: (layout(program, &capacity).total_bytes as f64 * share) as u64,
         lacking: 0,
         lists: true,
     };
-    sizes.iter().copied().map(budget).collect()
+    sizes
+        .iter()
+        .copied()
+        .map(Capacity::of)
+        .map(budget)
+        .collect()
 }
 
 /// The programs in a share of their memory; `None` if that is impossible.

@@ -43,7 +43,7 @@ use super::text::{Reader, TextError};
 use super::traffic::{Reads, Traffic};
 use super::verify::{Check, Checked};
 use super::work::{Counts, Terms, Work};
-use super::{Chunk, Program, RankSizes, Ref};
+use super::{Capacity, Chunk, Program, RankSizes, Ref};
 use serde::{Deserialize, Serialize};
 
 /// One instruction.
@@ -176,7 +176,7 @@ pub(in crate::program) trait Instruction {
     fn set_chunk(&mut self, _: Chunk) {}
 
     /// Floats of the partial sums that it adds up.
-    fn scratch_floats(&self, _: &Program, _: &RankSizes) -> u64 {
+    fn scratch_floats(&self, _: &Program, _: &Capacity) -> u64 {
         0
     }
 
@@ -367,8 +367,8 @@ impl Instr {
             (_sends, message) => message.check(check))
     }
 
-    pub(in crate::program) fn scratch_floats(&self, program: &Program, sizes: &RankSizes) -> u64 {
-        each!(self, one => one.scratch_floats(program, sizes);
+    pub(in crate::program) fn scratch_floats(&self, program: &Program, capacity: &Capacity) -> u64 {
+        each!(self, one => one.scratch_floats(program, capacity);
             (_begins, _transfer) => 0;
             (_sends, _message) => 0)
     }

@@ -8,7 +8,7 @@ mod lifetime;
 use lifetime::meet;
 pub use lifetime::{Lifetime, begins, lifetimes, positions};
 
-use crate::program::{BufferId, Chunk, Extent, Instr, Program, RankSizes};
+use crate::program::{BufferId, Capacity, Chunk, Extent, Instr, Program};
 
 /// Alignment of every offset, in floats: 64 bytes.
 pub const ALIGN: u64 = 16;
@@ -38,14 +38,14 @@ pub struct Layout {
 }
 
 /// Places the buffers of a program on a rank; see [`Lives::layout`].
-pub fn layout(program: &Program, sizes: &RankSizes) -> Layout {
-    Lives::of(program).layout(sizes)
+pub fn layout(program: &Program, capacity: &Capacity) -> Layout {
+    Lives::of(program).layout(capacity)
 }
 
 /// Bytes of the buffers in host memory.
-pub fn host_bytes(program: &Program, sizes: &RankSizes) -> u64 {
+pub fn host_bytes(program: &Program, capacity: &Capacity) -> u64 {
     let hosted = program.hosted.iter();
-    let floats = hosted.map(|id| aligned(program.buffer(*id).words(sizes)));
+    let floats = hosted.map(|id| aligned(program.buffer(*id).words(capacity)));
     floats.fold(0, u64::saturating_add).saturating_mul(4)
 }
 
@@ -88,8 +88,8 @@ impl<'a> Lives<'a> {
 
     /// Places the buffers on a rank. Temporary buffers share memory if their lifetimes allow
     /// it. Sizes saturate at 64 bits.
-    pub fn layout(&self, sizes: &RankSizes) -> Layout {
-        let floats = self.floats(sizes);
+    pub fn layout(&self, capacity: &Capacity) -> Layout {
+        let floats = self.floats(capacity);
         let mut offsets = vec![0; floats.len()];
         let (mut end, mut hosted) = (0u64, 0u64);
         for (id, lifetime) in self.lifetimes.iter().enumerate() {
@@ -114,25 +114,25 @@ impl<'a> Lives<'a> {
             host_bytes: hosted.saturating_mul(4),
             persistent_bytes: persistent.saturating_mul(4),
             total_bytes: scratch
-                .saturating_add(self.scratch(sizes))
+                .saturating_add(self.scratch(capacity))
                 .saturating_mul(4),
         }
     }
 
     /// Lower bound on the bytes of any layout: buffers that live as long as the program,
     /// temporary buffers that are live at the same time, and partial sums.
-    pub fn least(&self, sizes: &RankSizes) -> u64 {
-        let floats = self.floats(sizes);
+    pub fn least(&self, capacity: &Capacity) -> u64 {
+        let floats = self.floats(capacity);
         let (_, most) = self.fullest(&|id| floats[id]);
-        let fixed = self.fixed(&floats, sizes);
+        let fixed = self.fixed(&floats, capacity);
         fixed.saturating_add(most).saturating_mul(4)
     }
 
     /// Whether [`layout`](Self::layout) needs at most `bytes`, but faster.
-    pub fn fits(&self, sizes: &RankSizes, bytes: u64) -> bool {
-        let floats = self.floats(sizes);
+    pub fn fits(&self, capacity: &Capacity, bytes: u64) -> bool {
+        let floats = self.floats(capacity);
         let (_, most) = self.fullest(&|id| floats[id]);
-        let fixed = self.fixed(&floats, sizes);
+        let fixed = self.fixed(&floats, capacity);
         let within = |top: u64| fixed.saturating_add(top).saturating_mul(4) <= bytes;
         let enough = (bytes / 4).saturating_sub(fixed);
         let below = Some(enough.saturating_add(1));
@@ -173,24 +173,26 @@ impl<'a> Lives<'a> {
     }
 
     /// Floats of each buffer.
-    fn floats(&self, sizes: &RankSizes) -> Vec<u64> {
+    fn floats(&self, capacity: &Capacity) -> Vec<u64> {
         let buffers = self.program.buffers.iter();
-        buffers.map(|buffer| aligned(buffer.words(sizes))).collect()
+        buffers
+            .map(|buffer| aligned(buffer.words(capacity)))
+            .collect()
     }
 
     /// Floats of persistent buffers and of partial sums.
-    fn fixed(&self, floats: &[u64], sizes: &RankSizes) -> u64 {
+    fn fixed(&self, floats: &[u64], capacity: &Capacity) -> u64 {
         let all = self.lifetimes.iter().zip(floats);
         let always = all.filter(|(lifetime, _)| **lifetime == Lifetime::Always);
-        let scratch = self.scratch(sizes);
+        let scratch = self.scratch(capacity);
         always.fold(scratch, |sum, (_, floats)| sum.saturating_add(*floats))
     }
 
     /// Floats of partial sums.
-    fn scratch(&self, sizes: &RankSizes) -> u64 {
+    fn scratch(&self, capacity: &Capacity) -> u64 {
         let program = self.program;
         let lists = [&program.setup, &program.step, &program.eval].into_iter();
-        let floats = lists.map(|list| scratch_floats(list, program, sizes));
+        let floats = lists.map(|list| scratch_floats(list, program, capacity));
         aligned(floats.max().unwrap_or(0))
     }
 
@@ -302,14 +304,18 @@ pub fn product_block(rows: u64) -> u64 {
 }
 
 /// Rows summed at a time.
-pub(super) fn at_once(chunk: Option<Chunk>, rows: Extent, sizes: &RankSizes) -> u64 {
-    let longest = chunk.and_then(|chunk| chunk.even.map(|even| even.longest(chunk.of, sizes)));
-    longest.unwrap_or(sizes.rows(rows))
+pub(super) fn at_once(chunk: Option<Chunk>, rows: Extent, capacity: &Capacity) -> u64 {
+    let longest = chunk.and_then(|chunk| {
+        chunk
+            .even
+            .map(|even| even.longest(chunk.of, capacity.most()))
+    });
+    longest.unwrap_or(capacity.rows(rows))
 }
 
 /// Floats of partial sums in the instruction that has most.
-pub(super) fn scratch_floats(instrs: &[Instr], program: &Program, sizes: &RankSizes) -> u64 {
-    let one = |instr: &Instr| instr.scratch_floats(program, sizes);
+pub(super) fn scratch_floats(instrs: &[Instr], program: &Program, capacity: &Capacity) -> u64 {
+    let one = |instr: &Instr| instr.scratch_floats(program, capacity);
     instrs.iter().map(one).max().unwrap_or(0)
 }
 

@@ -1,4 +1,4 @@
-//! Number of rows of each kind on a rank.
+//! Number of rows of each kind on a rank: those that it has, and those that it has room for.
 
 use super::Extent;
 use crate::words::types::EdgeSet;
@@ -36,8 +36,34 @@ pub struct RankSizes {
     pub reach: Reach,
 }
 
+/// The most rows of each kind that a rank has room for.
+///
+/// Memory is laid out and programs are verified for a capacity. Kernels run over the rows there
+/// are, [`RankSizes`], and messages carry as many. The two are equal as long as a rank's data
+/// stay the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Capacity(RankSizes);
+
+impl Capacity {
+    /// Room for so many rows.
+    pub fn of(most: RankSizes) -> Self {
+        Self(most)
+    }
+
+    /// The most rows of an extent.
+    pub fn rows(&self, extent: Extent) -> u64 {
+        self.0.rows(extent)
+    }
+
+    /// The sizes that fill it.
+    pub fn most(&self) -> &RankSizes {
+        &self.0
+    }
+}
+
 impl RankSizes {
-    /// Number of rows of an extent.
+    /// Number of rows of an extent; of rows that are held one chunk at a time, those of the longest
+    /// chunk.
     pub fn rows(&self, extent: Extent) -> u64 {
         match extent {
             Extent::Fixed(n) => u64::from(n),

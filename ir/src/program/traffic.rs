@@ -6,7 +6,7 @@ pub use host::{move_words, moved};
 
 use crate::graph::op::{Redistribute, Slice};
 use crate::program::instr;
-use crate::program::{BufferId, Instr, Program, RankSizes, Ref, Returned, Skip};
+use crate::program::{BufferId, Capacity, Instr, Program, RankSizes, Ref, Returned, Skip};
 use crate::words::types::share;
 use std::ops::Range;
 
@@ -146,7 +146,7 @@ pub fn chunk(floats: u64, ranks: u32, rank: u32) -> Range<u64> {
 pub fn all_reduce_floats(buffers: &[BufferId], program: &Program) -> u64 {
     buffers
         .iter()
-        .map(|&b| program.buffer(b).words(&RankSizes::default()))
+        .map(|&b| program.buffer(b).words(&Capacity::default()))
         .fold(0, u64::saturating_add)
 }
 

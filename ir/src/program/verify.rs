@@ -15,7 +15,9 @@ mod window;
 
 use self::reach::Reach;
 use super::instr::MatMul;
-use super::{BufferId, Extent, Instr, Launch, Matrix, Product, Program, RankSizes, Ref, Role};
+use super::{
+    BufferId, Capacity, Extent, Instr, Launch, Matrix, Product, Program, RankSizes, Ref, Role,
+};
 use crate::kernel::{Body, Walk, result_shape};
 use crate::program::trace::Phase;
 use std::ops::Deref;
@@ -28,8 +30,8 @@ pub use error::ProgramError;
 pub struct RankData {
     /// The rank.
     pub rank: u32,
-    /// Number of rows of each kind.
-    pub sizes: RankSizes,
+    /// The most rows of each kind.
+    pub capacity: Capacity,
     /// Columns of the input features; `None` accepts whatever the program says.
     pub features: Option<u32>,
     /// Edge types; 0 if edges have none.
@@ -74,7 +76,7 @@ impl RankData {
         };
         Self {
             rank: program.rank,
-            sizes,
+            capacity: Capacity::of(sizes),
             features,
             relations: relations.unwrap_or(0),
             chunks: None,
@@ -172,7 +174,7 @@ impl Check<'_> {
 
     /// Checks a product and its finishing kernel.
     pub(in crate::program) fn product(&self, one: &MatMul) -> Checked {
-        let sizes = &self.data.sizes;
+        let sizes = self.data.capacity.most();
         self.cut(one.chunk, one.rows)?;
         let (a, b, out) = (&one.a, &one.b, &one.out);
         let (inner, columns) = (u64::from(one.inner), u64::from(one.columns));
@@ -270,7 +272,7 @@ impl Check<'_> {
     fn runs(&self, at: Ref) -> Option<u64> {
         let extent = self.program.buffers.get(at.buffer.0 as usize)?.extent;
         matches!(extent, Extent::Run(..) | Extent::EdgeRun(..))
-            .then(|| self.data.sizes.rows(extent))
+            .then(|| self.data.capacity.rows(extent))
     }
 
     pub(in crate::program) fn matrix(
@@ -323,7 +325,7 @@ impl Check<'_> {
                 self.program.buffers.len()
             ));
         };
-        let found = buffer.slot_elements(&self.data.sizes);
+        let found = buffer.slot_elements(self.data.capacity.most());
         match found >= floats {
             true => Ok(()),
             false => Err(format!(

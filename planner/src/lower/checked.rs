@@ -1,7 +1,7 @@
 //! Verifies programs after every pass, in builds with debug assertions.
 
 use gnnc_ir::program::verify::{RankData, verify};
-use gnnc_ir::program::{Program, RankSizes};
+use gnnc_ir::program::{Capacity, Program};
 
 /// Verifies the output of a pass for typical sizes, and returns it. `features` is the number of
 /// columns of the input features, if known.
@@ -13,18 +13,18 @@ pub(crate) fn checked(program: Program, features: Option<u32>, pass: &str) -> Pr
     program
 }
 
-/// As [`checked`], for a borrowed program or the sizes of a rank.
+/// As [`checked`], for a borrowed program or the capacity of a rank.
 pub(crate) fn check(
     program: &Program,
     features: Option<u32>,
-    sizes: Option<RankSizes>,
+    capacity: Option<Capacity>,
     pass: &str,
 ) {
     if !cfg!(debug_assertions) {
         return;
     }
     let mut data = RankData::typical(program, features);
-    data.sizes = sizes.unwrap_or(data.sizes);
+    data.capacity = capacity.unwrap_or(data.capacity);
     if let Err(error) = verify(program, &data) {
         panic!("after {pass}: {error}\n{program}");
     }

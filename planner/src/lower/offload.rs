@@ -38,15 +38,15 @@ use super::checked::check;
 use gnnc_ir::program::instr;
 use gnnc_ir::program::memory::{Lives, begins, positions};
 use gnnc_ir::program::trace::Phase;
-use gnnc_ir::program::{Buffer, BufferId, Extent, Instr, Program, RankSizes, Ref, Role};
+use gnnc_ir::program::{Buffer, BufferId, Capacity, Extent, Instr, Program, Ref, Role};
 use std::cmp::Ordering;
 use tries::Tries;
 
 /// A rank's memory for the buffers of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryBudget {
-    /// Its share of the data.
-    pub sizes: RankSizes,
+    /// The most rows of its share of the data.
+    pub capacity: Capacity,
     /// Bytes of memory available for buffers.
     pub bytes: u64,
     /// Bytes missing for data other than buffers, if nothing is available.
@@ -120,7 +120,7 @@ pub fn offload_counted(
 ) -> Result<Vec<Program>, Short> {
     let programs = fitted(programs, budgets, looks)?;
     for (program, budget) in programs.iter().zip(budgets) {
-        check(program, None, Some(budget.sizes), "offloading");
+        check(program, None, Some(budget.capacity), "offloading");
     }
     Ok(programs)
 }
@@ -168,11 +168,11 @@ struct Peak {
 }
 
 /// The best change to relieve the peak.
-fn choose(lives: &Lives, sizes: &RankSizes, means: Means) -> Option<Choice> {
+fn choose(lives: &Lives, capacity: &Capacity, means: Means) -> Option<Choice> {
     let program = lives.program();
-    let peak = peak(lives, sizes)?;
+    let peak = peak(lives, capacity)?;
     let ids = (0..program.buffers.len() as u32).map(BufferId);
-    let place = Place::of(program, sizes, &peak, means.style);
+    let place = Place::of(program, capacity, &peak, means.style);
     let candidates = ids.filter_map(|id| place.candidate(id));
     let better = |a: &Candidate, b: &Candidate| a.gain.total_cmp(&b.gain);
     // The first of several equally good ones.
@@ -181,15 +181,15 @@ fn choose(lives: &Lives, sizes: &RankSizes, means: Means) -> Option<Choice> {
         _ => best,
     });
     let streamed = || {
-        let id = stream::candidate(program, sizes, (peak.phase, peak.place), means)?;
+        let id = stream::candidate(program, capacity, (peak.phase, peak.place), means)?;
         Some(Choice::Stream(peak.phase, peak.place, id))
     };
     best.map(|best| best.choice).or_else(streamed)
 }
 
-fn peak(lives: &Lives, sizes: &RankSizes) -> Option<Peak> {
+fn peak(lives: &Lives, capacity: &Capacity) -> Option<Peak> {
     let program = lives.program();
-    let (at, _) = lives.fullest(&|id| program.buffers[id].words(sizes));
+    let (at, _) = lives.fullest(&|id| program.buffers[id].words(capacity));
     let firsts = begins(program);
     let phase = (0..3).rev().find(|n| firsts[*n] <= at)?;
     let mut next = firsts[phase];
@@ -206,7 +206,7 @@ fn peak(lives: &Lives, sizes: &RankSizes) -> Option<Peak> {
 /// A position in a list, with the data about the list needed to choose a change there.
 struct Place<'a> {
     program: &'a Program,
-    sizes: &'a RankSizes,
+    capacity: &'a Capacity,
     phase: Phase,
     list: &'a [Instr],
     place: usize,
@@ -219,7 +219,7 @@ struct Place<'a> {
 }
 
 impl<'a> Place<'a> {
-    fn of(program: &'a Program, sizes: &'a RankSizes, peak: &Peak, style: Style) -> Self {
+    fn of(program: &'a Program, capacity: &'a Capacity, peak: &Peak, style: Style) -> Self {
         let list = program.list(peak.phase);
         let mut works = vec![0];
         let mut all = 0;
@@ -231,7 +231,7 @@ impl<'a> Place<'a> {
         }
         Self {
             program,
-            sizes,
+            capacity,
             phase: peak.phase,
             list,
             place: peak.place,
@@ -249,7 +249,7 @@ impl<'a> Place<'a> {
     fn candidate(&self, id: BufferId) -> Option<Candidate> {
         let Self { program, place, .. } = *self;
         let buffer = program.buffer(id);
-        let bytes = buffer.words(self.sizes) as f64;
+        let bytes = buffer.words(self.capacity) as f64;
         if program.is_hosted(id) || bytes == 0.0 {
             return None;
         }

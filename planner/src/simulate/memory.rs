@@ -8,7 +8,9 @@ use gnnc_ir::kernel::{Body, End};
 use gnnc_ir::program::instr::{self, Collective};
 use gnnc_ir::program::memory::Lives;
 use gnnc_ir::program::traffic::{all_reduce_floats, chunk};
-use gnnc_ir::program::{Extent, Instr, Moved, Neighbour, Product, Program, RankSizes, Role};
+use gnnc_ir::program::{
+    Capacity, Extent, Instr, Moved, Neighbour, Product, Program, RankSizes, Role,
+};
 use gnnc_ir::words::types::EdgeSet;
 use gnnc_ir::words::units::Bytes;
 
@@ -17,16 +19,21 @@ pub(super) fn peak(program: &Program, cluster: &Cluster, parts: &Parts) -> Bytes
     let mut ranks = Vec::new();
     let sharers = |rank| sharers(cluster, rank, program.ranks);
     each(program, parts, &sharers, &mut |sizes, own| {
-        ranks.push((lives.least(sizes).saturating_add(own), *sizes, own));
+        ranks.push((
+            lives.least(&Capacity::of(*sizes)).saturating_add(own),
+            *sizes,
+            own,
+        ));
     });
     // The rank that needs the most is probably first; the others only have to be shown to need no
     // more.
     ranks.sort_by_key(|(least, ..)| std::cmp::Reverse(*least));
     let mut peak = 0u64;
     for (_, sizes, own) in ranks {
-        let buffers = match lives.fits(&sizes, peak.saturating_sub(own)) {
+        let capacity = Capacity::of(sizes);
+        let buffers = match lives.fits(&capacity, peak.saturating_sub(own)) {
             true => 0,
-            false => lives.layout(&sizes).total_bytes,
+            false => lives.layout(&capacity).total_bytes,
         };
         peak = peak.max(buffers.saturating_add(own));
     }
@@ -39,7 +46,7 @@ pub(super) fn least(program: &Program, cluster: &Cluster, parts: &Parts) -> Byte
     let mut least = 0u64;
     let sharers = |rank| sharers(cluster, rank, program.ranks);
     each(program, parts, &sharers, &mut |sizes, own| {
-        least = least.max(lives.least(sizes).saturating_add(own));
+        least = least.max(lives.least(&Capacity::of(*sizes)).saturating_add(own));
     });
     Bytes(least)
 }
@@ -49,7 +56,7 @@ pub(super) fn budgets(program: &Program, parts: &Parts, device: Bytes) -> Vec<Me
     let mut budgets = Vec::new();
     each(program, parts, &|_| 1, &mut |sizes, own| {
         budgets.push(MemoryBudget {
-            sizes: *sizes,
+            capacity: Capacity::of(*sizes),
             bytes: device.0.saturating_sub(own),
             lacking: own.saturating_sub(device.0),
             lists: true,

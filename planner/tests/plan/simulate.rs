@@ -7,7 +7,7 @@ use gnnc_ir::program::instr;
 use gnnc_ir::program::memory::layout;
 use gnnc_ir::program::trace::{Phase, Resource};
 use gnnc_ir::program::work::{GROUPS, MESSAGES, TERMS};
-use gnnc_ir::program::{Buffer, BufferId, Extent, Instr, Program, RankSizes, Role};
+use gnnc_ir::program::{Buffer, BufferId, Capacity, Extent, Instr, Program, RankSizes, Role};
 use gnnc_ir::words::units::{Bytes, Seconds};
 use gnnc_planner::parts::{Messages, Parts, parts};
 use gnnc_planner::simulate::{Estimate, SimulateError, bound, least_memory, simulate, timeline};
@@ -210,7 +210,7 @@ proptest! {
         let kinds: Seconds = epoch.breakdown.iter().map(|k| k.seconds).sum();
         prop_assert!(near(kinds.0, (epoch.compute_seconds + epoch.exposed_communication_seconds).0));
         prop_assert!(estimate.range.low <= epoch.seconds && epoch.seconds <= estimate.range.high);
-        let worst = parts.sizes.iter().map(|s| layout(&program, s).total_bytes).max().unwrap();
+        let worst = parts.sizes.iter().map(|s| layout(&program, &Capacity::of(*s)).total_bytes).max().unwrap();
         prop_assert!(estimate.peak_memory_bytes > Bytes(worst));
     }
 

@@ -8,7 +8,7 @@ use crate::program::text::line::{after, optional, refs, words};
 use crate::program::text::{Reader, Text, TextError};
 use crate::program::verify::{Check, Checked};
 use crate::program::work::{Counts, Terms, Work, launch_work};
-use crate::program::{Chunk, Extent, KernelId, Program, RankSizes, Ref};
+use crate::program::{Capacity, Chunk, Extent, KernelId, Program, RankSizes, Ref};
 use serde::{Deserialize, Serialize};
 
 /// A number that is known only at run time.
@@ -137,13 +137,13 @@ impl Instruction for Launch {
         self.chunk = Some(to);
     }
 
-    fn scratch_floats(&self, program: &Program, sizes: &RankSizes) -> u64 {
+    fn scratch_floats(&self, program: &Program, capacity: &Capacity) -> u64 {
         let kernel = program.kernels.get(self.kernel.0 as usize);
         let Some(kernel) = kernel.filter(|kernel| matches!(kernel.body, Body::ColReduce { .. }))
         else {
             return 0;
         };
-        let rows = at_once(self.chunk, self.rows, sizes);
+        let rows = at_once(self.chunk, self.rows, capacity);
         let blocks = rows.div_ceil(COLUMN_BLOCK as u64).max(1);
         blocks
             .saturating_mul(u64::from(kernel.heads))

@@ -6,7 +6,7 @@ use crate::program::text::{Reader, TextError};
 use crate::program::traffic::{Reads, Traffic, traffic};
 use crate::program::verify::{Check, Checked};
 use crate::program::work::{Counts, Terms, Work};
-use crate::program::{Program, RankSizes, Ref};
+use crate::program::{Capacity, Program, RankSizes, Ref};
 use serde::{Deserialize, Serialize};
 
 /// A loop.
@@ -73,8 +73,8 @@ impl Instruction for Repeat {
         Some(&mut self.body)
     }
 
-    fn scratch_floats(&self, program: &Program, sizes: &RankSizes) -> u64 {
-        scratch_floats(&self.body, program, sizes)
+    fn scratch_floats(&self, program: &Program, capacity: &Capacity) -> u64 {
+        scratch_floats(&self.body, program, capacity)
     }
 }
 
@@ -126,8 +126,8 @@ impl Instruction for Chunks {
         Some(&mut self.body)
     }
 
-    fn scratch_floats(&self, program: &Program, sizes: &RankSizes) -> u64 {
-        scratch_floats(&self.body, program, sizes)
+    fn scratch_floats(&self, program: &Program, capacity: &Capacity) -> u64 {
+        scratch_floats(&self.body, program, capacity)
     }
 }
 

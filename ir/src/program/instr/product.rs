@@ -8,7 +8,7 @@ use crate::program::text::line::{after, factor_and_result, matrix, matrix_at};
 use crate::program::text::{Reader, Text, TextError};
 use crate::program::verify::{Check, Checked};
 use crate::program::work::{Counts, KernelClass, Terms, Work, add_finish, element};
-use crate::program::{Chunk, Extent, Matrix, Program, RankSizes, Ref};
+use crate::program::{Capacity, Chunk, Extent, Matrix, Program, RankSizes, Ref};
 use crate::words::units::{Bytes, Flops};
 use serde::{Deserialize, Serialize};
 
@@ -170,12 +170,12 @@ impl Instruction for MatMul {
         }
     }
 
-    fn scratch_floats(&self, _: &Program, sizes: &RankSizes) -> u64 {
+    fn scratch_floats(&self, _: &Program, capacity: &Capacity) -> u64 {
         if self.product != Product::Tn {
             return 0;
         }
-        let (rows, inner, columns) = self.shape(sizes);
-        match at_once(self.chunk, self.rows, sizes).div_ceil(product_block(rows)) {
+        let (rows, inner, columns) = self.shape(capacity.most());
+        match at_once(self.chunk, self.rows, capacity).div_ceil(product_block(rows)) {
             0 | 1 if self.chunk.is_none() => 0,
             blocks => blocks.max(1).saturating_mul(inner).saturating_mul(columns),
         }

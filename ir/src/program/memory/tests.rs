@@ -1,6 +1,7 @@
 //! Tests of [`super`].
 
 use super::*;
+use crate::program::RankSizes;
 use crate::program::instr;
 use crate::program::{Buffer, Extent, KernelId, Launch, Ref, Role};
 use proptest::prelude::*;
@@ -47,22 +48,24 @@ fn repeat(body: Vec<Instr>) -> Instr {
     })
 }
 
-const SIZES: RankSizes = RankSizes {
-    max_degree: 4,
-    inner: 10,
-    train: 10,
-    halo: 2,
-    edges: 20,
-    feature_nonzeros: 0,
-    slice_nonzeros: 0,
-    vertices: 0,
-    all_edges: 0,
-    reach: crate::program::Reach {
-        interior: 0,
-        interior_edges: 0,
-        halo_edges: 0,
-    },
-};
+fn capacity() -> Capacity {
+    Capacity::of(RankSizes {
+        max_degree: 4,
+        inner: 10,
+        train: 10,
+        halo: 2,
+        edges: 20,
+        feature_nonzeros: 0,
+        slice_nonzeros: 0,
+        vertices: 0,
+        all_edges: 0,
+        reach: crate::program::Reach {
+            interior: 0,
+            interior_edges: 0,
+            halo_edges: 0,
+        },
+    })
+}
 
 #[test]
 fn sizes_beyond_64_bits_stay_large() {
@@ -70,18 +73,18 @@ fn sizes_beyond_64_bits_stay_large() {
     for buffer in &mut program.buffers {
         (buffer.role, buffer.slots) = (Role::Static, u32::MAX);
     }
-    assert_eq!(layout(&program, &SIZES).total_bytes, u64::MAX);
+    assert_eq!(layout(&program, &capacity()).total_bytes, u64::MAX);
     for buffer in &mut program.buffers {
         buffer.role = Role::Temp;
     }
     program.step = vec![launch(&[at(0), at(1)], &[at(2)])];
-    assert_eq!(layout(&program, &SIZES).total_bytes, u64::MAX);
+    assert_eq!(layout(&program, &capacity()).total_bytes, u64::MAX);
 }
 
 #[test]
 fn a_chain_takes_two_buffers() {
     let step = (0..5).map(|i| launch(&[at(i)], &[at(i + 1)])).collect();
-    let layout = layout(&program(&[8; 6], step), &SIZES);
+    let layout = layout(&program(&[8; 6], step), &capacity());
     assert_eq!(layout.total_bytes, 2 * 80 * 4);
     assert_eq!(layout.persistent_bytes, 0);
 }
@@ -154,7 +157,7 @@ fn results_live_to_the_end() {
 fn phases_share_memory() {
     let mut p = program(&[8, 8], vec![launch(&[], &[at(0)])]);
     p.eval = vec![launch(&[], &[at(1)])];
-    assert_eq!(layout(&p, &SIZES).total_bytes, 80 * 4);
+    assert_eq!(layout(&p, &capacity()).total_bytes, 80 * 4);
 }
 
 proptest! {
@@ -181,14 +184,14 @@ proptest! {
             blocks.last_mut().unwrap().push(repeat(body));
         }
         let p = program(&columns, blocks.pop().unwrap());
-        let layout = layout(&p, &SIZES);
+        let layout = layout(&p, &capacity());
         let mut memory = vec![u32::MAX; (layout.total_bytes / 4) as usize];
         let mut written = [false; 8];
         let mut broken = None;
         run(&p.step, &mut |from, to| {
             let range = |b: u32| {
                 let begin = layout.offsets[b as usize] as usize;
-                begin..begin + p.buffers[b as usize].words(&SIZES) as usize
+                begin..begin + p.buffers[b as usize].words(&capacity()) as usize
             };
             if written[from as usize] && memory[range(from)].iter().any(|&owner| owner != from) {
                 broken = Some(from);
@@ -200,12 +203,12 @@ proptest! {
         let lives = lifetimes(&p);
         for (id, &offset) in layout.offsets.iter().enumerate() {
             let untouched = lives[id] == Lifetime::During([None; 3]);
-            let end = offset + p.buffers[id].words(&SIZES);
+            let end = offset + p.buffers[id].words(&capacity());
             prop_assert!(offset % ALIGN == 0 && (untouched || end * 4 <= layout.total_bytes));
         }
         let occupied: u64 = p.buffers.iter().zip(&lives)
             .filter(|(_, life)| **life != Lifetime::During([None; 3]))
-            .map(|(b, _)| b.words(&SIZES).next_multiple_of(ALIGN) * 4).sum();
+            .map(|(b, _)| b.words(&capacity()).next_multiple_of(ALIGN) * 4).sum();
         prop_assert!(layout.total_bytes <= occupied);
     }
 }

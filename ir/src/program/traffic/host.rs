@@ -1,6 +1,6 @@
 //! Bytes that ranks copy to and from their hosts.
 
-use crate::program::{Chunk, Instr, Program, RankSizes, Ref};
+use crate::program::{Capacity, Chunk, Instr, Program, RankSizes, Ref};
 
 /// Bytes that instructions copy between a rank of these sizes and its host: to the rank, and
 /// from it.
@@ -47,6 +47,9 @@ pub fn move_words(
             let rows = cut.filter(|_| !whole.of_edges()).unwrap_or(whole);
             chunk.share(sizes.rows(rows)).saturating_mul(row)
         }
-        None => from.slot_words(sizes).min(to.slot_words(sizes)),
+        None => {
+            let whole = Capacity::of(*sizes);
+            from.slot_words(&whole).min(to.slot_words(&whole))
+        }
     }
 }

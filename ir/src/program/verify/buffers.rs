@@ -3,12 +3,13 @@
 use super::features::element;
 use super::storage::always_floats;
 use super::{Check, Checked};
-use crate::program::{Extent, Grouped, METRICS, Ref, Role, Vertices};
+use crate::program::trace::Phase;
+use crate::program::{BufferId, Extent, Grouped, Instr, METRICS, Ref, Role, Vertices};
 use crate::words::types::EdgeSet;
 
 impl Check<'_> {
     pub(super) fn buffers(&self) -> Checked {
-        let sizes = &self.data.sizes;
+        let sizes = self.data.capacity.most();
         let mut total = 0u128;
         for buffer in &self.program.buffers {
             let name = &buffer.name;
@@ -76,17 +77,39 @@ impl Check<'_> {
         if total > u128::from(u64::MAX >> 8) {
             return Err(format!("its buffers have {total} floats"));
         }
-        for (what, id, floats) in [
-            ("loss", self.program.loss, 1),
-            ("metrics", self.program.metrics, METRICS.into()),
+        for (what, id, floats, phase) in [
+            ("loss", self.program.loss, 1, Phase::Step),
+            ("metrics", self.program.metrics, METRICS.into(), Phase::Eval),
         ] {
             if let Some(id) = id {
                 self.at_least(what, Ref::first(id), floats)?;
+                self.written(what, id, phase)?;
             }
         }
         match self.program.logits {
-            Some(logits) => self.rows("logits", logits),
+            Some(logits) => {
+                self.rows("logits", logits)?;
+                self.written("logits", logits.buffer, Phase::Eval)
+            }
             None => Ok(()),
+        }
+    }
+
+    /// Checks that a list writes a result, which otherwise has no memory of its own.
+    fn written(&self, what: &str, id: BufferId, phase: Phase) -> Checked {
+        fn writes(list: &[Instr], id: BufferId) -> bool {
+            list.iter().any(|instr| {
+                let mut found = writes(instr.body().unwrap_or_default(), id);
+                instr.each_access(&mut |at, writes| found |= writes && at.buffer == id);
+                found
+            })
+        }
+        match writes(self.program.list(phase), id) {
+            true => Ok(()),
+            false => Err(format!(
+                "no instruction of {} writes the {what}",
+                phase.name()
+            )),
         }
     }
 }

@@ -33,13 +33,13 @@ impl Check<'_> {
             return Err("sparse features in a program that declares dense ones".to_owned());
         }
         self.at_least("values", values, self.stored(values))?;
-        let rows = self.data.sizes.rows(self.program.sparse_rows(values));
+        let rows = self.data.capacity.rows(self.program.sparse_rows(values));
         Ok((rows, self.feature_columns(extent)?))
     }
 
     /// Non-zeros of the sparse features whose values are in a buffer.
     pub(in crate::program) fn stored(&self, values: Ref) -> u64 {
-        let sizes = &self.data.sizes;
+        let sizes = self.data.capacity.most();
         if self.program.sparse_rows(values) == Extent::All {
             sizes.slice_nonzeros
         } else {

@@ -120,7 +120,7 @@ impl Check<'_> {
         for at in ends {
             let buffer = self.program.buffer(at.buffer);
             let halves = !buffer.columns.is_multiple_of(buffer.storage.in_word());
-            let sizes = &self.data.sizes;
+            let sizes = self.data.capacity.most();
             let whole = even.rows.extent();
             let rows = match Vertices::of(buffer.extent) {
                 Some(Vertices::Inner | Vertices::Local) => {

@@ -83,7 +83,7 @@ impl Check<'_> {
 
     /// Number of rows of each kind that a launch touches.
     pub(super) fn reach(&self, launch: &Launch, kernel: &Kernel) -> Result<Reach, String> {
-        let sizes = &self.data.sizes;
+        let sizes = self.data.capacity.most();
         let (inner, local) = match launch.rows.of_whole_graph() {
             true => (sizes.vertices, sizes.vertices),
             false => (sizes.rows(Extent::Inner), sizes.rows(Extent::Local)),

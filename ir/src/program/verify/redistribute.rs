@@ -16,7 +16,7 @@ impl Check<'_> {
         to: Ref,
         (heads, width): (u32, u32),
     ) -> Checked {
-        let sizes = &self.data.sizes;
+        let sizes = self.data.capacity.most();
         let whole = u64::from(heads) * u64::from(width);
         let ((own, all), to_all) = match how {
             Redistribute::Split(slice) => ((whole, self.slice(slice, heads, width)?), true),

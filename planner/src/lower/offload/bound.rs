@@ -6,7 +6,7 @@ use super::uses::each;
 use super::{Means, MemoryBudget, has_home};
 use gnnc_ir::program::memory::{Lifetime, lifetimes};
 use gnnc_ir::program::trace::Phase;
-use gnnc_ir::program::{Buffer, BufferId, Extent, Instr, Program, RankSizes};
+use gnnc_ir::program::{Buffer, BufferId, Capacity, Extent, Instr, Program};
 
 /// Whether some instruction uses more memory than a budget has, whatever is moved with these means.
 pub(super) fn hopeless(program: &Program, budgets: &[MemoryBudget], means: Means) -> bool {
@@ -19,10 +19,10 @@ pub(super) fn hopeless(program: &Program, budgets: &[MemoryBudget], means: Means
     budgets.iter().any(|budget| {
         let staying = program.buffers.iter().zip(&always);
         let staying = staying.filter(|(_, always)| **always);
-        let staying = staying.map(|(buffer, _)| buffer.words(&budget.sizes));
+        let staying = staying.map(|(buffer, _)| buffer.words(&budget.capacity));
         let staying = staying.fold(0, u64::saturating_add);
         let used = needs.iter().map(|uses| {
-            let words = uses.iter().map(|one| one.words(program, &budget.sizes));
+            let words = uses.iter().map(|one| one.words(program, &budget.capacity));
             words.fold(staying, u64::saturating_add)
         });
         let most = used.max().unwrap_or(staying);
@@ -39,7 +39,7 @@ struct Need {
 
 impl Need {
     /// Its words that are present while the instruction runs.
-    fn words(&self, program: &Program, sizes: &RankSizes) -> u64 {
+    fn words(&self, program: &Program, capacity: &Capacity) -> u64 {
         let buffer = program.buffer(self.id);
         let of = |extent: Extent| Buffer {
             name: String::new(),
@@ -47,9 +47,9 @@ impl Need {
             ..*buffer
         };
         // At least one slot of a stack is used; halo rows may not be needed.
-        let whole = of(buffer.extent.without_halo()).slot_words(sizes);
+        let whole = of(buffer.extent.without_halo()).slot_words(capacity);
         let chunk = self.chunk.map(|(extent, slots)| {
-            let words = of(extent).slot_words(sizes);
+            let words = of(extent).slot_words(capacity);
             words.saturating_mul(u64::from(slots))
         });
         chunk.map_or(whole, |chunk| chunk.min(whole))

@@ -58,7 +58,7 @@ impl State {
             return Ok(None);
         };
         let budget = &self.budgets[worst];
-        match choose(&lives, &budget.sizes, means) {
+        match choose(&lives, &budget.capacity, means) {
             Some(choice) => Ok(Some((worst, choice))),
             None => Err(Short {
                 bytes: beyond(&lives, budget),
@@ -76,7 +76,7 @@ fn look(lives: &Lives, budgets: &[MemoryBudget], missing: &mut [u64], changed: &
             _ => u64::MAX,
         };
         // A lower bound above the others' shortage is enough to know.
-        let least = lacking(lives.least(&budgets[*n].sizes), &budgets[*n]);
+        let least = lacking(lives.least(&budgets[*n].capacity), &budgets[*n]);
         missing[*n] = match least > others {
             true => least,
             false => beyond(lives, &budgets[*n]),
@@ -93,14 +93,14 @@ fn look(lives: &Lives, budgets: &[MemoryBudget], missing: &mut [u64], changed: &
 pub(super) fn beyond(lives: &Lives, budget: &MemoryBudget) -> u64 {
     match fits(lives, budget) {
         true => 0,
-        false => lacking(lives.layout(&budget.sizes).total_bytes, budget),
+        false => lacking(lives.layout(&budget.capacity).total_bytes, budget),
     }
 }
 
 /// Whether a program's buffers fit a budget.
 pub(super) fn fits(lives: &Lives, budget: &MemoryBudget) -> bool {
     let bytes = budget.bytes.checked_sub(budget.lacking);
-    bytes.is_some_and(|bytes| lives.fits(&budget.sizes, bytes))
+    bytes.is_some_and(|bytes| lives.fits(&budget.capacity, bytes))
 }
 
 /// The same for the budget that is exceeded the most.
@@ -155,7 +155,9 @@ fn tighter(a: &MemoryBudget, b: &MemoryBudget) -> bool {
             max_degree,
         ]
     };
-    let mut all = sizes(&a.sizes).into_iter().zip(sizes(&b.sizes));
+    let mut all = sizes(a.capacity.most())
+        .into_iter()
+        .zip(sizes(b.capacity.most()));
     a.bytes <= b.bytes && a.lacking >= b.lacking && a.lists == b.lists && all.all(|(a, b)| a >= b)
 }
 
@@ -181,14 +183,15 @@ fn apply(program: &mut Program, choice: Choice, means: Means) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gnnc_ir::program::Capacity;
 
     fn budget(inner: u64, edges: u64, bytes: u64) -> MemoryBudget {
         MemoryBudget {
-            sizes: RankSizes {
+            capacity: Capacity::of(RankSizes {
                 inner,
                 edges,
                 ..RankSizes::default()
-            },
+            }),
             bytes,
             lacking: 0,
             lists: true,

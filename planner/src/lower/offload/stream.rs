@@ -18,8 +18,8 @@ use gnnc_ir::program::access::Touched;
 use gnnc_ir::program::instr;
 use gnnc_ir::program::trace::Phase;
 use gnnc_ir::program::{
-    BufferId, Chunk, Even, Extent, Grain, Grouped, Instr, Launch, Matrix, Product, Program,
-    RankSizes, Ref, Role, Transfer, Vertices,
+    BufferId, Capacity, Chunk, Even, Extent, Grain, Grouped, Instr, Launch, Matrix, Product,
+    Program, Ref, Role, Transfer, Vertices,
 };
 
 /// Numbers of chunks to try; each chunk costs a launch, and latencies of copies.
@@ -33,7 +33,12 @@ pub(super) fn counts(programs: &[Program], budgets: &[MemoryBudget]) -> Vec<u32>
     if programs.iter().any(|program| program.pipeline.is_some()) {
         return Vec::new();
     }
-    let rows = |budget: &MemoryBudget| budget.sizes.rows(Extent::Local).max(budget.sizes.vertices);
+    let rows = |budget: &MemoryBudget| {
+        budget
+            .capacity
+            .rows(Extent::Local)
+            .max(budget.capacity.most().vertices)
+    };
     let most = budgets.iter().map(rows).max().unwrap_or(0) / FEWEST_ROWS;
     let mut counts = COUNTS.to_vec();
     counts.retain(|count| u64::from(*count) <= most.max(2));
@@ -43,7 +48,7 @@ pub(super) fn counts(programs: &[Program], budgets: &[MemoryBudget]) -> Vec<u32>
 /// The largest tensor at a position that can be present a chunk at a time, if that is smaller.
 pub(super) fn candidate(
     program: &Program,
-    sizes: &RankSizes,
+    capacity: &Capacity,
     (phase, place): (Phase, usize),
     means: Means,
 ) -> Option<BufferId> {
@@ -54,7 +59,7 @@ pub(super) fn candidate(
     let mut ids: Vec<BufferId> = reads.iter().chain(&writes).map(|at| at.buffer).collect();
     ids.sort_unstable();
     ids.dedup();
-    let words = |id: &BufferId| program.buffer(*id).words(sizes);
+    let words = |id: &BufferId| program.buffer(*id).words(capacity);
     let of = chunks(even, count);
     let chunk = Chunk {
         index: 0,
@@ -66,7 +71,7 @@ pub(super) fn candidate(
     ids.retain(|id| {
         let mut buffer = program.buffer(*id).clone();
         (buffer.extent, buffer.slots) = (window(buffer.extent, even, of), means.slots());
-        words(id) > buffer.words(sizes) && by_chunks(&cut, program, *id, chunk)
+        words(id) > buffer.words(capacity) && by_chunks(&cut, program, *id, chunk)
     });
     ids.sort_by_key(|id| std::cmp::Reverse(words(id)));
     let works = |id: &BufferId| {

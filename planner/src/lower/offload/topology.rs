@@ -27,7 +27,7 @@ pub(super) fn topology(programs: &mut [Program], budgets: &mut [MemoryBudget], m
         for budget in budgets.iter_mut().filter(|budget| budget.lists) {
             // Ends and, by source, positions.
             let each = if by == End::Src { 8 } else { 4 };
-            let freed = each * budget.sizes.rows(extent.edges(set));
+            let freed = each * budget.capacity.rows(extent.edges(set));
             let more = freed.saturating_sub(budget.lacking);
             budget.lacking = budget.lacking.saturating_sub(freed);
             budget.bytes = budget.bytes.saturating_add(more);

@@ -26,7 +26,7 @@ pub(super) fn widen(
     };
     let lives = Lives::of(first);
     let spare = |budget: &MemoryBudget| {
-        let used = lives.layout(&budget.sizes).total_bytes;
+        let used = lives.layout(&budget.capacity).total_bytes;
         budget.bytes.saturating_sub(used)
     };
     let mut by_spare: Vec<(u64, MemoryBudget)> = budgets.iter().map(|r| (spare(r), *r)).collect();
