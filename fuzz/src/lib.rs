@@ -23,11 +23,11 @@ use changes::{Random, change};
 
 use gnnc_graph::read::{Format, LoadOptions, npy as npy_file, parse_bytes};
 use gnnc_graph::summarise;
-use gnnc_ir::cluster::Cluster;
-use gnnc_lang::diagnostic::{has_errors, render, to_json};
-use gnnc_ir::workload::GraphFacts;
-use gnnc_ir::plan::Plan;
 use gnnc_ir::Workload;
+use gnnc_ir::cluster::Cluster;
+use gnnc_ir::plan::Plan;
+use gnnc_ir::workload::GraphFacts;
+use gnnc_lang::diagnostic::{has_errors, render, to_json};
 use gnnc_lang::{check, syntax};
 use gnnc_runtime::{Tensor, parse_checkpoint};
 use models::Choices;

@@ -7,8 +7,10 @@ use gnnc::planner::placement::PlacementSpec;
 use gnnc::runtime::{RunOptions, Session};
 use gnnc_graph::{Partition, example};
 use gnnc_ir::program::instr;
-use gnnc_ir::program::{Instr, Program};
 use gnnc_ir::program::trace::Phase;
+use gnnc_ir::program::{Instr, Program};
+use std::fs;
+use std::path::{Path, PathBuf};
 
 /// Most ranks of a program that is run.
 const RANKS: u32 = 3;
@@ -100,8 +102,37 @@ fn within(error: &str, text: &str) {
     );
 }
 
-/// Programs of small models on the graph of the examples, on one rank and on two.
+/// Programs of small models on the graph of the examples, on one rank and on two, and the listings
+/// of the filetests, whose passes know more instructions.
 pub fn seeds() -> Vec<Vec<u8>> {
+    let mut seeds = of_models();
+    seeds.extend(of_filetests());
+    seeds
+}
+
+/// The listings that filetests begin with.
+fn of_filetests() -> Vec<Vec<u8>> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/filetests");
+    let within = |folder: &Path| -> Vec<PathBuf> {
+        let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+        let mut paths: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+        paths.sort();
+        paths
+    };
+    let files = within(&root).into_iter().flat_map(|folder| within(&folder));
+    let listings = files.filter(|path| path.extension().is_some_and(|end| end == "prog"));
+    let texts = listings.filter_map(|path| fs::read_to_string(path).ok());
+    let input = |text: String| {
+        text.split("\n----")
+            .next()
+            .unwrap_or_default()
+            .as_bytes()
+            .to_vec()
+    };
+    texts.map(input).collect()
+}
+
+fn of_models() -> Vec<Vec<u8>> {
     let bodies = [
         "loss cross_entropy(x |> gcn_conv(3) |> relu |> gcn_conv(classes), labels, on = train)",
         "loss cross_entropy(x |> dropout(0.5) |> sage_conv(classes), labels, on = train)",

@@ -3,10 +3,10 @@
 use gnnc_fuzz::changes::{Random, changed};
 use gnnc_fuzz::{TARGETS, checkpoint, seeds};
 use gnnc_graph::read::{Format, LoadOptions, parse_bytes};
-use gnnc_ir::cluster::Cluster;
-use gnnc_lang::diagnostic::has_errors;
-use gnnc_ir::plan::Plan;
 use gnnc_ir::Workload;
+use gnnc_ir::cluster::Cluster;
+use gnnc_ir::plan::Plan;
+use gnnc_lang::diagnostic::has_errors;
 use gnnc_lang::syntax;
 use gnnc_runtime::parse_checkpoint;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -18,7 +18,7 @@ use gnnc_ir::program::memory::{ALIGN, Layout};
 use gnnc_ir::program::trace::{Decision, Event, Peer, Phase, Resource};
 use gnnc_ir::program::verify::VerifiedProgram;
 use gnnc_ir::program::{
-    BufferId, Capacity, Chunk, Extent, Instr, Launch, Pipeline, Program, Ref, Role, Skip,
+    BufferId, Capacity, Chunk, Extent, Instr, Launch, Pipeline, Program, Ref, Skip,
     StageMessage,
 };
 use gnnc_ir::words::storage::Storage;
