@@ -12,6 +12,7 @@ use gnnc_planner::facts::Facts;
 use gnnc_planner::forms::{Form, RewriteOptions, rewrite};
 use gnnc_planner::lower::{Training, evaluation};
 use gnnc_planner::placement::{PlacementSpec, lower, lower_all};
+use gnnc_planner::sampled::{SampledError, SampledForm, sampled};
 use gnnc_planner::search::relaxations;
 use gnnc_planner::stale::{cuts, form};
 
@@ -28,6 +29,8 @@ pub struct Compiled {
     pub training: Training,
     /// The decoupled form, which is a different function, or why there is none.
     pub decoupled: Result<Box<Relaxed>, DecoupleError>,
+    /// The form on sampled batches, which is a different function, or why there is none.
+    pub sampled: Result<Box<Training>, SampledError>,
 }
 
 /// A relaxed form of a model, with its gradient.
@@ -79,10 +82,28 @@ fn with_options(
         Ok(graph) => Ok(relaxed(graph)?),
         Err(why) => Err(why),
     };
+    let sampled = match sampled(&form.graph, workload.relations > 0) {
+        Ok(found) => Ok(Box::new(on_batches(&training, found)?)),
+        Err(why) => Err(why),
+    };
     Ok(Compiled {
         form,
         training,
         decoupled,
+        sampled,
+    })
+}
+
+/// A model that trains on batches and evaluates the whole graph.
+fn on_batches(training: &Training, found: SampledForm) -> Result<Training, Error> {
+    Ok(Training {
+        backward: differentiate(&found.batch).map_err(LowerError::from)?,
+        forward: evaluation(&found.whole),
+        form: found.whole,
+        // Fetched rows are dense.
+        sparse_features: false,
+        hops: found.hops,
+        ..training.clone()
     })
 }
 
@@ -104,6 +125,7 @@ fn trained(
         loss: model.loss,
         settings: model.train.clone(),
         sparse_features: workload.sparse_features(),
+        hops: 0,
     };
     Ok((form, training))
 }
@@ -137,6 +159,12 @@ impl Compiled {
     /// # Errors
     /// The placement needs a form that the model does not have.
     pub fn training(&self, placement: Placement) -> Result<&Training, LowerError> {
+        if relaxations(placement).contains(&Relaxation::Sample) {
+            return match &self.sampled {
+                Ok(training) => Ok(training),
+                Err(why) => Err(LowerError::NotSampled(placement, why.clone())),
+            };
+        }
         let relaxed = self.relaxed(placement)?;
         Ok(relaxed.map_or(&self.training, |relaxed| &relaxed.training))
     }

@@ -422,6 +422,7 @@ impl fmt::Display for Op {
             Self::GatherMean(set) => write!(f, "gather {set} dst mean"),
             Self::EdgeSoftmax(set) => write!(f, "softmax {set}"),
             Self::Blend => f.write_str("blend"),
+            Self::Sampled(sampled) => f.write_str(sampled.name()),
             Self::Pick => f.write_str("pick"),
             Self::PickSum(rows) => write!(f, "pick_sum {rows}"),
             Self::PickHead => f.write_str("pick_head"),

@@ -7,6 +7,7 @@
 //! [`Instr::AllReduce`] and [`Instr::Redistribute`], as one instruction or as a
 //! [`Instr::Begin`] and a [`Instr::Finish`] with others in between; and [`Instr::Send`] and
 //! [`Instr::Receive`] between the stages of a pipeline, each of which has its own program.
+//! [`Instr::Batches`] runs over the sampled batches of an epoch, whose rows are those of levels.
 //! [`Instr::Move`] copies between the memories of a rank and its host, and can be split in
 //! halves too.
 //!
@@ -14,7 +15,8 @@
 //! list; the lists differ only in columns, strides and widths.
 
 use crate::graph::ParamSpec;
-use crate::kernel::{End, Kernel};
+use crate::kernel::{Body, End, Kernel, Walk};
+use crate::words::sampling::Sampling;
 use crate::words::storage::Storage;
 use crate::words::types::EdgeSet;
 use serde::{Deserialize, Serialize};
@@ -40,7 +42,7 @@ pub use crate::workload::Reach;
 pub use chunk::{Chunk, Even, Grain, Grouped, Moved, Vertices};
 pub use instr::{Instr, Launch, Product, ScalarRef, StageMessage, Transfer};
 pub use pipeline::{Neighbour, Pipeline};
-pub use sizes::{Capacity, RankSizes};
+pub use sizes::{BatchSizes, Capacity, RankSizes};
 pub use skip::{Length, Returned, Rule, Skip, relative_distance};
 pub use skipping::{RULES, Skipping};
 pub use together::{Once, Together, together};
@@ -84,6 +86,11 @@ pub enum Extent {
     Run(Even, u32),
     /// The edges of the rows of one chunk at a time, out of this many chunks.
     EdgeRun(Even, u32),
+    /// Vertices of a level of the batch at hand. Those of a level are the first ones of the level
+    /// below.
+    Level(u8),
+    /// Edges kept into the vertices of this level, from the level below.
+    LevelEdges(u8, EdgeSet),
 }
 
 /// Purpose of a buffer.
@@ -226,6 +233,9 @@ pub struct Program {
     pub logits: Option<Ref>,
     /// Whether input features are stored as non-zeros.
     pub sparse_features: bool,
+    /// The batches that `step` runs over, if it samples.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sampling: Option<Sampling>,
     /// The stage that runs this, if layers are divided into stages or vertices into chunks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pipeline: Option<Pipeline>,
@@ -240,17 +250,19 @@ impl Extent {
             Self::FeatureNonzeros | Self::SliceNonzeros | Self::Run(..) | Self::EdgeRun(..) => {
                 false
             }
+            Self::Level(_) | Self::LevelEdges(..) => false,
         }
     }
 
     /// Whether a row is an edge, of all that the rank or the graph has.
     pub fn of_edges(self) -> bool {
         match self {
-            Self::Edges(_) | Self::AllEdges(_) => true,
+            Self::Edges(_) | Self::AllEdges(_) | Self::LevelEdges(..) => true,
             Self::Fixed(_) | Self::Inner | Self::Local | Self::Halo | Self::All => false,
             Self::FeatureNonzeros | Self::SliceNonzeros | Self::Run(..) | Self::EdgeRun(..) => {
                 false
             }
+            Self::Level(_) => false,
         }
     }
 
@@ -260,15 +272,38 @@ impl Extent {
             Self::All | Self::SliceNonzeros => true,
             Self::Fixed(_) | Self::Inner | Self::Local | Self::Halo | Self::Run(..) => false,
             Self::Edges(_) | Self::AllEdges(_) | Self::FeatureNonzeros | Self::EdgeRun(..) => false,
+            Self::Level(_) | Self::LevelEdges(..) => false,
         }
     }
 
-    /// The edges that a kernel over these rows walks.
+    /// The edges of a set into these rows, which are no levels of a batch.
     pub fn edges(self, set: EdgeSet) -> Self {
         if self.of_whole_graph() {
             Self::AllEdges(set)
         } else {
             Self::Edges(set)
+        }
+    }
+
+    /// The edges that a kernel over these rows walks; `None` if it walks none.
+    pub fn walked(self, body: &Body) -> Option<Self> {
+        let set = body.edge_set()?;
+        Some(match (self, Walk::of(body)) {
+            (Self::Level(level), Walk::EdgesBySource) => Self::LevelEdges(level + 1, set),
+            (Self::Level(level), _) => Self::LevelEdges(level, set),
+            _ => self.edges(set),
+        })
+    }
+
+    /// Whether rows are vertices, or edges, of a sampled batch.
+    pub fn of_batch(self) -> bool {
+        match self {
+            Self::Level(_) | Self::LevelEdges(..) => true,
+            Self::Fixed(_) | Self::Inner | Self::Local | Self::Halo | Self::All => false,
+            Self::Edges(_) | Self::AllEdges(_) => false,
+            Self::FeatureNonzeros | Self::SliceNonzeros | Self::Run(..) | Self::EdgeRun(..) => {
+                false
+            }
         }
     }
 
@@ -288,6 +323,7 @@ impl Extent {
             Self::Fixed(_) | Self::Inner | Self::Local | Self::Halo | Self::All => None,
             Self::Edges(_) | Self::AllEdges(_) => None,
             Self::FeatureNonzeros | Self::SliceNonzeros => None,
+            Self::Level(_) | Self::LevelEdges(..) => None,
         }
     }
 }

@@ -87,6 +87,7 @@ fn run_typed(body: &str, classes: u32, train: &[usize], types: Vec<u16>) -> (f64
         histories: Vec::new(),
         order: Vec::new(),
         blocks: Vec::new(),
+        batch: None,
     };
     let mut results = evaluate(&model.graph, &context).expect("a value");
     let logits = results.pop().expect("logits");

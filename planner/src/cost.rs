@@ -107,6 +107,7 @@ fn operator(op: &Op, out: Value, kids: &[Value], facts: &Facts) -> Work {
         | Op::Scan(_)
         | Op::Redistribute(_)
         | Op::SumRanks
+        | Op::Sampled(_)
         | Op::Copies(..)
         | Op::Clip(..)
         | Op::Blend

@@ -1,8 +1,10 @@
 //! Why a model cannot be lowered.
 
 use crate::decouple::DecoupleError;
+use crate::sampled::SampledError;
 use crate::stale::StaleError;
 use gnnc_ir::plan::Placement;
+use gnnc_ir::words::spelling::counted;
 
 /// Why a graph cannot be lowered.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -16,6 +18,20 @@ pub enum LowerError {
     /// The placement needs a form that the model does not have.
     #[error("{0} needs a decoupled form: {1}")]
     NoForm(Placement, DecoupleError),
+    /// The model cannot be trained on sampled batches.
+    #[error("{0} needs a form on sampled batches: {1}")]
+    NotSampled(Placement, SampledError),
+    /// Fanouts that do not fit the model.
+    #[error(
+        "found {}, but the model aggregates {expected} times one after another; give one fanout for each, the one next to the seeds first",
+        counted(found, "fanout")
+    )]
+    Fanouts {
+        /// Fanouts given.
+        found: usize,
+        /// Hops of the model.
+        expected: usize,
+    },
     /// A pass produced a graph that violates its own invariants.
     #[error("bug in the lowering: {0}")]
     Internal(String),

@@ -44,6 +44,8 @@ impl Facts {
     pub fn rows(&self, rows: Rows) -> f64 {
         match rows {
             Rows::Fixed(n) => f64::from(n),
+            // Forms are found before batches are drawn.
+            Rows::Level(_) | Rows::LevelEdges(..) => 0.0,
             Rows::Vertices | Rows::All => self.vertices as f64,
             Rows::Edges(EdgeSet::Plain) | Rows::AllEdges(EdgeSet::Plain) => self.edges as f64,
             Rows::Edges(EdgeSet::Looped) | Rows::AllEdges(EdgeSet::Looped) => {
@@ -150,7 +152,7 @@ pub fn known(op: &Op, kids: &[Value], facts: &Facts) -> Known {
             finite: true,
             ..plain
         },
-        Op::Input(Input::Fresh(_)) => Known {
+        Op::Input(Input::Fresh(_) | Input::Drawn(_)) => Known {
             sign: Sign::NonNegative,
             finite: true,
             ..plain
@@ -173,6 +175,7 @@ pub fn known(op: &Op, kids: &[Value], facts: &Facts) -> Known {
         | Op::Out(_)
         | Op::Redistribute(_)
         | Op::SumRanks
+        | Op::Sampled(_)
         | Op::Copies(..)
         | Op::Clip(..)
         | Op::Blend => Known {

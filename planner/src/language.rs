@@ -114,6 +114,8 @@ impl Symbol {
                         Rows::Edges(set) => (2, set_key(set)),
                         Rows::All => (3, 0),
                         Rows::AllEdges(set) => (4, set_key(set)),
+                        Rows::Level(level) => (5, level.into()),
+                        Rows::LevelEdges(level, set) => (6 + set_key(set), level.into()),
                     };
                     let pair = |a: u32, b: u32| u64::from(a) << 32 | u64::from(b);
                     (
@@ -154,6 +156,9 @@ impl Symbol {
                 Op::SumRanks => one(31, 0),
                 Op::Copies(what, number) => two(37, *what as u32, *number),
                 Op::Clip(what, most) => two(38, *what as u32, most.to_bits()),
+                // Batches are drawn only after forms are found.
+                Op::Sampled(_) => one(39, 0),
+                Op::Input(Input::Drawn(_)) => two(2, 8, 0),
                 Op::Blend => one(32, 0),
                 Op::Pick => one(33, 0),
                 Op::PickSum(rows) => two(34, *rows, 0),

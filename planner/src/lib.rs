@@ -51,6 +51,7 @@ pub mod proof;
 pub mod region;
 pub mod report;
 pub mod rules;
+pub mod sampled;
 pub mod saturate;
 pub mod search;
 pub mod simulate;

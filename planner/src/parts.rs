@@ -9,7 +9,7 @@ use chunks::chunk_shares;
 use gnnc_ir::cluster::Basis;
 use gnnc_ir::plan::{AlphaBasis, Partitioner};
 use gnnc_ir::program::traffic::Reads;
-use gnnc_ir::program::{Halo, Program, RankSizes, Reach};
+use gnnc_ir::program::{BatchSizes, Halo, Program, RankSizes, Reach};
 use gnnc_ir::words::spelling::counted;
 use gnnc_ir::workload::{Origin, PartLoad, PartitionSummary, Workload};
 use reach::Within;
@@ -173,6 +173,7 @@ pub fn parts(
             vertices: workload.vertices,
             all_edges: workload.edges,
             max_degree: most_edges(workload),
+            batch: BatchSizes::NONE,
             reach: Reach {
                 interior: workload.vertices,
                 interior_edges: workload.edges,
@@ -243,6 +244,7 @@ fn measured(
         vertices,
         all_edges,
         max_degree: most_edges(workload),
+        batch: BatchSizes::NONE,
         reach: load.reach.unwrap_or_default(),
     };
     let mut sizes: Vec<RankSizes> = (0..).zip(&summary.parts).map(size).collect();
@@ -319,6 +321,7 @@ fn estimated(workload: &Workload, ranks: u32, partitioner: Partitioner) -> Parts
         vertices: workload.vertices,
         all_edges: workload.edges,
         max_degree: most_edges(workload),
+        batch: BatchSizes::NONE,
     };
     let reached = |sizes: RankSizes| RankSizes {
         reach: within.reach(&sizes),

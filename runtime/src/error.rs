@@ -1,5 +1,6 @@
 //! Errors of running programs.
 
+use gnnc_graph::sample::SampleError;
 use gnnc_ir::program::{Capacity, Program, Role};
 use gnnc_ir::words::spelling::counted;
 use gnnc_ir::words::units::Bytes;
@@ -26,6 +27,9 @@ pub enum RuntimeError {
     /// The data graph and the partition do not fit each other.
     #[error(transparent)]
     Graph(#[from] gnnc_graph::GraphError),
+    /// Batches cannot be drawn as the program says.
+    #[error("{}", sampling(.0))]
+    Sampling(gnnc_graph::sample::SampleError),
     /// A kernel failed to compile.
     #[error("kernel {kernel} does not compile: {source}")]
     Kernel {
@@ -168,6 +172,18 @@ pub enum DriverError {
     /// Generated code does not compile, which is a defect.
     #[error("{0}")]
     Code(String),
+}
+
+/// Why batches cannot be drawn, in the words of a training run.
+fn sampling(error: &SampleError) -> String {
+    match error {
+        SampleError::NoSeeds => {
+            "the graph has no training vertices, so there are no batches to train on; \
+             give it a training mask, or a `split`"
+                .to_owned()
+        }
+        other => other.to_string(),
+    }
 }
 
 /// Bytes of rows of earlier epochs by tensor, over all ranks.

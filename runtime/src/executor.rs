@@ -1,5 +1,6 @@
 //! Runs the instructions of a program on one rank.
 
+mod batch;
 mod communicate;
 mod launch;
 mod pipeline;
@@ -80,7 +81,8 @@ impl Worker {
                     return Err(Fault::Stopped);
                 }
             }
-            self.step(&program, &step, step_context)?;
+            let in_batch = step_context.in_batch(step.batch);
+            self.step(&program, &step, &in_batch)?;
         }
         self.own.staleness.add(&stale);
         Ok(())
@@ -243,7 +245,7 @@ impl Worker {
                     site,
                 }) => {
                     let features = self.features(program, *values)?;
-                    let key = site.key(step_context.seed, step_context.epoch as u32, iteration);
+                    let key = site.key(step_context.seed, step_context.draw, iteration);
                     let ids = self.own.part.ids(Over::of(program.sparse_rows(*values)));
                     let (values, out) = (self.slot(*values, iteration), self.slot(*out, iteration));
                     sparse::dropout(&self.team, features, ids, values, out, *p, key);
@@ -279,10 +281,12 @@ impl Worker {
                 }) => {
                     let rows = self.tensor(program, *logits, iteration);
                     let grad = grad.map(|grad| self.tensor(program, grad, iteration));
+                    let of_batch = program.buffer(logits.buffer).extent.of_batch();
+                    let batch = self.own.part.batch.as_ref().filter(|_| of_batch);
                     let sums = &mut self.memory.sums;
                     let share = loss::loss(
                         &self.team,
-                        &self.own.part,
+                        (&self.own.part, batch.map(|batch| &**batch)),
                         *loss,
                         rows,
                         grad,
@@ -290,7 +294,16 @@ impl Worker {
                         sums,
                     );
                     if let Some(out) = out {
-                        self.slot(*out, iteration).write()[0] = share as f32;
+                        let out = &mut self.slot(*out, iteration).write()[0];
+                        *out = match batch {
+                            None => share as f32,
+                            // The mean over the seeds of all batches of the epoch.
+                            Some(batch) => {
+                                let first = self.own.place.batch == Some(0);
+                                let before = if first { 0.0 } else { *out };
+                                before + (share * batch.share()) as f32
+                            }
+                        };
                     }
                 }
                 Instr::Metrics(instr::Metrics {
@@ -317,7 +330,11 @@ impl Worker {
                 Instr::Remember(instr::Remember { from, history }) => {
                     self.remember(*from, *history, iteration, step_context)?;
                 }
-                Instr::Repeat(_) | Instr::Chunks(_) => {}
+                Instr::Sample(sample) => self.sample(program, sample, step_context)?,
+                Instr::FetchRows(instr::FetchRows { from, to }) => {
+                    self.fetch_rows(program, *from, *to, iteration);
+                }
+                Instr::Repeat(_) | Instr::Chunks(_) | Instr::Batches(_) => {}
             }
         }
         Ok(())
@@ -350,10 +367,14 @@ impl Worker {
 
     /// The current own rows of a tensor.
     fn tensor(&self, program: &Program, at: Ref, iteration: u32) -> Rows {
-        let own = self.own.part.own(self.own.place.chunk);
+        let buffer = program.buffer(at.buffer);
+        let own = match buffer.extent.of_batch() {
+            true => 0..self.own.part.sizes.rows(buffer.extent) as usize,
+            false => self.own.part.own(self.own.place.chunk),
+        };
         Rows {
             at: self.slot(at, iteration),
-            stride: program.buffer(at.buffer).columns as usize,
+            stride: buffer.columns as usize,
             begin: own.start,
             end: own.end,
         }

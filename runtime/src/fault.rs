@@ -2,8 +2,10 @@
 
 use crate::transport::TransportError;
 use gnnc_codegen::args::ArgsError;
+use gnnc_graph::sample::SampleError;
 use gnnc_ir::program::Rule;
 use gnnc_ir::words::spelling::counted;
+use gnnc_ir::words::units::Bytes;
 
 /// Why an instruction did not finish.
 #[derive(Debug, thiserror::Error)]
@@ -13,6 +15,15 @@ pub(crate) enum Fault {
     /// The run was asked to stop.
     #[error("the run was asked to stop")]
     Stopped,
+    /// A batch cannot be drawn.
+    #[error(transparent)]
+    Sampling(#[from] SampleError),
+    /// The system refused memory for a batch that is larger than those before.
+    #[error(
+        "a batch needs {} of memory, which the system refused ({reason}); use a smaller batch or smaller fanouts",
+        Bytes(*bytes)
+    )]
+    Memory { bytes: u64, reason: std::io::Error },
     /// A checked kernel found an access out of bounds.
     #[error(transparent)]
     Outside(#[from] ArgsError),

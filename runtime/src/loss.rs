@@ -2,6 +2,7 @@
 
 use crate::arena::Span;
 use crate::part::Part;
+use crate::part::batch::Batch;
 use crate::team::Team;
 use gnnc_graph::Labels;
 use gnnc_ir::graph::op::Loss;
@@ -22,23 +23,24 @@ pub(crate) struct Rows {
     pub(crate) end: usize,
 }
 
-/// The rank's share of the mean loss over all training vertices. Writes the gradient of the logits
+/// The rank's share of the mean loss over all training vertices, or over those of a batch. Writes the gradient of the logits
 /// to `grad`. `sums` is kept between calls to reuse its memory.
 ///
 /// # Safety
 /// Nothing else uses `grad` meanwhile, or writes the logits.
 pub(crate) unsafe fn loss(
     team: &Team,
-    part: &Part,
+    (part, batch): (&Part, Option<&Batch>),
     kind: Loss,
     logits: Rows,
     grad: Option<Rows>,
     classes: usize,
     sums: &mut Vec<AtomicU64>,
 ) -> f64 {
+    let trained = batch.map_or(part.train_total, |batch| batch.seeds().into());
     let terms = match kind {
-        Loss::CrossEntropy => part.train_total as f64,
-        Loss::BinaryCrossEntropy => part.train_total as f64 * classes as f64,
+        Loss::CrossEntropy => trained as f64,
+        Loss::BinaryCrossEntropy => trained as f64 * classes as f64,
     };
     // Without training vertices the mean is 0.
     let scale = if terms == 0.0 { 0.0 } else { 1.0 / terms };
@@ -46,14 +48,16 @@ pub(crate) unsafe fn loss(
     sums.resize_with(blocks.max(sums.len()), AtomicU64::default);
     team.each(blocks, (blocks * BLOCK * classes * 4) as u64, |block| {
         let mut sum = 0.0;
-        for v in logits.block(block) {
+        for row in logits.block(block) {
             // SAFETY: blocks are disjoint rows; `part` checks the span.
             let (z, g) = unsafe {
                 (
-                    logits.row(v, classes).read(),
-                    grad.map(|g| g.row(v, classes).write()),
+                    logits.row(row, classes).read(),
+                    grad.map(|g| g.row(row, classes).write()),
                 )
             };
+            // All rows of a batch are training vertices.
+            let v = batch.map_or(row, |batch| batch.ids()[row] as usize);
             if !part.splits[0][v] {
                 if let Some(g) = g {
                     g.fill(0.0);

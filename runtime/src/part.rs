@@ -1,5 +1,6 @@
 //! A rank's share of the data.
 
+pub(crate) mod batch;
 pub(crate) mod features;
 pub(crate) mod lists;
 pub(crate) mod rows;
@@ -10,11 +11,14 @@ use crate::RuntimeError;
 use crate::chunks::ChunkNeeds;
 use crate::part::features::{FeatureRows, columns, slice};
 use crate::part::whole::Whole;
+use batch::{Batch, LayerWays};
 use gnnc_graph::{Csr, GraphData, Labels, LocalChunks, LocalEdges, LocalPart};
 use gnnc_ir::EdgeSet;
 use gnnc_ir::kernel::Walk;
+use gnnc_ir::program::instr::DrawnBuffer;
 use gnnc_ir::program::verify::RankData;
 use gnnc_ir::program::{Capacity, Even, Extent, Instr, Launch, Product, Program, RankSizes, Role};
+use gnnc_ir::words::sampling::Drawn;
 use lists::Over;
 use std::ops::Range;
 use std::sync::Arc;
@@ -56,6 +60,8 @@ pub(crate) struct Part {
     /// For each way to cut rows into chunks that instructions run over: first rows of the chunks,
     /// and one past the last row.
     cuts: Vec<(Even, u32, Vec<u64>)>,
+    /// The sampled batch at hand, if the program samples.
+    pub(crate) batch: Option<Box<Batch>>,
 }
 
 /// A CSR with the bounds of pieces of about equal work.
@@ -65,6 +71,7 @@ pub(crate) struct Walkable {
 }
 
 /// Edges indexed from both ends.
+#[derive(Default)]
 pub(crate) struct Edges {
     pub(crate) by_destination: Walkable,
     /// Also the position of each edge by destination.
@@ -162,6 +169,7 @@ impl Part {
         sizes.max_degree = u64::from(most.unwrap_or(0));
         let mut part = Self {
             cuts: Vec::new(),
+            batch: None,
             inner: local.inner,
             between: match program.pipeline {
                 Some(_) => local.edges_between_chunks(),
@@ -190,10 +198,10 @@ impl Part {
     }
 
     /// The facts that the rank's program depends on.
-    pub(crate) fn facts(&self, rank: u32, data: &GraphData) -> RankData {
+    pub(crate) fn facts(&self, rank: u32, capacity: Capacity, data: &GraphData) -> RankData {
         RankData {
             rank,
-            capacity: Capacity::of(self.sizes),
+            capacity,
             features: Some(data.features.columns()),
             relations: data.topology.relations(),
             chunks: Some(self.whole.chunks.count()),
@@ -216,7 +224,7 @@ impl Part {
         let bounds = self.chunks.own.len() + halo.map(Vec::len).sum::<usize>();
         let chunks = 8 * (bounds + self.between.len());
         let own = edges.sum::<usize>() + features.sum::<usize>() + labels + rows + splits + chunks;
-        own as u64
+        own as u64 + self.batch.as_ref().map_or(0, |batch| batch.bytes())
     }
 
     /// The positions of the nonzeros whose values are in a buffer of this extent.
@@ -229,6 +237,7 @@ impl Part {
         match over {
             Over::All => &self.whole.ids,
             Over::Own => &self.global,
+            Over::Level(_) => self.batch.as_ref().map_or(&[], |batch| batch.ids()),
         }
     }
 }
@@ -314,6 +323,10 @@ pub(crate) struct Needs {
     edges: [Ways; 2],
     /// The same for the edges of the whole graph.
     pub(crate) all_edges: [Ways; 2],
+    /// The same for the edges of a batch, by layer from the seeds outwards.
+    pub(crate) layers: LayerWays,
+    /// Whether a batch gives the numbers of edges by type.
+    pub(crate) type_degrees: bool,
     /// Whether kernels run over all vertices.
     pub(crate) ids: bool,
     /// Whether labels and splits are read.
@@ -331,7 +344,14 @@ pub(crate) struct Needs {
 impl Needs {
     /// The needs of a program.
     pub(crate) fn of(program: &Program) -> Self {
-        let mut needs = Self::default();
+        let hops = program
+            .sampling
+            .as_ref()
+            .map_or(0, |sampling| sampling.hops());
+        let mut needs = Self {
+            layers: vec![Default::default(); usize::from(hops)],
+            ..Self::default()
+        };
         for instrs in [&program.setup, &program.step, &program.eval] {
             needs.collect(instrs, program);
         }
@@ -349,6 +369,10 @@ impl Needs {
                 self.launch(program, launch);
             }
             self.labels |= instr.labels().is_some();
+            if let Instr::Sample(sample) = instr {
+                let of_types = |one: &DrawnBuffer| matches!(one.drawn, Drawn::RelationDegree(..));
+                self.type_degrees |= sample.outputs.iter().any(of_types);
+            }
             if let Instr::SparseMatMul(one) = instr
                 && one.product == Product::Tn
             {
@@ -377,11 +401,18 @@ impl Needs {
         let of_edges = launch.chunk.filter(|chunk| chunk.even.is_none());
         self.chunks.count = self.chunks.count.max(of_edges.map(|chunk| chunk.of));
         if let Some(set) = kernel.body.edge_set() {
-            let edges = match all {
-                true => &mut self.all_edges,
-                false => &mut self.edges,
-            };
             let walk = Walk::of(&kernel.body);
+            let edges = match launch.rows.walked(&kernel.body) {
+                Some(Extent::LevelEdges(layer, _)) => {
+                    let from_seeds = self.layers.len().checked_sub(usize::from(layer));
+                    match from_seeds.and_then(|n| self.layers.get_mut(n)) {
+                        Some(edges) => edges,
+                        None => return,
+                    }
+                }
+                _ if all => &mut self.all_edges,
+                _ => &mut self.edges,
+            };
             let by_source = walk == Walk::EdgesBySource;
             let by_type = walk == Walk::EdgesByType;
             let mut kept = [false; 2];
@@ -425,10 +456,18 @@ fn own_labels(data: &GraphData, own: &[u32]) -> Result<Labels, RuntimeError> {
 
 /// Bounds of pieces with about the same number of entries plus rows.
 fn pieces(indptr: &[u64]) -> Vec<u64> {
+    let mut bounds = Vec::new();
+    pieces_into(indptr, &mut bounds);
+    bounds
+}
+
+/// The same in memory that is there.
+fn pieces_into(indptr: &[u64], bounds: &mut Vec<u64>) {
     let rows = indptr.len().saturating_sub(1);
     let work = |row: usize| indptr[row] + row as u64;
     let count = work(rows).div_ceil(PIECE).max(1);
-    let mut bounds = vec![0];
+    bounds.clear();
+    bounds.push(0);
     for k in 1..count {
         let target = (u128::from(k) * u128::from(work(rows)) / u128::from(count)) as u64;
         let (mut low, mut high) = (0, rows);
@@ -447,7 +486,6 @@ fn pieces(indptr: &[u64]) -> Vec<u64> {
     if rows as u64 > bounds[bounds.len() - 1] {
         bounds.push(rows as u64);
     }
-    bounds
 }
 
 #[cfg(test)]

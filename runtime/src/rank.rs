@@ -18,8 +18,7 @@ use gnnc_ir::program::memory::{ALIGN, Layout};
 use gnnc_ir::program::trace::{Decision, Event, Peer, Phase, Resource};
 use gnnc_ir::program::verify::VerifiedProgram;
 use gnnc_ir::program::{
-    BufferId, Capacity, Chunk, Extent, Instr, Launch, Pipeline, Program, Ref, Skip,
-    StageMessage,
+    BufferId, Capacity, Chunk, Extent, Instr, Launch, Pipeline, Program, Ref, Skip, StageMessage,
 };
 use gnnc_ir::words::storage::Storage;
 use std::borrow::Cow;
@@ -71,6 +70,8 @@ pub(crate) struct Place {
     /// The current chunk; `None` if all rows are current.
     pub(crate) chunk: Option<u32>,
     turn: u32,
+    /// The batch of the epoch; `None` outside of batches.
+    pub(crate) batch: Option<u32>,
 }
 
 /// When an instruction ran, in microseconds, and how much it sent.
@@ -111,7 +112,16 @@ impl Rank {
 
     /// The instructions of a list, with the chunk order set by `begin`.
     pub(crate) fn steps<'a>(&self, program: &'a Program, phase: Phase) -> Steps<'a> {
-        Steps::new(program.list(phase), self.place.order.clone())
+        Steps::new(
+            program.list(phase),
+            self.place.order.clone(),
+            self.batches(),
+        )
+    }
+
+    /// Batches of an epoch; 1 if the program does not sample.
+    pub(crate) fn batches(&self) -> u32 {
+        self.part.batch.as_ref().map_or(1, |batch| batch.count())
     }
 
     /// Records the current instruction.
@@ -121,6 +131,7 @@ impl Rank {
         place.path.extend(path);
         place.name = step.instr.name(&self.program);
         (place.chunk, place.turn) = (step.chunk, step.turn);
+        place.batch = step.batch;
     }
 
     /// A failure of the current instruction.

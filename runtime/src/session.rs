@@ -10,6 +10,7 @@ use crate::checkpoint::{self, Checkpoint, Progress, Tensor};
 use crate::device::gpu::OnDevice;
 use crate::device::gpu::driver::Driver;
 use crate::programs::Programs;
+use crate::rank::Rank;
 use crate::rank_set::{RankSet, Workers};
 use crate::report::{Best, EpochReport, Metrics, Resumed, Score};
 use crate::start;
@@ -153,7 +154,7 @@ impl Session {
         ran?;
         let seconds = begin.elapsed().as_secs_f64();
         self.epoch += 1;
-        self.step += 1;
+        self.step += self.steps_of_epoch();
         let loss = self.result(|program| program.loss)?;
         let loss = loss.first().copied();
         let bytes_sent = self.bytes_sent() - before;
@@ -397,6 +398,21 @@ impl Session {
         })
     }
 
+    /// Optimizer steps of an epoch: one for each batch.
+    fn steps_of_epoch(&self) -> u64 {
+        let of_ranks = self.rank_set.map(|rank| rank.rank().batches());
+        of_ranks.into_iter().max().unwrap_or(1).into()
+    }
+
+    /// How often a batch was larger than the memory laid out for it, over all ranks.
+    pub fn grown(&self) -> u32 {
+        let of_rank = |rank: &Rank| rank.part.batch.as_ref().map_or(0, |batch| batch.grown);
+        self.rank_set
+            .map(|rank| of_rank(rank.rank()))
+            .into_iter()
+            .sum()
+    }
+
     fn setup(&mut self) -> Result<(), RuntimeError> {
         if self.setup_bytes.is_none() {
             let before = self.bytes_sent();
@@ -416,6 +432,7 @@ impl Session {
             seed,
             epoch: self.epoch,
             step: self.step,
+            draw: self.epoch as u32,
             learning_rate,
         }
     }

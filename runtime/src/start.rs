@@ -7,10 +7,11 @@ use crate::executor::Worker;
 use crate::labels::labels_fit;
 use crate::machine::fits;
 use crate::options::RunOptions;
-use crate::part::Part;
+use crate::part::batch::Batch;
 use crate::part::features::{columns, stored};
 use crate::part::lists::Table;
 use crate::part::whole::Whole;
+use crate::part::{Needs, Part};
 use crate::programs::Programs;
 use crate::rank::Rank;
 use crate::sparse::SparseKernels;
@@ -46,7 +47,7 @@ pub(crate) fn ranks(
     programs: &Programs,
     data: &GraphData,
     partition: &Partition,
-    trace: bool,
+    options: &RunOptions,
     (here, count): (Range<usize>, usize),
 ) -> Result<Vec<Beginning>, RuntimeError> {
     programs.check(partition, count)?;
@@ -64,12 +65,25 @@ pub(crate) fn ranks(
         };
         let program = &all[programs.index(number, count)];
         let degrees = Degrees::new(program, local, &data.topology);
-        let part = Part::new(local.clone(), data, program, Arc::clone(&whole))?;
-        let verified = VerifiedProgram::new(Arc::clone(program), &part.facts(number as u32, data));
+        let mut part = Part::new(local.clone(), data, program, Arc::clone(&whole))?;
+        let mut capacity = part.sizes;
+        if let Some(sampling) = &program.sampling {
+            let needs = Needs::of(program);
+            let needs = (needs.layers, needs.type_degrees);
+            let threads = options.threads_per_rank;
+            let mut batch = Batch::new(data, sampling, needs, options.seed, threads)?;
+            let pilot = batch.pilot(0);
+            capacity.batch = pilot.map_err(|fault| RuntimeError::Program(fault.to_string()))?;
+            part.batch = Some(Box::new(batch));
+        }
+        let capacity = Capacity::of(capacity);
+        let verified = VerifiedProgram::new(
+            Arc::clone(program),
+            &part.facts(number as u32, capacity, data),
+        );
         let verified = verified.map_err(|e| RuntimeError::Program(e.to_string()))?;
         labels_fit(program, data)?;
         let (clocks, layers) = Clocks::new(program);
-        let capacity = Capacity::of(part.sizes);
         let rank = Rank {
             number: number as u32,
             ranks: count as u32,
@@ -77,7 +91,7 @@ pub(crate) fn ranks(
             layout: layout(program, &capacity),
             capacity,
             part,
-            events: trace.then(Vec::new),
+            events: options.trace.then(Vec::new),
             place: Default::default(),
             clocks,
             staleness: Staleness { layers },
@@ -105,7 +119,7 @@ pub(crate) fn workers(
     transports: Vec<Box<dyn Transport>>,
 ) -> Result<Vec<Worker>, RuntimeError> {
     let count = transports.len();
-    let ranks = ranks(programs, data, partition, options.trace, (0..count, count))?;
+    let ranks = ranks(programs, data, partition, options, (0..count, count))?;
     let began = Instant::now();
     let cache = options.cache.clone();
     let compiler = match options.checked {

@@ -7,6 +7,8 @@ use gnnc_ir::program::instr;
 pub(crate) struct Steps<'a> {
     levels: Vec<Level<'a>>,
     order: Vec<u32>,
+    /// Batches of an epoch.
+    batches: u32,
 }
 
 /// One visited instruction.
@@ -19,6 +21,8 @@ pub(crate) struct Step<'a> {
     pub(crate) chunk: Option<u32>,
     /// Position of the chunk in the order as it is run; 0 outside of chunk loops.
     pub(crate) turn: u32,
+    /// The batch of the epoch; `None` outside of batches.
+    pub(crate) batch: Option<u32>,
 }
 
 /// A list and the position in it.
@@ -32,17 +36,25 @@ struct Level<'a> {
     outer: u32,
 }
 
+/// How often loops run whose length the data say.
+#[derive(Clone, Copy)]
+struct Counts {
+    chunks: u32,
+    batches: u32,
+}
+
 /// The loop whose body a list is.
 #[derive(Clone, Copy)]
 enum Loop {
     None,
     Repeat { count: u32, reverse: bool },
     Chunks { reverse: bool },
+    Batches,
 }
 
 impl<'a> Steps<'a> {
-    /// The steps of a list, with chunks in this order.
-    pub(crate) fn new(list: &'a [Instr], order: Vec<u32>) -> Self {
+    /// The steps of a list, with chunks in this order and so many batches.
+    pub(crate) fn new(list: &'a [Instr], order: Vec<u32>, batches: u32) -> Self {
         let level = Level {
             list,
             next: 0,
@@ -53,6 +65,7 @@ impl<'a> Steps<'a> {
         Self {
             levels: vec![level],
             order,
+            batches,
         }
     }
 
@@ -67,13 +80,16 @@ impl<'a> Iterator for Steps<'a> {
 
     fn next(&mut self) -> Option<Step<'a>> {
         loop {
-            let chunks = self.order.len() as u32;
+            let counts = Counts {
+                chunks: self.order.len() as u32,
+                batches: self.batches,
+            };
             let level = self.levels.last_mut()?;
             let list = level.list;
             let Some(instr) = list.get(level.next) else {
                 level.turn += 1;
                 level.next = 0;
-                if level.turn >= level.around.turns(chunks) {
+                if level.turn >= level.around.turns(counts) {
                     self.levels.pop();
                 }
                 continue;
@@ -82,14 +98,16 @@ impl<'a> Iterator for Steps<'a> {
             let iteration = level.iteration();
             let Some((around, body)) = Loop::of(instr) else {
                 let (chunk, turn) = level.chunk(&self.order);
+                let batch = level.batch();
                 return Some(Step {
                     instr,
                     iteration,
                     chunk,
                     turn,
+                    batch,
                 });
             };
-            if around.turns(chunks) > 0 {
+            if around.turns(counts) > 0 {
                 self.levels.push(Level {
                     list: body,
                     next: 0,
@@ -109,15 +127,19 @@ impl Loop {
         if let Instr::Repeat(instr::Repeat { count, reverse, .. }) = *instr {
             return Some((Self::Repeat { count, reverse }, body));
         }
+        if matches!(instr, Instr::Batches(_)) {
+            return Some((Self::Batches, body));
+        }
         let reverse = matches!(instr, Instr::Chunks(instr::Chunks { reverse: true, .. }));
         Some((Self::Chunks { reverse }, body))
     }
 
-    fn turns(self, chunks: u32) -> u32 {
+    fn turns(self, counts: Counts) -> u32 {
         match self {
             Self::None => 1,
             Self::Repeat { count, .. } => count,
-            Self::Chunks { .. } => chunks,
+            Self::Chunks { .. } => counts.chunks,
+            Self::Batches => counts.batches,
         }
     }
 }
@@ -133,8 +155,13 @@ impl Level<'_> {
                 };
                 self.outer * count + index
             }
-            Loop::None | Loop::Chunks { .. } => self.outer,
+            Loop::None | Loop::Chunks { .. } | Loop::Batches => self.outer,
         }
+    }
+
+    /// The batch, within batches.
+    fn batch(&self) -> Option<u32> {
+        matches!(self.around, Loop::Batches).then_some(self.turn)
     }
 
     fn chunk(&self, order: &[u32]) -> (Option<u32>, u32) {
@@ -161,7 +188,7 @@ mod tests {
     }
 
     fn visited(list: &[Instr], order: Vec<u32>) -> Vec<(Vec<usize>, u32, Option<u32>, u32)> {
-        let mut steps = Steps::new(list, order);
+        let mut steps = Steps::new(list, order, 1);
         let mut found = Vec::new();
         while let Some(step) = steps.next() {
             found.push((

@@ -1,6 +1,5 @@
 //! Requests to end a long run.
 
-use gnnc_ir::program::instr;
 use gnnc_ir::program::{Instr, Program, Role};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
@@ -88,12 +87,8 @@ fn changes(instr: &Instr, program: &Program) -> bool {
         let role = program.buffer(at.buffer).role;
         found |= write && matches!(role, Role::Param(_) | Role::State(..) | Role::History(_));
     });
-    if let Instr::Repeat(instr::Repeat { body, .. }) | Instr::Chunks(instr::Chunks { body, .. }) =
-        instr
-    {
-        return body.iter().any(|instr| changes(instr, program));
-    }
-    found
+    let body = instr.body().unwrap_or_default();
+    found || body.iter().any(|instr| changes(instr, program))
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The knobs of placements on the command line: one table for the options of a run and for
 //! `--pin KEY=VALUE` of a search.
 
-use super::numbers::{CHUNKS, DEVICES, EPOCHS, within};
+use super::numbers::{CHUNKS, DEVICES, EPOCHS, VERTICES, within};
 use super::output::{Failure, input};
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use gnnc::ir::plan::{Knobs, Layout};
@@ -129,6 +129,42 @@ const KNOBS: &[Knob] = &[
         values: "",
         help: "How tensors are stored: f32 (the default) or a 16-bit format such as bf16. Sums always use 32 bits",
         set: |knobs, text| super::inputs::storage(text).map(|storage| knobs.storage = storage),
+    },
+    Knob {
+        name: "batch",
+        alias: None,
+        option: Form::Value("N"),
+        values: "N",
+        help: "Seeds of a sampled batch, for placements that train on sampled neighborhoods",
+        set: |knobs, text| within(VERTICES)(text).map(|batch| knobs.batch = Some(batch)),
+    },
+    Knob {
+        name: "fanouts",
+        alias: None,
+        option: Form::Value("F,..."),
+        values: "F,...",
+        help: "Most edges into a vertex that each hop of a batch keeps: a number or `all`, the hop next to the seeds \
+               first. With slashes in between, one for each type of edges, such as 10/5",
+        set: |knobs, text| {
+            let fanouts: Result<_, String> = text.split(',').map(str::parse).collect();
+            fanouts.map(|fanouts| knobs.fanouts = fanouts)
+        },
+    },
+    Knob {
+        name: "sampler",
+        alias: None,
+        option: Form::Value("NAME"),
+        values: "NAME",
+        help: "How the edges of a batch are drawn: neighbor (the default), labor or full",
+        set: |knobs, text| text.parse().map(|kind| knobs.sampler = Some(kind)),
+    },
+    Knob {
+        name: "cut",
+        alias: None,
+        option: Form::Value("NAME"),
+        values: "NAME",
+        help: "How an epoch is cut into batches: even (the default), short or drop",
+        set: |knobs, text| text.parse().map(|cut| knobs.cut = Some(cut)),
     },
     Knob {
         name: "offload",

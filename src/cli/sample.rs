@@ -25,13 +25,13 @@ pub struct Sample {
     #[arg(long, value_name = "N", value_parser = within(VERTICES))]
     batch: u32,
     /// How edges are drawn: neighbor, labor or full.
-    #[arg(long, value_name = "NAME", default_value = "neighbor", value_parser = kind)]
+    #[arg(long, value_name = "NAME", default_value = "neighbor")]
     kind: Kind,
     /// Vertices that are seeds: train, val, test or all.
     #[arg(long, value_enum, default_value_t, hide_possible_values = true)]
     on: On,
     /// How an epoch is cut into batches: even, short or drop.
-    #[arg(long, value_name = "NAME", default_value = "even", value_parser = cut)]
+    #[arg(long, value_name = "NAME", default_value = "even")]
     cut: Cut,
     /// Seed of all random draws.
     #[arg(long, value_name = "N", default_value = "0", value_parser = within(SEEDS))]
@@ -412,20 +412,6 @@ fn fanout_name(fanout: u32) -> String {
         ALL => "all".to_owned(),
         number => grouped(number.into()),
     }
-}
-
-/// Parses the name of a kind of draws.
-fn kind(name: &str) -> Result<Kind, String> {
-    let found = Kind::EVERY.into_iter().find(|kind| kind.name() == name);
-    let names = Kind::EVERY.map(Kind::name).join(", ");
-    found.ok_or_else(|| format!("expected one of {names}"))
-}
-
-/// Parses the name of a cut.
-fn cut(name: &str) -> Result<Cut, String> {
-    let found = Cut::EVERY.into_iter().find(|cut| cut.name() == name);
-    let names = Cut::EVERY.map(Cut::name).join(", ");
-    found.ok_or_else(|| format!("expected one of {names}"))
 }
 
 /// A number with its noun: `1 batch`, `2 batches`.

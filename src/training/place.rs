@@ -39,7 +39,7 @@ pub fn place(
     let mut spec = PlacementSpec {
         placement: options.placement,
         ranks: options.workers,
-        knobs: options.knobs.clone(),
+        knobs: (options.knobs.clone()).with_batches(&loaded.model.train.sampling),
     };
     let row = placement::row(spec.placement);
     let skips = row.is_some_and(|row| row.skips);

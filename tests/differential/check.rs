@@ -359,6 +359,7 @@ fn context(data: &GraphData) -> EvalContext {
         histories: Vec::new(),
         order: Vec::new(),
         blocks: Vec::new(),
+        batch: None,
     }
 }
 

@@ -1,6 +1,6 @@
 //! The batches of an epoch: which seeds, in which order, and which rank works on them.
 
-use super::SampleError;
+use super::{Cut, SampleError};
 use crate::partition::Partition;
 use crate::rng::Stream;
 use gnnc_ir::words::types::share;
@@ -9,50 +9,46 @@ use std::ops::Range;
 /// The purpose of the streams that shuffle seeds, to which the epoch is added.
 const SHUFFLE: u64 = 0x73_6565_6473;
 
-/// How an epoch is cut into batches.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cut {
-    /// Batches whose sizes differ by at most one.
-    Even,
-    /// Full batches, and a last one of what is left.
-    Short,
-    /// Full batches; what is left is not used in this epoch.
-    Drop,
-}
-
-impl Cut {
-    /// All cuts.
-    pub const EVERY: [Self; 3] = [Self::Even, Self::Short, Self::Drop];
-
-    /// Its name in models and on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Even => "even",
-            Self::Short => "short",
-            Self::Drop => "drop",
-        }
-    }
-}
-
 /// The batches of every epoch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Batches {
     /// Ascending.
     seeds: Vec<u32>,
-    size: u32,
-    count: u32,
-    cut: Cut,
+    division: Division,
     seed: u64,
     /// Purpose of the shuffling stream, without the epoch.
     purpose: u64,
 }
 
+/// How an epoch's seeds are divided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Division {
+    size: u32,
+    count: u32,
+    cut: Cut,
+}
+
 /// One epoch's seeds in their order.
 #[derive(Clone, Debug)]
-pub struct Epoch<'a> {
-    batches: &'a Batches,
+pub struct Epoch {
+    division: Division,
     order: Vec<u32>,
     first_step: u32,
+}
+
+impl Division {
+    /// Where a batch lies in the order of `all` seeds; empty if there is no such batch.
+    fn range(&self, all: u32, batch: u32) -> Range<usize> {
+        let range = match self.cut {
+            _ if batch >= self.count => 0..0,
+            Cut::Even => share(all, self.count, batch),
+            Cut::Short | Cut::Drop => {
+                let begin = batch * self.size;
+                begin..all.min(begin.saturating_add(self.size))
+            }
+        };
+        range.start as usize..range.end as usize
+    }
 }
 
 impl Batches {
@@ -81,9 +77,7 @@ impl Batches {
         }
         Ok(Self {
             seeds,
-            size,
-            count,
-            cut,
+            division: Division { size, count, cut },
             seed,
             purpose: SHUFFLE,
         })
@@ -113,7 +107,7 @@ impl Batches {
 
     /// Batches of an epoch.
     pub fn count(&self) -> u32 {
-        self.count
+        self.division.count
     }
 
     /// All seeds, ascending.
@@ -121,48 +115,42 @@ impl Batches {
         &self.seeds
     }
 
-    /// Where a batch lies in an epoch's order; empty if there is no such batch.
-    fn range(&self, batch: u32) -> Range<usize> {
-        let all = self.seeds.len() as u32;
-        let range = match self.cut {
-            _ if batch >= self.count => 0..0,
-            Cut::Even => share(all, self.count, batch),
-            Cut::Short | Cut::Drop => {
-                let begin = batch * self.size;
-                begin..all.min(begin.saturating_add(self.size))
-            }
-        };
-        range.start as usize..range.end as usize
-    }
-
     /// An epoch, counted from 0.
     ///
     /// # Errors
     /// An epoch with steps that 32 bits cannot count.
-    pub fn epoch(&self, epoch: u32) -> Result<Epoch<'_>, SampleError> {
-        let steps = u64::from(epoch) * u64::from(self.count);
+    pub fn epoch(&self, epoch: u32) -> Result<Epoch, SampleError> {
+        let count = self.division.count;
+        let steps = u64::from(epoch) * u64::from(count);
         let too_many = SampleError::TooManySteps {
             epoch,
-            batches: self.count,
+            batches: count,
         };
-        let last = u32::try_from(steps + u64::from(self.count)).map_err(|_| too_many)?;
+        let last = u32::try_from(steps + u64::from(count)).map_err(|_| too_many)?;
         let purpose = self.purpose.wrapping_add(u64::from(epoch));
         let mut order = Stream::new(self.seed, purpose).permutation(self.seeds.len() as u32);
         for place in &mut order {
             *place = self.seeds[*place as usize];
         }
         Ok(Epoch {
-            batches: self,
+            division: self.division,
             order,
-            first_step: last - self.count,
+            first_step: last - count,
         })
     }
 }
 
-impl Epoch<'_> {
+impl Epoch {
     /// The seeds of a batch, in order; none if there is no such batch.
     pub fn seeds(&self, batch: u32) -> &[u32] {
-        &self.order[self.batches.range(batch)]
+        let all = self.order.len() as u32;
+        &self.order[self.division.range(all, batch)]
+    }
+
+    /// Seeds of all batches.
+    pub fn used(&self) -> u32 {
+        let batches = 0..self.division.count;
+        batches.map(|batch| self.seeds(batch).len() as u32).sum()
     }
 
     /// The optimizer step of a batch, counted over the run.

@@ -35,69 +35,18 @@ mod numbers;
 mod sampler;
 mod together;
 
-pub use batches::{Batches, Cut, Epoch, home, shares};
+pub use batches::{Batches, Epoch, home, shares};
 pub use blocks::{Blocks, Layer};
 pub use error::SampleError;
 pub use estimate::{DegreeClass, Estimate, by_degrees, by_edges, degree_classes};
+pub use gnnc_ir::words::sampling::{ALL, Cut, Fanout, Kind, MAX_HOPS};
 pub use sampler::Sampler;
 
 use crate::Topology;
 use gnnc_ir::kernel::mask_key;
 
-/// Most hops of a rule.
-pub const MAX_HOPS: usize = 16;
-
-/// The fanout that keeps every edge.
-pub const ALL: u32 = u32::MAX;
-
 /// Sites of dropout masks are below this bit, so their keys differ from those of samples.
 const SITE: u32 = 0x8000_0000;
-
-/// How the edges into a vertex are drawn, where there are more than the fanout.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// Uniformly without replacement, for each vertex on its own.
-    Neighbor,
-    /// The edges whose sources have the smallest random numbers. A source has one number in a hop,
-    /// so vertices with common neighbors keep the same ones (after LABOR: Balin and Catalyurek,
-    /// NeurIPS 2023).
-    Labor,
-    /// All edges.
-    Full,
-}
-
-impl Kind {
-    /// All kinds.
-    pub const EVERY: [Self; 3] = [Self::Neighbor, Self::Labor, Self::Full];
-
-    /// Its name in models and on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Neighbor => "neighbor",
-            Self::Labor => "labor",
-            Self::Full => "full",
-        }
-    }
-}
-
-/// How many edges into a vertex one hop keeps.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Fanout {
-    /// At most this many edges; of each type, if edges have types.
-    Each(u32),
-    /// At most this many edges of each type, by type.
-    Types(Vec<u32>),
-}
-
-impl Fanout {
-    /// The fanout of a type of edges; 0 if there is no such type.
-    pub fn of(&self, kind: u16) -> u32 {
-        match self {
-            Self::Each(fanout) => *fanout,
-            Self::Types(fanouts) => fanouts.get(usize::from(kind)).copied().unwrap_or(0),
-        }
-    }
-}
 
 /// What is drawn: everything but the graph, the seeds and the step.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -7,22 +7,23 @@ use super::numbers::{MOST, Numbers};
 use super::together::{self, Chunk};
 use super::{Rule, SampleError};
 use crate::Topology;
+use std::borrow::Borrow;
 use std::sync::{Mutex, PoisonError};
 
 /// Draws the blocks of one batch after another from a graph.
 ///
 /// It holds 4 bytes for each vertex of the graph, and buffers as large as the largest batch so far:
 /// after that, it allocates nothing.
-pub struct Sampler<'a> {
+pub struct Sampler<T> {
     /// `None` for a single thread.
     pool: Option<rayon::ThreadPool>,
     rule: Rule,
-    state: State<'a>,
+    topology: T,
+    state: State,
 }
 
 /// What the threads work on.
-struct State<'a> {
-    topology: &'a Topology,
+struct State {
     numbers: Numbers,
     /// Where the edges of each row begin in the topology.
     starts: Vec<u64>,
@@ -31,14 +32,14 @@ struct State<'a> {
     chunks: Vec<Chunk>,
 }
 
-impl<'a> Sampler<'a> {
+impl<T: Borrow<Topology> + Send + Sync> Sampler<T> {
     /// A sampler of a graph by a rule, with a number of threads (at least one) that changes no
     /// result.
     ///
     /// # Errors
     /// Fanouts by type that do not fit the graph; threads that cannot be started.
-    pub fn new(topology: &'a Topology, rule: &Rule, threads: usize) -> Result<Self, SampleError> {
-        rule.check(topology)?;
+    pub fn new(topology: T, rule: &Rule, threads: usize) -> Result<Self, SampleError> {
+        rule.check(topology.borrow())?;
         let pool = match threads {
             0 | 1 => None,
             _ => {
@@ -54,12 +55,12 @@ impl<'a> Sampler<'a> {
             pool,
             rule: rule.clone(),
             state: State {
-                topology,
-                numbers: Numbers::new(topology.vertices()),
+                numbers: Numbers::new(topology.borrow().vertices()),
                 starts: Vec::new(),
                 scratch: (0..threads.max(1)).map(|_| Mutex::default()).collect(),
                 chunks: Vec::new(),
             },
+            topology,
         })
     }
 
@@ -80,17 +81,18 @@ impl<'a> Sampler<'a> {
         step: u32,
         blocks: &mut Blocks,
     ) -> Result<(), SampleError> {
-        let (rule, state) = (&self.rule, &mut self.state);
+        let (rule, topology, state) = (&self.rule, self.topology.borrow(), &mut self.state);
         match &self.pool {
-            Some(pool) => pool.install(|| state.sample(rule, seeds, step, blocks)),
-            None => state.sample(rule, seeds, step, blocks),
+            Some(pool) => pool.install(|| state.sample(topology, rule, seeds, step, blocks)),
+            None => state.sample(topology, rule, seeds, step, blocks),
         }
     }
 }
 
-impl State<'_> {
+impl State {
     fn sample(
         &mut self,
+        topology: &Topology,
         rule: &Rule,
         seeds: &[u32],
         step: u32,
@@ -102,7 +104,7 @@ impl State<'_> {
             return Err(refused);
         }
         blocks.sizes.push(blocks.ids.len());
-        let drawn = self.layers(rule, step, blocks);
+        let drawn = self.layers(topology, rule, step, blocks);
         if self.is_alone() {
             self.numbers.forget(&blocks.ids);
         } else {
@@ -118,25 +120,31 @@ impl State<'_> {
         self.scratch.len() == 1
     }
 
-    fn layers(&mut self, rule: &Rule, step: u32, blocks: &mut Blocks) -> Result<(), SampleError> {
+    fn layers(
+        &mut self,
+        topology: &Topology,
+        rule: &Rule,
+        step: u32,
+        blocks: &mut Blocks,
+    ) -> Result<(), SampleError> {
         let Blocks { ids, sizes, layers } = blocks;
         for (number, layer) in (1..).zip(layers) {
-            let hop = Hop::new(self.topology, rule, number, step);
-            let edges = self.count(&hop, ids, layer);
+            let hop = Hop::new(topology, rule, number, step);
+            let edges = self.count(topology, &hop, ids, layer);
             if edges + ids.len() as u64 > MOST {
                 return Err(SampleError::TooManyEdges {
                     hop: number,
                     found: edges,
                 });
             }
-            self.fill(&hop, ids, layer);
+            self.fill(topology, &hop, ids, layer);
             sizes.push(ids.len());
         }
         Ok(())
     }
 
     /// Fills in what is known of the rows before edges are drawn; returns how many are kept.
-    fn count(&mut self, hop: &Hop, ids: &[u32], layer: &mut Layer) -> u64 {
+    fn count(&mut self, topology: &Topology, hop: &Hop, ids: &[u32], layer: &mut Layer) -> u64 {
         let (rows, is_alone) = (ids.len(), self.is_alone());
         self.starts.resize(rows, 0);
         layer.degrees.resize(rows, 0);
@@ -155,15 +163,15 @@ impl State<'_> {
         };
         if !is_alone {
             let (scratch, chunks) = (&self.scratch, &mut self.chunks);
-            let edges = together::count(degrees, self.topology, hop, scratch, chunks);
+            let edges = together::count(degrees, topology, hop, scratch, chunks);
             together::add_up(&mut layer.edges.indptr[1..], chunks);
             return edges;
         }
-        degrees.count(self.topology, hop, alone(&mut self.scratch))
+        degrees.count(topology, hop, alone(&mut self.scratch))
     }
 
     /// Draws the edges and appends the vertices that are new to `ids`.
-    fn fill(&mut self, hop: &Hop, ids: &mut Vec<u32>, layer: &mut Layer) {
+    fn fill(&mut self, topology: &Topology, hop: &Hop, ids: &mut Vec<u32>, layer: &mut Layer) {
         let known = ids.len();
         let edges = layer.edges.indptr[known] as usize;
         layer.positions.resize(edges, 0);
@@ -176,7 +184,7 @@ impl State<'_> {
         } else {
             &mut []
         };
-        let vertices = self.topology.vertices() as usize;
+        let vertices = topology.vertices() as usize;
         let is_alone = self.is_alone();
         if is_alone {
             ids.resize(known + edges.min(vertices - known) + 1, 0);
@@ -194,12 +202,12 @@ impl State<'_> {
         let (numbers, first) = (&self.numbers, known as u32);
         if !is_alone {
             let (scratch, chunks) = (&self.scratch, &mut self.chunks);
-            together::fill(rows, self.topology, hop, numbers, first, scratch, chunks);
+            together::fill(rows, topology, hop, numbers, first, scratch, chunks);
             together::number(ids, &mut layer.edges.indices, numbers, chunks);
         } else {
             let mut next = first;
             let give = |_, ends: &mut [u32]| numbers.give(ends, new, first, &mut next);
-            rows.fill(self.topology, hop, numbers, alone(&mut self.scratch), give);
+            rows.fill(topology, hop, numbers, alone(&mut self.scratch), give);
             ids.truncate(next as usize);
         }
     }

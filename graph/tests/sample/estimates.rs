@@ -107,7 +107,7 @@ fn estimates_are_near_what_is_counted() {
         .map(|class| class.vertices * class.into)
         .sum();
     assert!((edges - 300_000.0).abs() < 1.0, "{edges}");
-    for kind in Kind::EVERY {
+    for kind in Kind::ALL.iter().copied() {
         let fanouts = if kind == Kind::Full {
             [ALL; 2]
         } else {

@@ -51,7 +51,7 @@ fn compare(
     seed: u64,
     step: u32,
     seeds: &[u32],
-    samplers: &mut [Sampler],
+    samplers: &mut [Sampler<&Topology>],
 ) {
     let (ids, sizes, expected) = naive::blocks(topology, way, fanouts, seed, step, seeds);
     let hops = fanouts.len();
@@ -103,7 +103,7 @@ fn a_thousand_random_graphs_are_sampled_as_the_naive_sampler_does() {
         let seed = u64::from(numbers.below(5));
         let rule = Rule::new(kind, fanouts, seed).unwrap();
         let threads = if case % 10 == 0 { vec![1, 3] } else { vec![1] };
-        let mut samplers: Vec<Sampler> = threads
+        let mut samplers: Vec<Sampler<&Topology>> = threads
             .iter()
             .map(|threads| Sampler::new(&topology, &rule, *threads).unwrap())
             .collect();
@@ -146,7 +146,7 @@ fn threads_do_not_matter() {
     };
     let topology = rmat.generate().unwrap().topology;
     let seeds = Stream::new(5, 5).permutation(20_000);
-    for kind in Kind::EVERY {
+    for kind in Kind::ALL.iter().copied() {
         let fanouts = match kind {
             Kind::Full => [ALL, ALL],
             Kind::Neighbor | Kind::Labor => [10, 5],

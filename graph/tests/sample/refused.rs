@@ -11,7 +11,7 @@ fn fanouts_above_every_degree_keep_everything() {
     let full = sampled(&topology, &rule(Kind::Full, &[ALL, ALL], 0), &[3, 0], 4);
     assert_eq!(full.layer(2).edges.row(0).len(), 3);
     assert_eq!(full.layer(2).scales, [1.0, 1.0]);
-    for kind in Kind::EVERY {
+    for kind in Kind::ALL.iter().copied() {
         let fanouts = if kind == Kind::Full { [ALL; 2] } else { [3; 2] };
         let rule = rule(kind, &fanouts, 0);
         assert_eq!(sampled(&topology, &rule, &[3, 0], 4), full);

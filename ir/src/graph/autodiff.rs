@@ -7,7 +7,7 @@ mod rules;
 mod scan;
 
 use crate::graph::infer::TypeError;
-use crate::graph::op::{Op, Scan, ValueOrigin};
+use crate::graph::op::{Op, Sampled, Scan, ValueOrigin};
 use crate::graph::simplify::simplify;
 use crate::graph::{Graph, Node, NodeId, VerifyError};
 use crate::words::scalar::{Binary, Unary};
@@ -198,6 +198,8 @@ struct Tape {
     grads: Vec<Option<NodeId>>,
     /// Sum of the gradients that have reached each result of a scan.
     scan_grads: BTreeMap<(NodeId, u32), NodeId>,
+    /// Gradients of a forward node's first rows. They are added once the others are summed.
+    first: Vec<Vec<NodeId>>,
     /// Like `grads`, for rows of a forward node computed from copies of other ranks' rows.
     copied: Vec<Option<NodeId>>,
     /// Whether gradients being added belong to such rows.
@@ -216,6 +218,7 @@ impl Tape {
             forward,
             needs,
             grads: vec![None; forward],
+            first: vec![Vec::new(); forward],
             copied: vec![None; forward],
             of_copies: false,
             scan_grads,
@@ -274,6 +277,27 @@ impl Tape {
         Ok(())
     }
 
+    /// Adds to the gradient of the first rows of a node if the node needs one.
+    fn add_first(&mut self, node: NodeId, grad: NodeId) -> Result<(), AutodiffError> {
+        if self.wants(node) {
+            self.first[node.0 as usize].push(grad);
+        }
+        Ok(())
+    }
+
+    /// The gradient of a node: the sum of all that have reached it.
+    fn gradient(&mut self, node: NodeId) -> Result<Option<NodeId>, AutodiffError> {
+        let mut sum = self.grads[node.0 as usize];
+        for first in std::mem::take(&mut self.first[node.0 as usize]) {
+            let below = match sum {
+                Some(sum) => sum,
+                None => self.zeros(self.graph.ty(node))?,
+            };
+            sum = Some(self.emit(Op::Sampled(Sampled::AddPrefix), &[below, first])?);
+        }
+        Ok(sum)
+    }
+
     /// Adds to the gradient of one result of a scan.
     fn add_result(&mut self, scan: NodeId, n: u32, grad: NodeId) -> Result<(), AutodiffError> {
         let sum = match self.scan_grads.get(&(scan, n)) {
@@ -294,7 +318,7 @@ impl Tape {
             self.scope = self.graph.nodes[id].scope;
             if matches!(self.graph.nodes[id].op, Op::Scan(_)) {
                 self.scan(node)?;
-            } else if let Some(grad) = self.grads[id] {
+            } else if let Some(grad) = self.gradient(node)? {
                 self.rule(node, grad)?;
             }
             if let Some(grad) = self.copied[id] {

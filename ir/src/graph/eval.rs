@@ -2,12 +2,15 @@
 //!
 //! It is slow and obvious on purpose; tests compare everything fast with it.
 
+mod batch;
 mod dense;
 mod edges;
 
 use crate::graph::op::{Input, Op, Relations, Scan, ValueOrigin};
 use crate::graph::{Graph, VerifyError};
 use crate::words::types::{EdgeSet, Rows, Type};
+use batch::Levels;
+pub use batch::{EvalBatch, EvalLayer};
 use edges::Edges;
 
 /// A tensor in double precision.
@@ -57,6 +60,8 @@ pub struct EvalContext {
     pub order: Vec<u32>,
     /// The rank whose block holds each vertex; empty if there is one block.
     pub blocks: Vec<u32>,
+    /// The sampled batch, for graphs that read one.
+    pub batch: Option<EvalBatch>,
 }
 
 /// Why a graph cannot be evaluated.
@@ -195,6 +200,7 @@ struct Machine<'a> {
     vertices: usize,
     plain: Edges,
     looped: Edges,
+    levels: Levels<'a>,
 }
 
 impl<'a> Machine<'a> {
@@ -207,6 +213,7 @@ impl<'a> Machine<'a> {
             vertices,
             plain,
             looped,
+            levels: Levels::new(context.batch.as_ref(), vertices)?,
         };
         machine.check_count("mask entries", vertices, context.train.len())?;
         if !context.blocks.is_empty() {
@@ -297,6 +304,26 @@ impl<'a> Machine<'a> {
             Rows::Fixed(n) => n as usize,
             Rows::Vertices | Rows::All => self.vertices,
             Rows::Edges(set) | Rows::AllEdges(set) => self.edges(set).len(),
+            Rows::Level(level) => self.levels.rows(level),
+            Rows::LevelEdges(layer, set) => self.levels.edges(layer, set).len(),
+        }
+    }
+
+    /// The edges that edge rows stand for.
+    fn edges_of(&self, rows: Rows, set: EdgeSet) -> &Edges {
+        match rows {
+            Rows::LevelEdges(layer, set) => self.levels.edges(layer, set),
+            Rows::Edges(_) | Rows::AllEdges(_) => self.edges(set),
+            Rows::Fixed(_) | Rows::Vertices | Rows::All | Rows::Level(_) => self.edges(set),
+        }
+    }
+
+    /// The vertex of a row of vertices.
+    fn vertex(&self, rows: Rows, row: usize) -> u32 {
+        match rows {
+            Rows::Level(_) => self.levels.vertex(row as u32),
+            Rows::LevelEdges(..) | Rows::Fixed(_) | Rows::Vertices => row as u32,
+            Rows::Edges(_) | Rows::All | Rows::AllEdges(_) => row as u32,
         }
     }
 
@@ -366,6 +393,7 @@ impl<'a> Machine<'a> {
             Input::Relation(relations) => {
                 return self.of_types(relations, self.context.types.iter().map(|t| f64::from(*t)));
             }
+            Input::Drawn(drawn) => return self.levels.drawn(drawn),
             Input::RelationDegree(relations) => {
                 let degrees = self.plain.relation_degrees(&self.context.types);
                 return self.of_types(relations, degrees.into_iter());

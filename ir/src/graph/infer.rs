@@ -116,7 +116,11 @@ pub fn infer(graph: &Graph, op: &Op, inputs: &[NodeId]) -> Result<Type, TypeErro
     let logits = || {
         arity(1)?;
         match types[0] {
-            ty if (ty.stack, ty.rows, ty.heads) == (0, Rows::Vertices, 1) => Ok(ty),
+            ty if (ty.stack, ty.heads) == (0, 1)
+                && matches!(ty.rows, Rows::Vertices | Rows::Level(_)) =>
+            {
+                Ok(ty)
+            }
             ty => domain("vertex rows without heads", ty),
         }
     };
@@ -130,6 +134,7 @@ pub fn infer(graph: &Graph, op: &Op, inputs: &[NodeId]) -> Result<Type, TypeErro
                 Input::History(history) => history.ty(),
                 Input::Fresh(set) => Type::new(Rows::Edges(*set), 1, 1),
                 Input::Relation(relations) | Input::RelationDegree(relations) => relations.ty(),
+                Input::Drawn(drawn) => drawn.ty(),
             })
         }
         Op::Param(id) => {
@@ -180,20 +185,21 @@ pub fn infer(graph: &Graph, op: &Op, inputs: &[NodeId]) -> Result<Type, TypeErro
                 range(types[0])
             }
         }
-        Op::Take(set, _) => {
+        Op::Take(set, end) => {
             arity(1)?;
-            match types[0].rows.taken(*set) {
+            match types[0].rows.taken(*set, *end) {
                 Some(rows) => Ok(Type { rows, ..types[0] }),
                 None => domain("vertex rows", types[0]),
             }
         }
         Op::Gather(set, end, _) => {
             arity(1)?;
-            gather(*set, types[0]).map_or_else(|| domain(edges(*set, *end), types[0]), Ok)
+            gather(*set, *end, types[0]).map_or_else(|| domain(edges(*set, *end), types[0]), Ok)
         }
         Op::GatherMean(set) => {
             arity(1)?;
-            gather(*set, types[0]).map_or_else(|| domain(edges(*set, End::Dst), types[0]), Ok)
+            gather(*set, End::Dst, types[0])
+                .map_or_else(|| domain(edges(*set, End::Dst), types[0]), Ok)
         }
         Op::EdgeSoftmax(set) => {
             arity(1)?;
@@ -320,6 +326,12 @@ pub fn infer(graph: &Graph, op: &Op, inputs: &[NodeId]) -> Result<Type, TypeErro
             rows: Rows::Fixed(1),
             ..types[0]
         }),
+        Op::Sampled(sampled) => {
+            let Some(first) = types.first() else {
+                return arity(1).map(|()| Type::SCALAR);
+            };
+            sampled.result(&types).map_or_else(|| range(*first), Ok)
+        }
         Op::Copies(..) => {
             arity(1)?;
             match types[0].rows {
@@ -364,8 +376,8 @@ pub fn infer(graph: &Graph, op: &Op, inputs: &[NodeId]) -> Result<Type, TypeErro
     }
 }
 
-fn gather(set: EdgeSet, ty: Type) -> Option<Type> {
-    ty.rows.gathered(set).map(|rows| Type { rows, ..ty })
+fn gather(set: EdgeSet, end: End, ty: Type) -> Option<Type> {
+    ty.rows.gathered(set, end).map(|rows| Type { rows, ..ty })
 }
 
 fn edges(set: EdgeSet, end: End) -> &'static str {

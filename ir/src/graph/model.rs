@@ -2,6 +2,7 @@
 
 use crate::graph::Graph;
 use crate::graph::op::Loss;
+use crate::words::sampling::SamplingSettings;
 use crate::workload::{GraphFacts, Workload};
 use serde::{Deserialize, Serialize};
 
@@ -66,6 +67,9 @@ pub struct TrainSettings {
     pub seed: u64,
     /// Relaxations that a plan may use.
     pub allow: Vec<Relaxation>,
+    /// Sampled batches, for placements that train on them.
+    #[serde(default, skip_serializing_if = "SamplingSettings::is_open")]
+    pub sampling: SamplingSettings,
 }
 
 /// How parameters are updated.
@@ -156,6 +160,7 @@ impl Default for TrainSettings {
             patience: None,
             seed: 0,
             allow: Vec::new(),
+            sampling: SamplingSettings::default(),
         }
     }
 }

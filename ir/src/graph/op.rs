@@ -8,7 +8,7 @@ use crate::words::scalar::{Binary, Unary};
 use crate::words::types::{EdgeSet, Rows, Type};
 use serde::{Deserialize, Serialize};
 
-pub use data::{Clip, Copies, History, Input, Relations, Site};
+pub use data::{Clip, Copies, History, Input, Relations, Sampled, Site};
 pub use origin::{Product, ValueOrigin};
 
 /// The loss functions.
@@ -62,6 +62,8 @@ pub enum Op {
     /// `kept`. `kept` becomes `history` for later epochs. Each edge's gradient goes to what it
     /// sees: to `x`, or to the parameters in `old`.
     Blend,
+    /// Rows of a sampled batch; see [`Sampled`].
+    Sampled(Sampled),
     /// Marks a vertex tensor's part in an exchange of copies; its value is the tensor. Marks
     /// with the same number belong to one exchange.
     Copies(Copies, u32),

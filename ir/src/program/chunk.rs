@@ -86,7 +86,7 @@ impl Vertices {
             Extent::All => Some(Self::All),
             Extent::Fixed(_) | Extent::Halo | Extent::Edges(_) | Extent::AllEdges(_) => None,
             Extent::FeatureNonzeros | Extent::SliceNonzeros | Extent::Run(..) => None,
-            Extent::EdgeRun(..) => None,
+            Extent::EdgeRun(..) | Extent::Level(_) | Extent::LevelEdges(..) => None,
         }
     }
 

@@ -24,6 +24,7 @@ mod loops;
 mod loss;
 mod operand;
 mod product;
+mod sample;
 mod sparse;
 mod stage;
 mod transfer;
@@ -31,10 +32,11 @@ mod transfer;
 pub use collective::{AllReduce, Collective, HaloExchange, HaloReduce, Redistribute};
 pub use copies::{Move, Remember};
 pub use launch::{Launch, ScalarRef};
-pub use loops::{Chunks, Repeat};
+pub use loops::{Batches, Chunks, Repeat};
 pub use loss::{Labels, Loss, Metrics};
 pub use operand::{Operand, Use};
 pub use product::{MatMul, Product};
+pub use sample::{DrawnBuffer, FetchRows, Sample};
 pub use sparse::{Densify, SparseDropout, SparseMatMul};
 pub use stage::{StageEnd, StageMessage};
 pub use transfer::Transfer;
@@ -80,6 +82,12 @@ pub enum Instr {
     Repeat(Repeat),
     /// A loop over chunks of vertices.
     Chunks(Chunks),
+    /// A loop over the sampled batches of an epoch.
+    Batches(Batches),
+    /// Draws the batch at hand.
+    Sample(Sample),
+    /// Copies rows of a level's vertices.
+    FetchRows(FetchRows),
     /// Sends rows to another stage, and waits for nobody.
     Send(StageMessage),
     /// Waits for rows of another stage.
@@ -213,6 +221,9 @@ macro_rules! each {
             Instr::Metrics($one) => $call,
             Instr::Repeat($one) => $call,
             Instr::Chunks($one) => $call,
+            Instr::Batches($one) => $call,
+            Instr::Sample($one) => $call,
+            Instr::FetchRows($one) => $call,
             Instr::Move($one) => $call,
             Instr::Remember($one) => $call,
             Instr::Begin($transfer) => {
@@ -452,6 +463,9 @@ impl Instr {
             "metrics" => Self::Metrics(Metrics::parse(from)?),
             "repeat" => Self::Repeat(Repeat::parse(from)?),
             "chunks" => Self::Chunks(Chunks::parse(from)?),
+            "batches" => Self::Batches(Batches::parse(from)?),
+            "sample" => Self::Sample(Sample::parse(from)?),
+            "fetch-rows" => Self::FetchRows(FetchRows::parse(from)?),
             "send" => Self::Send(StageMessage::parse(from)?),
             "receive" => Self::Receive(StageMessage::parse(from)?),
             "fetch" | "store" => Self::Move(Move::parse(from)?),

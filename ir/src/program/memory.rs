@@ -303,6 +303,11 @@ pub fn product_block(rows: u64) -> u64 {
         .max(PRODUCT_BLOCK)
 }
 
+/// Most blocks of a transposed product over at most so many rows. Fewer rows may give more blocks.
+pub(super) fn most_product_blocks(rows: u64) -> u64 {
+    rows.div_ceil(PRODUCT_BLOCK).min(PRODUCT_BLOCKS)
+}
+
 /// Rows summed at a time.
 pub(super) fn at_once(chunk: Option<Chunk>, rows: Extent, capacity: &Capacity) -> u64 {
     let longest = chunk.and_then(|chunk| {

@@ -1,9 +1,55 @@
 //! Number of rows of each kind on a rank: those that it has, and those that it has room for.
 
 use super::Extent;
+use crate::words::sampling::MAX_HOPS;
 use crate::words::types::EdgeSet;
 use crate::workload::Reach;
 use serde::{Deserialize, Serialize};
+
+/// Rows of the sampled batch at hand.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BatchSizes {
+    /// Vertices of each level, from level 0.
+    pub levels: [u64; MAX_HOPS + 1],
+    /// Edges kept into each level, without self loops.
+    pub edges: [u64; MAX_HOPS + 1],
+}
+
+impl BatchSizes {
+    /// No batch.
+    pub const NONE: Self = Self {
+        levels: [0; MAX_HOPS + 1],
+        edges: [0; MAX_HOPS + 1],
+    };
+
+    /// The larger one of each number.
+    pub fn max(self, other: Self) -> Self {
+        let each = |a: [u64; MAX_HOPS + 1], b: [u64; MAX_HOPS + 1]| {
+            std::array::from_fn(|n| a[n].max(b[n]))
+        };
+        Self {
+            levels: each(self.levels, other.levels),
+            edges: each(self.edges, other.edges),
+        }
+    }
+
+    /// Whether no number is larger than in `other`.
+    pub fn within(&self, other: &Self) -> bool {
+        self.max(*other) == *other
+    }
+
+    fn rows(&self, level: u8) -> u64 {
+        self.levels.get(usize::from(level)).copied().unwrap_or(0)
+    }
+
+    fn edges(&self, level: u8, set: EdgeSet) -> u64 {
+        let kept = self.edges.get(usize::from(level)).copied().unwrap_or(0);
+        match set {
+            EdgeSet::Plain => kept,
+            EdgeSet::Looped => kept + self.rows(level),
+        }
+    }
+}
 
 /// Size of one rank's share of the data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,6 +80,13 @@ pub struct RankSizes {
     /// Rows and edges that need no other rank.
     #[serde(default)]
     pub reach: Reach,
+    /// Rows of a sampled batch.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub batch: BatchSizes,
+}
+
+fn is_none(batch: &BatchSizes) -> bool {
+    *batch == BatchSizes::NONE
 }
 
 /// The most rows of each kind that a rank has room for.
@@ -79,6 +132,8 @@ impl RankSizes {
             Extent::SliceNonzeros => self.slice_nonzeros,
             Extent::Run(even, of) => even.longest(of, self),
             Extent::EdgeRun(even, of) => even.room_for_edges(of, self),
+            Extent::Level(level) => self.batch.rows(level),
+            Extent::LevelEdges(level, set) => self.batch.edges(level, set),
         }
     }
 }

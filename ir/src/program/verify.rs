@@ -1,5 +1,6 @@
 //! Checks that a program fits its data, so that it touches only its own memory when it runs.
 
+mod batch;
 mod buffers;
 mod chunk;
 mod error;
@@ -16,10 +17,12 @@ mod window;
 use self::reach::Reach;
 use super::instr::MatMul;
 use super::{
-    BufferId, Capacity, Extent, Instr, Launch, Matrix, Product, Program, RankSizes, Ref, Role,
+    BatchSizes, BufferId, Capacity, Extent, Instr, Launch, Matrix, Product, Program, RankSizes,
+    Ref, Role,
 };
 use crate::kernel::{Body, Walk, result_shape};
 use crate::program::trace::Phase;
+use crate::words::sampling::{Drawn, MAX_HOPS};
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -45,10 +48,25 @@ impl RankData {
     /// the data of every graph, so no two sizes here are equal unless a single rank forces them
     /// to be.
     pub fn typical(program: &Program, features: Option<u32>) -> Self {
-        let relations = program.buffers.iter().find_map(|buffer| match buffer.role {
+        let of_buffers = program.buffers.iter().find_map(|buffer| match buffer.role {
             Role::Relation(types) | Role::RelationDegree(types) => Some(types),
             _ => None,
         });
+        let drawn = program
+            .step
+            .iter()
+            .flat_map(|instr| instr.body().unwrap_or_default());
+        let mut drawn = drawn.filter_map(|instr| match instr {
+            Instr::Sample(sample) => Some(&sample.outputs),
+            _ => None,
+        });
+        let of_batches = drawn.next().and_then(|outputs| {
+            outputs.iter().find_map(|one| match one.drawn {
+                Drawn::Relation(_, types) | Drawn::RelationDegree(_, types) => Some(types),
+                Drawn::Kept(..) | Drawn::Scale(..) => None,
+            })
+        });
+        let relations = of_buffers.or(of_batches);
         let parts = program
             .pipeline
             .map_or(program.ranks, |p| p.width(program.ranks));
@@ -73,6 +91,7 @@ impl RankData {
                 interior_edges: of_part(edges, 211),
                 halo_edges: of_part(0, 307),
             },
+            batch: typical_batch(program),
         };
         Self {
             rank: program.rank,
@@ -82,6 +101,21 @@ impl RankData {
             chunks: None,
         }
     }
+}
+
+/// A batch of the program's number of levels, none of whose sizes are equal.
+fn typical_batch(program: &Program) -> BatchSizes {
+    let mut batch = BatchSizes::default();
+    let hops = program
+        .sampling
+        .as_ref()
+        .map_or(0, |s| usize::from(s.hops()));
+    for level in 0..=hops.min(MAX_HOPS) {
+        let above = (hops - level) as u64;
+        batch.levels[level] = 11 + 13 * above;
+        batch.edges[level] = if level == 0 { 0 } else { 17 + 29 * above };
+    }
+    batch
 }
 
 /// A program that fits the data of one rank: it touches only its own memory there. Sessions
@@ -132,6 +166,7 @@ pub fn verify(program: &Program, data: &RankData) -> Result<(), ProgramError> {
     for phase in Phase::ALL {
         check.list(phase.name(), program.list(phase))?;
     }
+    batch::verify(program)?;
     skip::verify(program)?;
     pipeline::verify(program)?;
     window::verify(program)?;
@@ -165,11 +200,27 @@ impl Check<'_> {
     }
 
     fn one(&self, instr: &Instr) -> Checked {
+        self.exist(instr)?;
         self.here(instr)?;
         if let Instr::Begin(transfer) | Instr::Finish(transfer) = instr {
             return self.one(&transfer.what);
         }
         instr.check(self)
+    }
+
+    /// Checks that there are the buffers that an instruction uses, which all other checks look up.
+    fn exist(&self, instr: &Instr) -> Checked {
+        let count = self.program.buffers.len();
+        let mut missing = None;
+        instr.each_access(&mut |at, _| {
+            if at.buffer.0 as usize >= count {
+                missing = Some(at.buffer.0);
+            }
+        });
+        match missing {
+            None => Ok(()),
+            Some(id) => Err(format!("buffer {id} of {count}")),
+        }
     }
 
     /// Checks a product and its finishing kernel.

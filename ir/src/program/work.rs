@@ -167,8 +167,8 @@ struct Nest {
 
 impl Nest {
     fn new(kernel: &Kernel, rows: Extent, sizes: &RankSizes) -> Self {
-        let set = kernel.body.edge_set();
-        let edges = set.map_or(0, |set| sizes.rows(rows.edges(set)));
+        let edges = rows.walked(&kernel.body);
+        let edges = edges.map_or(0, |edges| sizes.rows(edges));
         Self {
             rows: sizes.rows(rows),
             edges,

@@ -1,5 +1,6 @@
 //! Tensor types: kind of rows, heads, width.
 
+use crate::kernel::End;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::ops::Range;
@@ -29,6 +30,11 @@ pub enum Rows {
     All,
     /// One row per edge of the whole graph, on every rank, in in-neighbor CSR order.
     AllEdges(EdgeSet),
+    /// One row per vertex of a level of the batch at hand; see [`crate::words::sampling`].
+    Level(u8),
+    /// One row per edge of a layer of the batch: those kept into the vertices of this level, from
+    /// the level below.
+    LevelEdges(u8, EdgeSet),
 }
 
 /// The type of a tensor of 32-bit floats: `rows x heads x width`, row-major.
@@ -51,26 +57,43 @@ impl Rows {
     /// The edge set, if rows are edges.
     pub const fn edge_set(self) -> Option<EdgeSet> {
         match self {
-            Self::Edges(set) | Self::AllEdges(set) => Some(set),
-            Self::Fixed(_) | Self::Vertices | Self::All => None,
+            Self::Edges(set) | Self::AllEdges(set) | Self::LevelEdges(_, set) => Some(set),
+            Self::Fixed(_) | Self::Vertices | Self::All | Self::Level(_) => None,
         }
     }
 
-    /// Vertex rows to rows of the edges of a set; `None` for other rows.
-    pub const fn taken(self, set: EdgeSet) -> Option<Self> {
-        match self {
-            Self::Vertices => Some(Self::Edges(set)),
-            Self::All => Some(Self::AllEdges(set)),
-            _ => None,
+    /// Rows at an end of the edges of a set to rows of these edges; `None` for rows that are no
+    /// vertices.
+    pub const fn taken(self, set: EdgeSet, end: End) -> Option<Self> {
+        match (self, end) {
+            (Self::Vertices, _) => Some(Self::Edges(set)),
+            (Self::All, _) => Some(Self::AllEdges(set)),
+            (Self::Level(level), End::Dst) => Some(Self::LevelEdges(level, set)),
+            (Self::Level(level), End::Src) => Some(Self::LevelEdges(level + 1, set)),
+            (Self::Fixed(_) | Self::Edges(_) | Self::AllEdges(_) | Self::LevelEdges(..), _) => None,
         }
     }
 
-    /// Edge rows of `set` to vertex rows; `None` for other rows.
-    pub fn gathered(self, set: EdgeSet) -> Option<Self> {
+    /// Rows of the edges of `set` to rows at an end of them; `None` for other rows.
+    pub fn gathered(self, set: EdgeSet, end: End) -> Option<Self> {
+        if self.edge_set() != Some(set) {
+            return None;
+        }
+        match (self, end) {
+            (Self::Edges(_), _) => Some(Self::Vertices),
+            (Self::AllEdges(_), _) => Some(Self::All),
+            (Self::LevelEdges(level, _), End::Dst) => Some(Self::Level(level)),
+            (Self::LevelEdges(level, _), End::Src) => level.checked_sub(1).map(Self::Level),
+            (Self::Fixed(_) | Self::Vertices | Self::All | Self::Level(_), _) => None,
+        }
+    }
+
+    /// Whether these are vertices, or edges, of a sampled batch.
+    pub const fn of_batch(self) -> bool {
         match self {
-            Self::Edges(s) if s == set => Some(Self::Vertices),
-            Self::AllEdges(s) if s == set => Some(Self::All),
-            _ => None,
+            Self::Level(_) | Self::LevelEdges(..) => true,
+            Self::Fixed(_) | Self::Vertices | Self::All => false,
+            Self::Edges(_) | Self::AllEdges(_) => false,
         }
     }
 }
@@ -162,6 +185,9 @@ impl fmt::Display for Rows {
             Self::Edges(set) => set.fmt(f),
             Self::All => f.write_str("all V"),
             Self::AllEdges(set) => write!(f, "all {set}"),
+            Self::Level(level) => write!(f, "V{level}"),
+            Self::LevelEdges(level, EdgeSet::Plain) => write!(f, "E{level}"),
+            Self::LevelEdges(level, EdgeSet::Looped) => write!(f, "E{level}+"),
         }
     }
 }

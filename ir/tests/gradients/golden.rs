@@ -30,6 +30,7 @@ fn g8() -> EvalContext {
         histories: Vec::new(),
         order: Vec::new(),
         blocks: Vec::new(),
+        batch: None,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use gnnc_ir::graph::Init;
 use gnnc_ir::graph::autodiff::{TrainingGraph, differentiate};
-use gnnc_ir::graph::eval::{DropoutKey, EvalContext, Tensor, evaluate};
+use gnnc_ir::graph::eval::{DropoutKey, EvalBatch, EvalContext, EvalLayer, Tensor, evaluate};
 use gnnc_ir::graph::op::{Input, Scan};
 use gnnc_ir::kernel::{Axis, End, Reduce};
 use gnnc_ir::{Binary, EdgeSet, Graph, NodeId, Op, ParamId, ParamSpec, Rows, Type, Unary};
@@ -251,7 +251,9 @@ pub fn context(graph: &Graph, seed: u64, dropout: bool) -> EvalContext {
         let n = rows * spec.ty.columns() * spec.ty.stack.max(1);
         Tensor::new(spec.ty, rows as usize, draw(n as usize))
     });
+    let batch = Some(batch(&indptr, &indices));
     EvalContext {
+        batch,
         types: (0..indices.len())
             .map(|edge| (edge * 5 % 7 % 3) as u16)
             .collect(),
@@ -267,6 +269,40 @@ pub fn context(graph: &Graph, seed: u64, dropout: bool) -> EvalContext {
         histories: vec![history],
         order: (0..VERTICES).map(|v| v * 7 % 4).collect(),
         blocks: (0..VERTICES).map(|v| v % 3).collect(),
+    }
+}
+
+/// A batch of two hops that begins with two vertices and keeps at most two edges into each.
+fn batch(indptr: &[u64], indices: &[u32]) -> EvalBatch {
+    let (mut ids, mut levels, mut layers) = (vec![1, 5], vec![2], Vec::new());
+    for _ in 0..2 {
+        let mut layer = EvalLayer {
+            indptr: vec![0],
+            indices: Vec::new(),
+            scales: Vec::new(),
+            types: Vec::new(),
+            degrees: Vec::new(),
+        };
+        for v in ids.clone() {
+            let sources = &indices[indptr[v as usize] as usize..indptr[v as usize + 1] as usize];
+            let kept = sources.len().min(2);
+            for source in &sources[..kept] {
+                let place = ids.iter().position(|id| id == source).unwrap_or_else(|| {
+                    ids.push(*source);
+                    ids.len() - 1
+                });
+                layer.indices.push(place as u32);
+                layer.scales.push(sources.len() as f64 / kept as f64);
+            }
+            layer.indptr.push(layer.indices.len() as u64);
+        }
+        levels.insert(0, ids.len());
+        layers.insert(0, layer);
+    }
+    EvalBatch {
+        ids,
+        levels,
+        layers,
     }
 }
 

@@ -4,11 +4,15 @@ use super::bind::{Signature, bind};
 use crate::diagnostic::{Diagnostic, Span};
 use crate::syntax::ast::{Block, Call, Expr, ExprKind, Module, Setting, UnaryOp};
 use gnnc_ir::graph::model::{Optimizer, Relaxation, TrainSettings};
+use gnnc_ir::words::sampling::{ALL, Cut, Fanout, Kind, MAX_HOPS, SamplingSettings};
 use gnnc_ir::words::spelling::{did_you_mean, one_of};
 use std::ops::RangeInclusive;
 
 /// Largest count that a double holds exactly.
 const LARGEST: f64 = 9_007_199_254_740_992.0;
+
+/// Most seeds of a batch, and most edges of a fanout.
+const LARGEST_BATCH: f64 = 1e9;
 
 /// The `train` block of a module, or the defaults.
 pub fn train(module: &Module, diagnostics: &mut Vec<Diagnostic>) -> TrainSettings {
@@ -32,6 +36,10 @@ pub fn train(module: &Module, diagnostics: &mut Vec<Diagnostic>) -> TrainSetting
         "patience",
         "seed",
         "allow",
+        "batch",
+        "fanouts",
+        "sampler",
+        "cut",
     ];
     let mut reader = Reader::new(block, "train", &keys, diagnostics);
     let mut settings = TrainSettings::default();
@@ -54,6 +62,12 @@ pub fn train(module: &Module, diagnostics: &mut Vec<Diagnostic>) -> TrainSetting
     if let Some(value) = reader.get("allow") {
         settings.allow = reader.relaxations(value);
     }
+    settings.sampling = SamplingSettings {
+        batch: reader.count("batch", 1.0..=LARGEST_BATCH).map(|n| n as u32),
+        fanouts: reader.fanouts(),
+        sampler: reader.choice("sampler", Kind::ALL, Kind::name),
+        cut: reader.choice("cut", Cut::ALL, Cut::name),
+    };
     settings
 }
 
@@ -300,6 +314,47 @@ impl<'a, 'd> Reader<'a, 'd> {
             });
         }
         Some(values)
+    }
+
+    /// One of several names.
+    fn choice<T: Copy>(&mut self, key: &str, all: &[T], name: fn(T) -> &'static str) -> Option<T> {
+        let value = self.get(key)?;
+        let found = match &value.kind {
+            ExprKind::Name(text) => all.iter().find(|one| name(**one) == text),
+            _ => None,
+        };
+        let names = one_of(all.iter().map(|one| name(*one)));
+        found.copied().or_else(|| self.wrong(key, value, &names))
+    }
+
+    /// A list of numbers or `all`, one for each hop.
+    fn fanouts(&mut self) -> Vec<Fanout> {
+        const EXPECTED: &str =
+            "a list such as `[25, 10]` or `[all, all]`, one number or `all` for each hop";
+        let Some(value) = self.get("fanouts") else {
+            return Vec::new();
+        };
+        let ExprKind::List(entries) = &value.kind else {
+            self.wrong::<()>("fanouts", value, EXPECTED);
+            return Vec::new();
+        };
+        if entries.is_empty() || entries.len() > MAX_HOPS {
+            let expected = format!("a list of 1 to {MAX_HOPS} fanouts");
+            self.wrong::<()>("fanouts", value, &expected);
+            return Vec::new();
+        }
+        let mut fanouts = Vec::new();
+        for entry in entries {
+            let number = match &entry.kind {
+                ExprKind::Name(name) if name == "all" => Some(ALL),
+                ExprKind::Number(..) => self
+                    .number_of("a fanout", entry, 0.0..=LARGEST_BATCH, true)
+                    .map(|number| number as u32),
+                _ => self.wrong("fanouts", entry, EXPECTED),
+            };
+            fanouts.extend(number.map(Fanout::Each));
+        }
+        fanouts
     }
 
     fn relaxations(&mut self, value: &Expr) -> Vec<Relaxation> {

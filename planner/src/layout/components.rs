@@ -233,7 +233,7 @@ fn arrive(graph: &Graph, axis: Axis, zero: &[bool]) -> Vec<bool> {
             Op::Reshape { .. } | Op::Concat | Op::SliceCols { .. } | Op::PadCols { .. } => true,
             Op::SliceRows { .. } | Op::PadRows { .. } | Op::ReduceCols(..) | Op::SumRows => true,
             Op::Redistribute(_) | Op::SumRanks | Op::Loss(_) | Op::LossGrad(_) => true,
-            Op::Scan(_) => true,
+            Op::Scan(_) | Op::Sampled(_) => true,
         });
     }
     arrive
@@ -343,6 +343,7 @@ fn transfer(
         | Op::Table(_)
         | Op::Arg(_)
         | Op::Blend
+        | Op::Sampled(_)
         | Op::Copies(..)
         | Op::Clip(..)
         | Op::GatherMean(_)

@@ -419,7 +419,7 @@ impl Transfer<'_> {
             Op::Pick | Op::PickSum(_) | Op::PickHead | Op::PlaceHead(_) => Elsewhere,
             Op::Reshape { .. } | Op::PadCols { .. } | Op::ReduceCols(..) => Elsewhere,
             Op::Redistribute(_) | Op::SumRanks | Op::Loss(_) | Op::LossGrad(_) => Elsewhere,
-            Op::Scan(_) | Op::Out(_) => Elsewhere,
+            Op::Scan(_) | Op::Out(_) | Op::Sampled(_) => Elsewhere,
         }
     }
 

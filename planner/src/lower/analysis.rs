@@ -2,7 +2,7 @@
 
 use crate::fixed::fixed;
 use crate::lower::partial::Partials;
-use gnnc_ir::graph::op::{Copies, Input, Op};
+use gnnc_ir::graph::op::{Copies, Input, Op, Sampled};
 use gnnc_ir::kernel::End;
 use gnnc_ir::words::scalar::Binary;
 use gnnc_ir::{Graph, NodeId, Rows, Type};
@@ -35,7 +35,7 @@ pub fn pointwise(op: &Op) -> bool {
         Op::Reshape { .. } | Op::SliceCols { .. } | Op::SliceRows { .. } => false,
         Op::Concat | Op::PadCols { .. } | Op::PadRows { .. } => false,
         Op::Redistribute(_) | Op::SumRanks | Op::Blend | Op::Copies(..) | Op::Clip(..) => false,
-        Op::Loss(_) | Op::LossGrad(_) => false,
+        Op::Loss(_) | Op::LossGrad(_) | Op::Sampled(_) => false,
     }
 }
 
@@ -45,6 +45,9 @@ pub fn view(op: &Op) -> bool {
     match op {
         Op::Reshape { .. } | Op::SliceCols { .. } | Op::SliceRows { .. } => true,
         Op::SumRanks | Op::Copies(Copies::Kept | Copies::Seen | Copies::Through, _) => true,
+        // Levels are prefixes of each other.
+        Op::Sampled(Sampled::Prefix(_)) => true,
+        Op::Sampled(Sampled::Fetch(_) | Sampled::AddPrefix) => false,
         Op::Copies(Copies::Back | Copies::Left, _) | Op::Clip(..) | Op::Blend => false,
         Op::Input(_) | Op::Param(_) | Op::Table(_) | Op::Arg(_) | Op::Scan(_) | Op::Out(_) => false,
         Op::Const(_) | Op::Unary(_) | Op::Binary(_) | Op::Dropout { .. } => false,
@@ -108,6 +111,9 @@ fn needs_memory(graph: &Graph, user: &Op, position: usize, operand: NodeId) -> b
         Op::MatMul | Op::MatMulNT | Op::MatMulTN | Op::Loss(_) | Op::LossGrad(_) => true,
         Op::Redistribute(_) => true,
         Op::Copies(..) | Op::Clip(..) => true,
+        Op::Sampled(Sampled::Fetch(_) | Sampled::Prefix(_)) => true,
+        // What is added is computed where it is added.
+        Op::Sampled(Sampled::AddPrefix) => position == 0,
         // The kept tensor is exchanged and copied.
         Op::Blend => position >= 2,
         Op::Take(..) | Op::Pick => true,

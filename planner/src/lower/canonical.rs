@@ -74,6 +74,7 @@ pub fn canonical(graph: &Graph, sparse: bool) -> Result<Graph, LowerError> {
             | Op::Broadcast(_)
             | Op::Take(..)
             | Op::Blend
+            | Op::Sampled(_)
             | Op::Copies(..)
             | Op::Clip(Clip::Factor, _)
             | Op::Gather(_, _, Reduce::Max)
@@ -171,7 +172,7 @@ fn row_scaled(graph: &Graph, id: NodeId) -> Option<(NodeId, NodeId)> {
     }
     let scale = |s: NodeId| {
         let ty = graph.ty(s);
-        ty.columns() == 1 && matches!(ty.rows, Rows::Vertices | Rows::Fixed(1))
+        ty.columns() == 1 && matches!(ty.rows, Rows::Vertices | Rows::Level(_) | Rows::Fixed(1))
     };
     match node.inputs[..] {
         [x, s] if features(graph, x) && scale(s) => Some((x, s)),

@@ -65,6 +65,7 @@ impl Lowerer {
                 let role = Role::RelationDegree(relations.count);
                 ("relation_degree".to_owned(), role, ty, self.extent(ty))
             }
+            Input::Drawn(drawn) => return Ok(self.drawn(drawn)),
             Input::Fresh(_) => {
                 let why = "which edges are fresh is not known to kernels";
                 return Err(LowerError::Internal(why.to_owned()));

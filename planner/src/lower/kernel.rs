@@ -152,6 +152,7 @@ impl Builder {
                 | Op::Table(_)
                 | Op::Arg(_)
                 | Op::Blend
+                | Op::Sampled(_)
                 | Op::Copies(..)
                 | Op::Clip(..)
                 | Op::Gather(..)
@@ -216,10 +217,15 @@ impl Builder {
         match (ty.rows, taken) {
             (_, Some(End::Src)) => At::Src,
             (_, Some(End::Dst)) => At::Dst,
-            (Rows::Edges(_) | Rows::AllEdges(_), None) => At::Edge,
+            (Rows::Edges(_) | Rows::AllEdges(_) | Rows::LevelEdges(..), None) => At::Edge,
             (Rows::Fixed(1), None) if self.space.rows != Rows::Fixed(1) => At::One,
             _ => At::Row,
         }
+    }
+
+    /// Adds the read of a tensor to an expression.
+    pub fn load_from(&mut self, expr: &mut Expr, value: Value, at: At) -> ValueId {
+        self.load(expr, value, at)
     }
 
     fn load(&mut self, expr: &mut Expr, value: Value, at: At) -> ValueId {
@@ -250,8 +256,8 @@ impl Builder {
             )));
         }
         let at = match ty.rows {
-            Rows::Vertices | Rows::All => At::Row,
-            Rows::Edges(_) | Rows::AllEdges(_) => At::Edge,
+            Rows::Vertices | Rows::All | Rows::Level(_) => At::Row,
+            Rows::Edges(_) | Rows::AllEdges(_) | Rows::LevelEdges(..) => At::Edge,
             Rows::Fixed(_) => {
                 return Err(LowerError::Unsupported("dropout of a parameter".to_owned()));
             }

@@ -22,6 +22,7 @@ mod partial;
 mod phases;
 mod produce;
 mod region;
+mod sampled;
 mod scan;
 pub mod stage;
 pub mod storage;
@@ -33,10 +34,11 @@ use gnnc_ir::graph::model::TrainSettings;
 use gnnc_ir::graph::op::{Input, Loss, Op, Site};
 use gnnc_ir::graph::{ParamId, ParamSpec, VerifyError};
 use gnnc_ir::plan::Layouts;
-use gnnc_ir::program::instr;
+use gnnc_ir::program::instr::{self, DrawnBuffer};
 use gnnc_ir::program::{
     Buffer, BufferId, Extent, Instr, METRICS, Program, Ref, Role, Skip, Skipping,
 };
+use gnnc_ir::words::sampling::Sampling;
 use gnnc_ir::{Graph, NodeId, Rows, Type};
 use region::{Region, Value};
 use std::borrow::Cow;
@@ -60,6 +62,8 @@ pub struct Training {
     pub settings: TrainSettings,
     /// Whether the input features are stored as nonzeros.
     pub sparse_features: bool,
+    /// Hops of the sampled batches that `backward` is over; 0 if it is over the whole graph.
+    pub hops: u8,
 }
 
 /// State shared by all regions of one program.
@@ -81,6 +85,8 @@ pub struct Lowerer {
     skip: Option<Skipping>,
     /// These exchanges, by the number they are marked with.
     skips: BTreeMap<u32, Skip>,
+    /// The numbers of a batch that instructions read.
+    drawn: Vec<DrawnBuffer>,
 }
 
 /// Lowers a model to a program whose vertex tensors are by rows over `ranks` parts.
@@ -89,7 +95,25 @@ pub struct Lowerer {
 /// If a program cannot express the model.
 pub fn by_rows(training: &Training, ranks: u32) -> Result<Program, LowerError> {
     let ranks = Ranks { ranks, rank: 0 };
-    program(training, ranks, None, &Ok)
+    program(training, ranks, None, None, &Ok)
+}
+
+/// Lowers a model to a program that trains on sampled batches. Ranks have seeds of their own, and
+/// evaluations run by rows over the whole graph.
+///
+/// # Errors
+/// As [`by_rows`]; fanouts that are not one for each hop of the model.
+pub fn by_batches(
+    training: &Training,
+    ranks: u32,
+    sampling: &Sampling,
+) -> Result<Program, LowerError> {
+    let (found, expected) = (sampling.fanouts.len(), usize::from(training.hops));
+    if found != expected {
+        return Err(LowerError::Fanouts { found, expected });
+    }
+    let ranks = Ranks { ranks, rank: 0 };
+    program(training, ranks, None, Some(sampling), &Ok)
 }
 
 /// As [`by_rows`], but training epochs may leave out exchanges of embeddings.
@@ -103,7 +127,7 @@ pub fn by_embeddings(
 ) -> Result<Program, LowerError> {
     let of = Ranks { ranks, rank: 0 };
     let training = with_gradients(training, ranks, skipping)?;
-    program(&training, of, Some(skipping), &Ok)
+    program(&training, of, Some(skipping), None, &Ok)
 }
 
 /// The same training with the gradients a rule asks for: computed from the copies that loops
@@ -151,7 +175,7 @@ pub fn by_layouts(
     ranks: Ranks,
     wanted: &dyn Fn(&Graphs) -> Layouts,
 ) -> Result<Program, LowerError> {
-    program(training, ranks, None, &|graphs| {
+    program(training, ranks, None, None, &|graphs| {
         let graphs = layout::lay_out(&graphs, ranks, &wanted(&graphs))?;
         Ok(Graphs {
             step: checked(&graphs.step)?,
@@ -191,6 +215,7 @@ fn program(
     training: &Training,
     ranks: Ranks,
     skip: Option<Skipping>,
+    sampling: Option<&Sampling>,
     placed: &dyn Fn(Graphs) -> Result<Graphs, LowerError>,
 ) -> Result<Program, LowerError> {
     let sparse = training.sparse_features;
@@ -224,6 +249,9 @@ fn program(
     lowerer.all_reduce(&mut step.code, summed);
     optimizer::step(&mut lowerer, &training.settings, &grads, &mut step.code);
     lowerer.program.step = step.code;
+    if let Some(sampling) = sampling {
+        lowerer.in_batches(sampling);
+    }
 
     lowerer.skip = None;
     let forward = &graphs.eval;
@@ -303,6 +331,7 @@ impl Lowerer {
             dropped: Vec::new(),
             skip: None,
             skips: BTreeMap::new(),
+            drawn: Vec::new(),
         };
         lowerer.params = (0..)
             .zip(specs)
@@ -354,6 +383,8 @@ impl Lowerer {
             Rows::Edges(set) => Extent::Edges(set),
             Rows::All => Extent::All,
             Rows::AllEdges(set) => Extent::AllEdges(set),
+            Rows::Level(level) => Extent::Level(level),
+            Rows::LevelEdges(level, set) => Extent::LevelEdges(level, set),
         }
     }
 

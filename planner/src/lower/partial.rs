@@ -86,6 +86,7 @@ fn transfer(
             // Every rank has all rows, or the rows of a weight.
             Rows::Fixed(_) | Rows::All | Rows::AllEdges(_) => unless(flags != [true, true]),
             Rows::Vertices | Rows::Edges(_) => (true, Vec::new()),
+            Rows::Level(_) | Rows::LevelEdges(..) => (true, Vec::new()),
         },
         Op::Binary(Binary::Add | Binary::Sub) => unless(flags[0] == flags[1]),
         Op::Binary(Binary::Mul) | Op::MatMul | Op::MatMulNT => unless(flags != [true, true]),
@@ -121,6 +122,7 @@ fn transfer(
         Op::Input(_) | Op::Param(_) | Op::Const(_) | Op::Table(_) | Op::Unary(_) => unless(!any),
         Op::Binary(_) | Op::Dropout { .. } | Op::Take(..) | Op::Blend => unless(!any),
         Op::Copies(..) | Op::Clip(..) | Op::Gather(..) | Op::GatherMean(_) => unless(!any),
+        Op::Sampled(_) => unless(!any),
         Op::EdgeSoftmax(_) | Op::Pick | Op::PickHead | Op::PlaceHead(_) => unless(!any),
         Op::ReduceCols(..) | Op::Redistribute(_) | Op::LossGrad(_) => unless(!any),
     }

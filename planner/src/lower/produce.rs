@@ -67,6 +67,7 @@ impl Region<'_> {
         let (body, rows) = match &node.op {
             Op::Gather(set, to, reduce) => {
                 let rows = match (node.ty.rows, to_source) {
+                    (Rows::Level(level), _) => Extent::Level(level),
                     (Rows::All, _) => Extent::All,
                     (_, true) => Extent::Local,
                     (_, false) => Extent::Inner,
@@ -123,6 +124,7 @@ impl Region<'_> {
             | Op::Broadcast(_)
             | Op::Take(..)
             | Op::Blend
+            | Op::Sampled(_)
             | Op::Copies(..)
             | Op::Clip(..)
             | Op::GatherMean(_)
@@ -388,7 +390,8 @@ impl Region<'_> {
         };
         let (sum, gradient) = (twin(Op::Loss(loss)), twin(Op::LossGrad(loss)));
         let out = sum.map(|s| self.target(lowerer, s, Extent::Fixed(1)));
-        let grad = gradient.map(|g| self.target(lowerer, g, Extent::Inner));
+        let rows = lowerer.extent(value.ty).without_halo();
+        let grad = gradient.map(|g| self.target(lowerer, g, rows));
         self.code.push(Instr::Loss(instr::Loss {
             loss,
             logits: value.at,

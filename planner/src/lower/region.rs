@@ -6,7 +6,7 @@ use crate::lower::embeddings::Embeddings;
 use crate::lower::kernel::Builder;
 use crate::lower::partial::Partials;
 use crate::lower::{LowerError, Lowerer};
-use gnnc_ir::graph::op::{Copies, Op};
+use gnnc_ir::graph::op::{Copies, Op, Sampled};
 use gnnc_ir::kernel::{At, Body, End, Operand, Over};
 use gnnc_ir::program::instr;
 use gnnc_ir::program::{Extent, Instr, Matrix, Ref, Role};
@@ -219,6 +219,7 @@ impl<'a> Region<'a> {
             | Op::SliceCols { .. }
             | Op::SliceRows { .. }
             | Op::SumRanks
+            | Op::Sampled(Sampled::Prefix(_))
             | Op::Copies(Copies::Kept | Copies::Seen | Copies::Through, _) => {
                 self.values[n] = Some(self.view(lowerer, id)?);
             }
@@ -233,6 +234,8 @@ impl<'a> Region<'a> {
             Op::Loss(loss) | Op::LossGrad(loss) => self.loss(lowerer, id, *loss)?,
             Op::Concat | Op::PadCols { .. } | Op::PadRows { .. } => self.assemble(lowerer, id)?,
             Op::Redistribute(how) => self.redistribute(lowerer, id, *how)?,
+            Op::Sampled(Sampled::Fetch(_)) => self.fetch_rows(lowerer, id)?,
+            Op::Sampled(Sampled::AddPrefix) => self.add_prefix(lowerer, id)?,
             Op::Blend => self.blend(lowerer, id)?,
             Op::Copies(Copies::Back | Copies::Left, _) => self.hand_back(lowerer, id)?,
             Op::Clip(_, most) => self.clip_factor(lowerer, id, *most)?,
@@ -349,7 +352,7 @@ impl<'a> Region<'a> {
             value.offset += start;
         } else if let Op::SliceRows { start, .. } = node.op {
             value.offset += start * value.stride;
-        } else if !matches!(node.op, Op::Copies(..)) {
+        } else if !matches!(node.op, Op::Copies(..) | Op::Sampled(_)) {
             value = self.plain(lowerer, node.inputs[0])?;
             value.head_step = node.ty.width;
         }
@@ -456,6 +459,7 @@ pub fn launch_rows(ty: Type) -> Extent {
         Rows::Fixed(n) => Extent::Fixed(n),
         Rows::Vertices | Rows::Edges(_) => Extent::Inner,
         Rows::All | Rows::AllEdges(_) => Extent::All,
+        Rows::Level(level) | Rows::LevelEdges(level, _) => Extent::Level(level),
     }
 }
 

@@ -201,7 +201,14 @@ impl Classes {
                 (stage_message.tensors.iter()).for_each(|r| self.moves(of, r.buffer));
             }
             Instr::Repeat(instr::Repeat { body, .. })
-            | Instr::Chunks(instr::Chunks { body, .. }) => self.list(of, body),
+            | Instr::Chunks(instr::Chunks { body, .. })
+            | Instr::Batches(instr::Batches { body }) => self.list(of, body),
+            Instr::Sample(instr::Sample { outputs }) => {
+                outputs.iter().for_each(|one| self.stay(at, one.at.buffer));
+            }
+            Instr::FetchRows(instr::FetchRows { from, to }) => {
+                self.alike(of, from.buffer, to.buffer);
+            }
             Instr::SparseMatMul(instr::SparseMatMul { b, out, .. }) => {
                 // The matrix must begin at a word.
                 for matrix in [b, out] {

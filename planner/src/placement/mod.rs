@@ -2,6 +2,7 @@
 
 mod broadcast;
 mod graph;
+mod minibatch;
 mod mixed;
 mod one_rank;
 mod pipeline;
@@ -131,6 +132,16 @@ pub const TABLE: &[Row] = &[
             mixed::lower(training, ranks, &spec.knobs.layouts())
         }),
     },
+    Row {
+        placement: Placement::Minibatch,
+        alone: true,
+        by_parts: true,
+        mixes: false,
+        slices: false,
+        skips: false,
+        relaxations: &[Relaxation::Sample],
+        lower: Lower::Rank(minibatch::lower),
+    },
     staged(Placement::Pipeline),
     staged(Placement::Hybrid),
 ];
@@ -153,6 +164,11 @@ impl Row {
     /// Whether layers are divided into stages.
     pub fn staged(&self) -> bool {
         matches!(self.lower, Lower::Stages(_))
+    }
+
+    /// Whether it trains on sampled batches.
+    pub fn samples(&self) -> bool {
+        self.relaxations.contains(&Relaxation::Sample)
     }
 
     /// Whether work over all vertices may be cut into chunks, whose rows are dealt out.
@@ -207,7 +223,8 @@ pub fn lower_all(training: &Training, spec: &PlacementSpec) -> Result<Vec<Progra
 }
 
 fn on_rank(training: &Training, spec: &PlacementSpec, rank: u32) -> Result<Program, LowerError> {
-    if spec.ranks <= 1 {
+    let samples = row(spec.placement).is_some_and(Row::samples);
+    if spec.ranks <= 1 && !samples {
         let skips = row(spec.placement).is_some_and(|row| row.skips);
         let training = match spec.knobs.skip.filter(|_| skips) {
             Some(skipping) => with_gradients(training, 1, skipping)?,

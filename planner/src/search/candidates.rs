@@ -25,7 +25,9 @@ impl PlanRequest<'_> {
         ranks.dedup();
         let mut specs = Vec::new();
         for ranks in ranks {
-            for row in TABLE.iter().filter(|row| ranks > 1 || row.alone) {
+            // Batches have no price yet.
+            let priced = TABLE.iter().filter(|row| !row.samples());
+            for row in priced.filter(|row| ranks > 1 || row.alone) {
                 for knobs in self.divisions(row, ranks) {
                     for skip in self.skips(row) {
                         let mut spec = PlacementSpec {

@@ -41,6 +41,7 @@ pub fn evaluate(graph: &Graph) -> Vec<Tensor> {
         histories: Vec::new(),
         order: Vec::new(),
         blocks: Vec::new(),
+        batch: None,
     };
     let args: Vec<Tensor> = (0u32..)
         .zip(&graph.args)
@@ -56,6 +57,7 @@ fn rows(rows: Rows) -> usize {
         Rows::Vertices | Rows::All => vertices,
         Rows::Edges(EdgeSet::Plain) | Rows::AllEdges(EdgeSet::Plain) => INDICES.len(),
         Rows::Edges(_) | Rows::AllEdges(_) => INDICES.len() + vertices,
+        Rows::Level(_) | Rows::LevelEdges(..) => 0,
     }
 }
 

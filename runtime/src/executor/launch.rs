@@ -110,7 +110,7 @@ impl Worker {
                 .map(|scalar| step_context.scalar(*scalar)),
         );
         memory.keys.clear();
-        let key = |site: &Site| site.key(step_context.seed, step_context.epoch as u32, iteration);
+        let key = |site: &Site| site.key(step_context.seed, step_context.draw, iteration);
         memory.keys.extend(launch.sites.iter().map(key));
         self.memory = memory;
         let mut args = RawArgs {

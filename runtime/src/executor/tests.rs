@@ -48,6 +48,7 @@ fn run(program: Program, short: Option<&str>, last: Phase) -> Result<(), String>
         own.program = unsafe { VerifiedProgram::new_unchecked(Arc::new(program)) };
     }
     let step_context = StepContext {
+        draw: 0,
         seed: options.seed,
         epoch: 0,
         step: 1,

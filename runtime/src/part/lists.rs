@@ -34,6 +34,8 @@ pub(crate) enum Over {
     Own,
     /// All vertices of the graph.
     All,
+    /// Vertices of a level of the batch at hand; of edges, those into it.
+    Level(u8),
 }
 
 /// A table of entries by rows.
@@ -88,9 +90,10 @@ impl List {
 impl Over {
     /// The rows of an extent.
     pub(crate) fn of(rows: Extent) -> Self {
-        match rows.of_whole_graph() {
-            true => Self::All,
-            false => Self::Own,
+        match rows {
+            Extent::Level(level) => Self::Level(level),
+            rows if rows.of_whole_graph() => Self::All,
+            _ => Self::Own,
         }
     }
 }
@@ -104,7 +107,11 @@ impl Table {
             Walk::EdgesBySource => By::Source,
             Walk::EdgesByType => By::Type,
         };
-        Some(Self::Edges(Over::of(rows), set, by))
+        let over = match (Over::of(rows), by) {
+            (Over::Level(level), By::Source) => Over::Level(level + 1),
+            (over, _) => over,
+        };
+        Some(Self::Edges(over, set, by))
     }
 
     /// The nonzeros of features that a product walks; a buffer of this extent holds their values.
@@ -158,10 +165,10 @@ impl Part {
         match table {
             Table::Edges(over, set, by) => {
                 let edges = match over {
-                    Over::All => &self.whole.edges,
-                    Over::Own => &self.edges,
+                    Over::All => self.whole.edges[index(set)].as_ref()?,
+                    Over::Own => self.edges[index(set)].as_ref()?,
+                    Over::Level(layer) => self.batch.as_ref()?.edges(layer, set)?,
                 };
-                let edges = edges[index(set)].as_ref()?;
                 match by {
                     By::Destination => Some((&edges.by_destination, &[])),
                     By::Source => edges.by_source.as_ref().map(both),

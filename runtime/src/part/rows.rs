@@ -115,7 +115,9 @@ impl Part {
             | Extent::AllEdges(_)
             | Extent::SliceNonzeros
             | Extent::Run(..)
-            | Extent::EdgeRun(..) => {
+            | Extent::EdgeRun(..)
+            | Extent::Level(_)
+            | Extent::LevelEdges(..) => {
                 ranges.push(0..self.sizes.rows(extent));
             }
         }

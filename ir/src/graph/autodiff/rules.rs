@@ -2,7 +2,7 @@
 
 use super::{AutodiffError, Tape};
 use crate::graph::NodeId;
-use crate::graph::op::{Clip, Copies, Input, Op, Product};
+use crate::graph::op::{Clip, Copies, Input, Op, Product, Sampled};
 use crate::kernel::{Axis, End, Reduce};
 use crate::words::scalar::{Binary, Derivative, Term, Unary};
 use crate::words::types::{EdgeSet, Rows, Type};
@@ -29,6 +29,7 @@ impl Tape {
             }
             Op::Take(set, end) => self.emit(Op::Gather(set, end, Reduce::Sum), &[g])?,
             Op::Blend => g,
+            Op::Sampled(Sampled::Prefix(_)) => return self.add_first(x, g),
             // Copies are constants, so their gradient stops here.
             Op::Copies(Copies::Kept, _) if self.of_copies => return Ok(()),
             Op::Copies(Copies::Kept | Copies::Through, _) => g,
@@ -133,6 +134,7 @@ impl Tape {
             Op::LossGrad(_)
             | Op::Redistribute(_)
             | Op::SumRanks
+            | Op::Sampled(Sampled::Fetch(_) | Sampled::AddPrefix)
             | Op::Clip(Clip::Rows | Clip::Factor, _)
             | Op::Copies(Copies::Back | Copies::Left, _) => {
                 return Err(AutodiffError::NotDifferentiable {

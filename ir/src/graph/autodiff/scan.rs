@@ -455,7 +455,7 @@ impl Again {
             Op::Blend | Op::Gather(..) | Op::GatherMean(_) | Op::EdgeSoftmax(_) => Self::Sums,
             Op::PickSum(_) | Op::PlaceHead(_) | Op::MatMul | Op::MatMulNT => Self::Sums,
             Op::MatMulTN | Op::ReduceCols(..) | Op::SumRows | Op::Redistribute(_) => Self::Sums,
-            Op::SumRanks | Op::Loss(_) | Op::LossGrad(_) => Self::Sums,
+            Op::SumRanks | Op::Loss(_) | Op::LossGrad(_) | Op::Sampled(_) => Self::Sums,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Operators on plain tensors, row by row.
 
 use super::{EvalError, Machine, Tensor};
-use crate::graph::op::{Clip, Copies, Loss, Op, Product, Site};
+use crate::graph::op::{Clip, Copies, Loss, Op, Product, Sampled, Site};
 use crate::kernel::{Axis, edge_hash, keep, vertex_hash};
 use crate::words::types::{Rows, Type};
 use std::collections::BTreeMap;
@@ -54,10 +54,28 @@ impl Machine<'_> {
                 Tensor::new(ty, rows, x.data.clone())
             }
             Op::Redistribute(how) => return Err(EvalError::Ranks(how.name().to_owned())),
-            Op::Take(set, end) => self.edges(*set).take(ty, *end, x),
-            Op::Gather(set, end, reduce) => self.edges(*set).gather(ty, *end, *reduce, x),
-            Op::GatherMean(set) => self.edges(*set).mean(ty, x),
-            Op::EdgeSoftmax(set) => self.edges(*set).softmax(ty, x),
+            Op::Take(set, end) => self.edges_of(ty.rows, *set).take(ty, *end, x),
+            Op::Gather(set, end, reduce) => {
+                let edges = self.edges_of(x.ty.rows, *set);
+                edges.gather(ty, *end, *reduce, x)
+            }
+            Op::GatherMean(set) => self.edges_of(x.ty.rows, *set).mean(ty, x),
+            Op::EdgeSoftmax(set) => self.edges_of(x.ty.rows, *set).softmax(ty, x),
+            Op::Sampled(Sampled::Fetch(_)) => {
+                let vertices = (0..rows).map(|r| self.vertex(ty.rows, r) as usize);
+                let data = vertices.flat_map(|v| x.row(v).iter().copied());
+                Tensor::new(ty, rows, data.collect())
+            }
+            Op::Sampled(Sampled::Prefix(_)) => {
+                let len = rows * ty.columns() as usize;
+                Tensor::new(ty, rows, x.data[..len].to_vec())
+            }
+            Op::Sampled(Sampled::AddPrefix) => {
+                let mut out = x.clone();
+                let sums = out.data.iter_mut().zip(&operands[1].data);
+                sums.for_each(|(sum, value)| *sum += value);
+                out
+            }
             Op::Pick => {
                 let named = named("rows", x.rows)?;
                 let data = (0..rows).flat_map(|r| x.row(named[r] as usize).iter().copied());
@@ -200,7 +218,12 @@ impl Machine<'_> {
                     let (src, dst) = self.edges(set).list[r];
                     edge_hash(key, src, dst)
                 }
-                _ => vertex_hash(key, r as u32),
+                Rows::LevelEdges(layer, set) => {
+                    let (src, dst) = self.levels.edges(layer, set).list[r];
+                    let vertex = |row| self.levels.vertex(row);
+                    edge_hash(key, vertex(src), vertex(dst))
+                }
+                rows => vertex_hash(key, self.vertex(rows, r)),
             };
             for (c, value) in (0..).zip(row) {
                 let column = first + c / x.ty.width * head_step + c % x.ty.width;
@@ -214,7 +237,7 @@ impl Machine<'_> {
         out
     }
 
-    /// The loss of logits; calls `grad(vertex, column, derivative)` for every derivative.
+    /// The loss of logits; calls `grad(row, column, derivative)` for every derivative.
     fn loss(
         &self,
         loss: Loss,
@@ -228,10 +251,13 @@ impl Machine<'_> {
             Loss::BinaryCrossEntropy => self.vertices * classes,
         };
         self.check_count("labels", expected, labels.len())?;
-        let trained = train.iter().filter(|t| **t).count() as f64;
+        // All rows of a batch's logits are seeds.
+        let seeds = |row: usize| logits.ty.rows.of_batch() || train[row];
+        let trained = (0..logits.rows).filter(|row| seeds(*row)).count() as f64;
         let mut total = 0.0;
-        for v in (0..self.vertices).filter(|v| train[*v]) {
-            let z = logits.row(v);
+        for row in (0..logits.rows).filter(|row| seeds(*row)) {
+            let v = self.vertex(logits.ty.rows, row) as usize;
+            let z = logits.row(row);
             match loss {
                 Loss::CrossEntropy => {
                     let label = labels[v];
@@ -249,7 +275,7 @@ impl Machine<'_> {
                     total += (sum.ln() + top - z[target]) / trained;
                     for (c, z) in z.iter().enumerate() {
                         let hit = f64::from(u8::from(c == target));
-                        grad(v, c, ((z - top).exp() / sum - hit) / trained);
+                        grad(row, c, ((z - top).exp() / sum - hit) / trained);
                     }
                 }
                 Loss::BinaryCrossEntropy => {
@@ -258,7 +284,7 @@ impl Machine<'_> {
                         let y = f64::from(labels[v * classes + c]);
                         // max(z, 0) - z y + ln(1 + exp(-|z|)) does not overflow for large |z|.
                         total += (z.max(0.0) - z * y + (-z.abs()).exp().ln_1p()) / n;
-                        grad(v, c, (1.0 / (1.0 + (-z).exp()) - y) / n);
+                        grad(row, c, (1.0 / (1.0 + (-z).exp()) - y) / n);
                     }
                 }
             }
@@ -327,6 +353,7 @@ mod tests {
             histories: Vec::new(),
             order: Vec::new(),
             blocks: Vec::new(),
+            batch: None,
         };
         let whole = dropped(&context, None);
         assert!(whole.data.contains(&0.0) && whole.data.iter().any(|x| *x > 0.0));

@@ -7,7 +7,10 @@ use std::collections::BTreeMap;
 
 /// Edges by destination, with sources sorted within each.
 pub(super) struct Edges {
+    /// Rows at the destinations.
     vertices: usize,
+    /// Rows at the sources.
+    sources: usize,
     /// Source and destination of every edge.
     pub(super) list: Vec<(u32, u32)>,
 }
@@ -15,6 +18,15 @@ pub(super) struct Edges {
 impl Edges {
     /// Reads the edges of an in-neighbor CSR.
     pub(super) fn plain(indptr: &[u64], indices: &[u32]) -> Result<Self, EvalError> {
+        Self::between(indptr, indices, indptr.len().saturating_sub(1))
+    }
+
+    /// The same with another number of sources.
+    pub(super) fn between(
+        indptr: &[u64],
+        indices: &[u32],
+        sources: usize,
+    ) -> Result<Self, EvalError> {
         let bad = |why: String| Err(EvalError::Topology(why));
         let (Some(first), Some(last)) = (indptr.first(), indptr.last()) else {
             return bad("indptr is empty, expected one entry more than vertices".into());
@@ -32,15 +44,19 @@ impl Edges {
                 return bad(format!("indptr decreases after vertex {dst}"));
             };
             for src in row {
-                if *src as usize >= vertices {
+                if *src as usize >= sources {
                     return bad(format!(
-                        "edge {src} -> {dst} in a graph of {vertices} vertices"
+                        "edge {src} -> {dst} in a graph of {sources} vertices"
                     ));
                 }
                 list.push((*src, dst as u32));
             }
         }
-        Ok(Self { vertices, list })
+        Ok(Self {
+            vertices,
+            sources,
+            list,
+        })
     }
 
     /// The same edges plus one self loop per vertex, placed before the first larger source.
@@ -57,7 +73,15 @@ impl Edges {
         }
         Self {
             vertices: self.vertices,
+            sources: self.sources,
             list,
+        }
+    }
+
+    fn rows(&self, end: End) -> usize {
+        match end {
+            End::Src => self.sources,
+            End::Dst => self.vertices,
         }
     }
 
@@ -67,7 +91,7 @@ impl Edges {
 
     /// Number of edges at an end of each vertex.
     pub(super) fn degrees(&self, end: End) -> Vec<f64> {
-        let mut degrees = vec![0.0; self.vertices];
+        let mut degrees = vec![0.0; self.rows(end)];
         for edge in &self.list {
             degrees[at(end, *edge)] += 1.0;
         }
@@ -112,9 +136,9 @@ impl Edges {
 
     /// Edge rows to vertex rows; 0 where a vertex has no edges.
     pub(super) fn gather(&self, ty: Type, end: End, reduce: Reduce, x: &Tensor) -> Tensor {
-        let mut out = Tensor::full(ty, self.vertices, 0.0);
+        let mut out = Tensor::full(ty, self.rows(end), 0.0);
         let columns = ty.columns() as usize;
-        let mut seen = vec![false; self.vertices];
+        let mut seen = vec![false; self.rows(end)];
         for (e, edge) in self.list.iter().enumerate() {
             let v = at(end, *edge);
             let first = !std::mem::replace(&mut seen[v], true);

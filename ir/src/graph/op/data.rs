@@ -2,6 +2,7 @@
 
 use super::Slice;
 use crate::kernel::mask_key;
+use crate::words::sampling::Drawn;
 use crate::words::types::{EdgeSet, Rows, Type};
 use serde::{Deserialize, Serialize};
 
@@ -26,6 +27,60 @@ pub enum Input {
     Relation(Relations),
     /// Number of edges of the same type into the same vertex, `[E x 1]`.
     RelationDegree(Relations),
+    /// Numbers of the batch at hand.
+    Drawn(Drawn),
+}
+
+/// How rows of a sampled batch come from others. Vertices of a level are the first rows of every
+/// level below it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Sampled {
+    /// The rows of a level's vertices: `[V x C] -> [level x C]`.
+    Fetch(u8),
+    /// The first rows: `[level m x C] -> [level l x C]`, with `l >= m`.
+    Prefix(u8),
+    /// Adds to the first rows: `[level m x C] [level l x C] -> [level m x C]`, with `l >= m`.
+    AddPrefix,
+}
+
+impl Sampled {
+    /// The name in printed graphs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Fetch(_) => "fetch",
+            Self::Prefix(_) => "prefix",
+            Self::AddPrefix => "add_prefix",
+        }
+    }
+
+    /// The type of the result; `None` if the operands do not match.
+    pub fn result(self, types: &[Type]) -> Option<Type> {
+        match (self, types) {
+            (Self::Fetch(level), [x]) if x.rows == Rows::Vertices && x.stack == 0 => Some(Type {
+                rows: Rows::Level(level),
+                ..*x
+            }),
+            (Self::Prefix(level), [x]) => match x.rows {
+                Rows::Level(below) if below <= level => Some(Type {
+                    rows: Rows::Level(level),
+                    ..*x
+                }),
+                _ => None,
+            },
+            (Self::AddPrefix, [x, first]) => match (x.rows, first.rows) {
+                (Rows::Level(below), Rows::Level(level)) if below <= level => {
+                    let same = Type {
+                        rows: x.rows,
+                        ..*first
+                    };
+                    (same == *x).then_some(*x)
+                }
+                _ => None,
+            },
+            (Self::Fetch(_) | Self::Prefix(_) | Self::AddPrefix, _) => None,
+        }
+    }
 }
 
 /// The edges whose types are read. Self loops have no type and do not count.

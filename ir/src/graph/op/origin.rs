@@ -75,7 +75,7 @@ impl Op {
             Self::PadCols { .. } | Self::SliceRows { .. } => ValueOrigin::Operands,
             Self::PadRows { .. } | Self::ReduceCols(..) | Self::SumRows => ValueOrigin::Operands,
             Self::Redistribute(_) | Self::SumRanks | Self::Loss(_) => ValueOrigin::Operands,
-            Self::LossGrad(_) => ValueOrigin::Operands,
+            Self::LossGrad(_) | Self::Sampled(_) => ValueOrigin::Operands,
         }
     }
 }

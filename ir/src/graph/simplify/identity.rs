@@ -2,7 +2,7 @@
 
 use super::{Identity, Merger};
 use crate::graph::NodeId;
-use crate::graph::op::{Op, ValueOrigin};
+use crate::graph::op::{Op, Sampled, ValueOrigin};
 use crate::kernel::Axis;
 use crate::words::scalar::{Binary, Unary};
 use crate::words::types::{Rows, Type};
@@ -51,6 +51,8 @@ impl Merger {
             Op::PickSum(_) | Op::PickHead | Op::PlaceHead(_) | Op::MatMul | Op::MatMulNT => false,
             Op::MatMulTN | Op::Redistribute(_) | Op::SumRanks | Op::Loss(_) => false,
             Op::LossGrad(_) | Op::Scan(_) | Op::Out(_) => false,
+            Op::Sampled(Sampled::Prefix(_)) => x_ty == ty,
+            Op::Sampled(Sampled::Fetch(_) | Sampled::AddPrefix) => false,
         };
         trivial.then_some(Identity::Node(x))
     }

@@ -33,6 +33,14 @@ pub struct Chunks {
     pub body: Vec<Instr>,
 }
 
+/// Runs the body for every batch of the epoch, each of which is an optimizer step. Not inside of
+/// another loop; the body begins with [`Sample`](super::Sample).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Batches {
+    /// What is done for a batch.
+    pub body: Vec<Instr>,
+}
+
 impl Instruction for Repeat {
     fn name(&self, _: &Program) -> &'static str {
         "repeat"
@@ -137,6 +145,55 @@ impl Chunks {
             reverse: from.skip("reversed"),
             body: block(from)?,
         })
+    }
+}
+
+impl Instruction for Batches {
+    fn name(&self, _: &Program) -> &'static str {
+        "batches"
+    }
+
+    fn operands<'a>(&'a self, _: &mut impl FnMut(Operand<'a>)) {}
+
+    fn each_ref(&mut self, visit: &mut dyn FnMut(&mut Ref)) {
+        self.body.iter_mut().for_each(|instr| instr.each_ref(visit));
+    }
+
+    fn check(&self, _: &Check) -> Checked {
+        Ok(())
+    }
+
+    fn fits_chunks(&self, _: &Program) -> bool {
+        false
+    }
+
+    unpriced!();
+
+    fn traffic(&self, program: &Program, reads: &Reads, sizes: &[RankSizes], sum: &mut Traffic) {
+        // Of one batch: how many there are is known with the data.
+        sum.add(traffic(&self.body, program, reads, sizes), 1);
+    }
+
+    fn print(&self, _: &Program) -> String {
+        "batches".to_owned()
+    }
+
+    fn body(&self) -> Option<&[Instr]> {
+        Some(&self.body)
+    }
+
+    fn body_mut(&mut self) -> Option<&mut Vec<Instr>> {
+        Some(&mut self.body)
+    }
+
+    fn scratch_floats(&self, program: &Program, capacity: &Capacity) -> u64 {
+        scratch_floats(&self.body, program, capacity)
+    }
+}
+
+impl Batches {
+    pub(super) fn parse(from: &mut Reader<'_>) -> Result<Self, TextError> {
+        Ok(Self { body: block(from)? })
     }
 }
 

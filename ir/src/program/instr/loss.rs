@@ -52,6 +52,11 @@ pub struct Labels {
 const OWN: Use<'static> = Use::Rows(Touched::Own);
 const ALL: Use<'static> = Use::Rows(Touched::All);
 
+/// Rows of logits that are compared with labels.
+fn scored_rows(program: &Program, logits: Ref, sizes: &RankSizes) -> u64 {
+    sizes.rows(program.buffer(logits.buffer).extent.without_halo())
+}
+
 impl Instruction for Loss {
     fn name(&self, _: &Program) -> &'static str {
         "loss"
@@ -89,19 +94,29 @@ impl Instruction for Loss {
         self.out.is_none()
     }
 
-    fn work(&self, _: &Counts, sizes: &RankSizes) -> Option<Work> {
-        let logits = sizes.inner * u64::from(self.classes);
+    fn work(&self, counts: &Counts, sizes: &RankSizes) -> Option<Work> {
+        let rows = scored_rows(counts.program, self.logits, sizes);
+        let logits = rows * u64::from(self.classes);
         let grad_floats = if self.grad.is_some() { logits } else { 0 };
         Some(Work {
             class: KernelClass::Loss,
             flops: Flops(logits as f64 * (TRANSCENDENTAL + 4.0)),
-            read: Bytes(logits * FLOAT + label_bytes(self.loss, sizes.inner, self.classes)),
+            read: Bytes(logits * FLOAT + label_bytes(self.loss, rows, self.classes)),
             written: Bytes((grad_floats + u64::from(self.out.is_some())) * FLOAT),
         })
     }
 
-    fn demand(&self, terms: &mut Terms, _: &Program, sizes: &RankSizes) -> Option<&'static str> {
-        Some(terms.loss(sizes.inner, sizes.train, self.classes))
+    fn demand(
+        &self,
+        terms: &mut Terms,
+        program: &Program,
+        sizes: &RankSizes,
+    ) -> Option<&'static str> {
+        let rows = scored_rows(program, self.logits, sizes);
+        // All vertices of a batch's last level are seeds.
+        let seeds = program.buffer(self.logits.buffer).extent.of_batch();
+        let trained = if seeds { rows } else { sizes.train };
+        Some(terms.loss(rows, trained, self.classes))
     }
 
     fn print(&self, _: &Program) -> String {

@@ -3,7 +3,7 @@
 use super::{Instruction, Launch, Operand, Use};
 pub use crate::graph::op::Product;
 use crate::program::access::{Touched, over};
-use crate::program::memory::{at_once, product_block};
+use crate::program::memory::{at_once, most_product_blocks, product_block};
 use crate::program::text::line::{after, factor_and_result, matrix, matrix_at};
 use crate::program::text::{Reader, Text, TextError};
 use crate::program::verify::{Check, Checked};
@@ -175,7 +175,11 @@ impl Instruction for MatMul {
             return 0;
         }
         let (rows, inner, columns) = self.shape(capacity.most());
-        match at_once(self.chunk, self.rows, capacity).div_ceil(product_block(rows)) {
+        let blocks = match self.rows.of_batch() {
+            true => most_product_blocks(rows),
+            false => at_once(self.chunk, self.rows, capacity).div_ceil(product_block(rows)),
+        };
+        match blocks {
             0 | 1 if self.chunk.is_none() => 0,
             blocks => blocks.max(1).saturating_mul(inner).saturating_mul(columns),
         }

@@ -174,9 +174,7 @@ impl Walk {
 
     fn visit(&mut self, instrs: &[Instr]) {
         for instr in instrs {
-            if let Instr::Repeat(instr::Repeat { body, .. })
-            | Instr::Chunks(instr::Chunks { body, .. }) = instr
-            {
+            if let Some(body) = instr.body() {
                 let (id, around) = (self.loops.len(), self.inside);
                 self.loops.push(Loop {
                     first: self.next,

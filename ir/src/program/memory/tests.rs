@@ -1,6 +1,7 @@
 //! Tests of [`super`].
 
 use super::*;
+use crate::program::BatchSizes;
 use crate::program::RankSizes;
 use crate::program::instr;
 use crate::program::{Buffer, Extent, KernelId, Launch, Ref, Role};
@@ -51,6 +52,7 @@ fn repeat(body: Vec<Instr>) -> Instr {
 fn capacity() -> Capacity {
     Capacity::of(RankSizes {
         max_degree: 4,
+        batch: BatchSizes::NONE,
         inner: 10,
         train: 10,
         halo: 2,

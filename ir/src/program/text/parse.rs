@@ -4,6 +4,7 @@ use super::lex::{TextError, Token, tokens};
 use super::words::{Text, storage};
 use crate::graph::{Element, Init, ParamSpec, Shard};
 use crate::program::{Buffer, BufferId, Extent, Halo, Instr, Pipeline, Program, Ref, Role};
+use crate::words::sampling::{Cut, Kind, Sampling};
 use crate::words::types::Type;
 use std::str::FromStr;
 
@@ -223,6 +224,9 @@ impl<'a> Reader<'a> {
         if self.skip("pipeline") {
             self.program.pipeline = Some(self.pipeline()?);
         }
+        if self.skip("sampling") {
+            self.program.sampling = Some(self.sampling()?);
+        }
         if self.skip("loss") {
             self.program.loss = Some(BufferId::parse(self)?);
         }
@@ -251,6 +255,26 @@ impl<'a> Reader<'a> {
             chunks,
             shuffle,
             interval,
+        })
+    }
+
+    fn sampling(&mut self) -> Result<Sampling, TextError> {
+        self.expect("batch")?;
+        let batch = self.number()?;
+        self.expect("fanouts")?;
+        let mut fanouts = Vec::new();
+        while matches!(self.next(), Some(Token::Quoted(_))) {
+            let fanout = self.quoted()?.parse();
+            fanouts.push(fanout.map_err(|_| self.wrong_before("a fanout, such as \"10\""))?);
+        }
+        let kinds: Vec<(&str, Kind)> = Kind::ALL.iter().map(|kind| (kind.name(), *kind)).collect();
+        let cuts: Vec<(&str, Cut)> = Cut::ALL.iter().map(|cut| (cut.name(), *cut)).collect();
+        let (kind, cut) = (self.named(&kinds)?, self.named(&cuts)?);
+        Ok(Sampling {
+            batch,
+            fanouts,
+            kind,
+            cut,
         })
     }
 

@@ -127,6 +127,19 @@ fn head(program: &Program) -> String {
             pipeline.stage, pipeline.stages, pipeline.chunks, pipeline.interval
         );
     }
+    if let Some(sampling) = &program.sampling {
+        let fanouts: Vec<String> = sampling
+            .fanouts
+            .iter()
+            .map(|f| format!(" \"{f}\""))
+            .collect();
+        let (kind, cut) = (sampling.kind, sampling.cut);
+        out += &format!(
+            "sampling batch {} fanouts{} {kind} {cut}\n",
+            sampling.batch,
+            fanouts.concat()
+        );
+    }
     if let Some(id) = program.loss {
         out += &format!("loss {}\n", id.text());
     }

@@ -5,6 +5,7 @@ use super::parse::Reader;
 use super::words::{Named, Text};
 use crate::kernel::End;
 use crate::program::{BufferId, Chunk, Even, Extent, Grouped, KernelId, Ref, Role};
+use crate::words::sampling::{Drawn, MAX_HOPS};
 use crate::words::types::EdgeSet;
 use std::fmt;
 
@@ -132,6 +133,10 @@ impl Text for Extent {
             Self::AllEdges(set) => return *out += &format!("all-{}", set.text()),
             Self::Run(even, of) => return *out += &format!("run({}, {of})", even.text()),
             Self::EdgeRun(even, of) => return *out += &format!("edge-run({}, {of})", even.text()),
+            Self::Level(level) => return *out += &format!("level({level})"),
+            Self::LevelEdges(level, set) => {
+                return *out += &format!("level-edges({level}, {})", set.text());
+            }
             Self::Inner => "inner",
             Self::Local => "local",
             Self::Halo => "halo",
@@ -160,12 +165,74 @@ impl Text for Extent {
             "run" => from
                 .in_brackets(run)
                 .map(|(even, of)| Self::Run(even, of))?,
+            "level" => Self::Level(from.in_brackets(level)?),
+            "level-edges" => {
+                let (level, set) = from.in_brackets(level_edges)?;
+                Self::LevelEdges(level, set)
+            }
             "edge-run" => from
                 .in_brackets(run)
                 .map(|(even, of)| Self::EdgeRun(even, of))?,
             _ => {
                 return Err(from.wrong_before(
-                    "rows: a number, inner, local, halo, edges, all, nonzeros, run(CUT, N)",
+                    "rows: a number, inner, local, halo, edges, all, nonzeros, level(N), run(CUT, N)",
+                ));
+            }
+        })
+    }
+}
+
+/// Reads the number of a level.
+fn level(from: &mut Reader<'_>) -> Result<u8, TextError> {
+    let number: u8 = from.number()?;
+    match usize::from(number) <= MAX_HOPS {
+        true => Ok(number),
+        false => Err(from.wrong_before("a level up to 16")),
+    }
+}
+
+fn level_edges(from: &mut Reader<'_>) -> Result<(u8, EdgeSet), TextError> {
+    let number = level(from)?;
+    from.expect(",")?;
+    Ok((number, EdgeSet::parse(from)?))
+}
+
+impl Text for Drawn {
+    fn print(&self, out: &mut String) {
+        *out += &match self {
+            Self::Kept(level, set) => format!("kept({level}, {})", set.text()),
+            Self::Scale(layer, set) => format!("scale({layer}, {})", set.text()),
+            Self::Relation(layer, types) => format!("relation({layer}, {types})"),
+            Self::RelationDegree(layer, types) => format!("relation-degree({layer}, {types})"),
+        };
+    }
+
+    fn parse(from: &mut Reader<'_>) -> Result<Self, TextError> {
+        let types = |from: &mut Reader<'_>| {
+            let layer = level(from)?;
+            from.expect(",")?;
+            Ok((layer, from.number()?))
+        };
+        Ok(match from.word("numbers of a batch")? {
+            "kept" => {
+                let (level, set) = from.in_brackets(level_edges)?;
+                Self::Kept(level, set)
+            }
+            "scale" => {
+                let (layer, set) = from.in_brackets(level_edges)?;
+                Self::Scale(layer, set)
+            }
+            "relation" => {
+                let (layer, types) = from.in_brackets(types)?;
+                Self::Relation(layer, types)
+            }
+            "relation-degree" => {
+                let (layer, types) = from.in_brackets(types)?;
+                Self::RelationDegree(layer, types)
+            }
+            _ => {
+                return Err(from.wrong_before(
+                    "numbers of a batch: kept(LEVEL, EDGES), scale(LEVEL, EDGES), relation(LEVEL, N) or relation-degree(LEVEL, N)",
                 ));
             }
         })

@@ -302,6 +302,7 @@ impl Text for Rows {
             Self::Edges(set) => set.print(out),
             Self::All => out.push_str("all"),
             Self::AllEdges(set) => *out += &format!("all-{}", set.text()),
+            Self::Level(_) | Self::LevelEdges(..) => {}
         }
     }
 

@@ -38,12 +38,7 @@ impl Check<'_> {
                     buffer.columns == 1 && buffer.slots == 1 && extents.contains(&buffer.extent)
                 }
                 Role::Relation(count) | Role::RelationDegree(count) => {
-                    let found = self.data.relations;
-                    if found != count {
-                        return Err(format!(
-                            "it is for a graph with {count} edge types, but this one has {found}; make a plan for this graph"
-                        ));
-                    }
+                    self.typed(count)?;
                     let by_edge = matches!(
                         buffer.extent,
                         Extent::Edges(EdgeSet::Plain) | Extent::AllEdges(EdgeSet::Plain)
@@ -92,6 +87,16 @@ impl Check<'_> {
                 self.written("logits", logits.buffer, Phase::Eval)
             }
             None => Ok(()),
+        }
+    }
+
+    /// Checks that the graph has so many edge types.
+    pub(in crate::program) fn typed(&self, count: u32) -> Checked {
+        match self.data.relations {
+            found if found == count => Ok(()),
+            found => Err(format!(
+                "it is for a graph with {count} edge types, but this one has {found}; make a plan for this graph"
+            )),
         }
     }
 

@@ -71,9 +71,15 @@ impl Check<'_> {
             return Ok(());
         };
         let by = launch.inputs.get(usize::from(picked.by));
-        let buffer = by.and_then(|at| self.program.buffers.get(at.buffer.0 as usize));
-        match buffer.map(|buffer| buffer.role) {
-            Some(Role::Relation(count)) if count <= picked.count => Ok(()),
+        let types = by.and_then(|at| {
+            let buffer = self.program.buffers.get(at.buffer.0 as usize)?;
+            match buffer.role {
+                Role::Relation(count) => Some(count),
+                _ => self.drawn_types(at.buffer),
+            }
+        });
+        match types {
+            Some(count) if count <= picked.count => Ok(()),
             _ => Err(format!(
                 "{what} has {} places, picked by a buffer that does not hold edge types or holds more of them",
                 picked.count
@@ -84,12 +90,19 @@ impl Check<'_> {
     /// Number of rows of each kind that a launch touches.
     pub(super) fn reach(&self, launch: &Launch, kernel: &Kernel) -> Result<Reach, String> {
         let sizes = self.data.capacity.most();
-        let (inner, local) = match launch.rows.of_whole_graph() {
-            true => (sizes.vertices, sizes.vertices),
-            false => (sizes.rows(Extent::Inner), sizes.rows(Extent::Local)),
-        };
         let rows = sizes.rows(launch.rows);
         let walk = Walk::of(&kernel.body);
+        let (inner, local) = match launch.rows {
+            Extent::Level(level) => {
+                let by_source = walk == Walk::EdgesBySource;
+                let above = if by_source { level + 1 } else { level };
+                let below = above.saturating_sub(1);
+                let of = |level| sizes.rows(Extent::Level(level));
+                (of(above), of(below))
+            }
+            rows if rows.of_whole_graph() => (sizes.vertices, sizes.vertices),
+            _ => (sizes.rows(Extent::Inner), sizes.rows(Extent::Local)),
+        };
         let expected = match walk {
             Walk::Rows => rows,
             Walk::Edges | Walk::EdgesByDestination | Walk::EdgesByType => inner,
@@ -100,13 +113,12 @@ impl Check<'_> {
                 "a kernel over edges runs over {rows} rows, expected {expected}"
             ));
         }
-        if walk == Walk::Rows && !kernel.masks.is_empty() && rows > local {
+        let batch = launch.rows.of_batch();
+        if walk == Walk::Rows && !kernel.masks.is_empty() && !batch && rows > local {
             return Err(format!("dropout of {rows} rows, which are not vertices"));
         }
-        let edges = kernel
-            .body
-            .edge_set()
-            .map_or(0, |set| sizes.rows(launch.rows.edges(set)));
+        let edges = launch.rows.walked(&kernel.body);
+        let edges = edges.map_or(0, |edges| sizes.rows(edges));
         let types = match kernel.body {
             Body::TypeSum { types, .. } => types,
             _ => 0,

@@ -4,7 +4,7 @@ use super::{Check, Checked};
 use crate::graph::op::{Redistribute, Slice};
 use crate::kernel::Axis;
 use crate::program::text::Text;
-use crate::program::{Matrix, Ref, Vertices};
+use crate::program::{Extent, Matrix, Ref, Vertices};
 use crate::words::types::share;
 
 impl Check<'_> {
@@ -84,6 +84,9 @@ impl Check<'_> {
     /// Checks that a buffer has rows of all vertices, or that it starts with the rank's own.
     pub(super) fn extent(&self, what: &str, at: Ref, all: bool) -> Checked {
         let found = self.program.buffer(at.buffer).extent;
+        if matches!(found, Extent::Level(_)) && !all {
+            return Ok(());
+        }
         match (Vertices::of(found), all) {
             (Some(Vertices::All), true) | (Some(Vertices::Inner | Vertices::Local), false) => {
                 Ok(())

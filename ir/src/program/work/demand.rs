@@ -441,8 +441,8 @@ fn reach(program: &Program, instr: &Instr, sizes: &RankSizes) -> u64 {
     let structure = if let Instr::SparseMatMul(product) = instr {
         4 * stored(program, product.values, sizes).1
     } else if let Instr::Launch(launch) = instr {
-        let set = program.kernel(launch.kernel).body.edge_set();
-        set.map_or(0, |set| 4 * sizes.rows(launch.rows.edges(set)))
+        let edges = launch.rows.walked(&program.kernel(launch.kernel).body);
+        edges.map_or(0, |edges| 4 * sizes.rows(edges))
     } else {
         0
     };

@@ -5,6 +5,7 @@ mod demand;
 use super::*;
 use crate::kernel::expr::{Expr, Value};
 use crate::kernel::{Operand, Reduce};
+use crate::program::BatchSizes;
 use crate::program::instr;
 use crate::program::{Buffer, BufferId, KernelId, Role};
 use crate::program::{Matrix, Product};
@@ -14,6 +15,7 @@ use crate::words::types::EdgeSet;
 /// 10 own vertices, 4 in the halo, 30 edges, 50 feature non-zeros.
 const SIZES: RankSizes = RankSizes {
     max_degree: 4,
+    batch: BatchSizes::NONE,
     inner: 10,
     train: 10,
     halo: 4,

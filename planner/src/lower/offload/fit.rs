@@ -143,6 +143,7 @@ fn tighter(a: &MemoryBudget, b: &MemoryBudget) -> bool {
             // Memory does not depend on these.
             train: _,
             reach: _,
+            batch: _,
         } = *sizes;
         [
             inner,
@@ -158,7 +159,12 @@ fn tighter(a: &MemoryBudget, b: &MemoryBudget) -> bool {
     let mut all = sizes(a.capacity.most())
         .into_iter()
         .zip(sizes(b.capacity.most()));
-    a.bytes <= b.bytes && a.lacking >= b.lacking && a.lists == b.lists && all.all(|(a, b)| a >= b)
+    let same_batch = a.capacity.most().batch == b.capacity.most().batch;
+    a.bytes <= b.bytes
+        && same_batch
+        && a.lacking >= b.lacking
+        && a.lists == b.lists
+        && all.all(|(a, b)| a >= b)
 }
 
 /// Makes a change; returns whether it was possible.

@@ -97,6 +97,9 @@ impl Facts {
             | Instr::Metrics(_)
             | Instr::Repeat(_)
             | Instr::Chunks(_)
+            | Instr::Batches(_)
+            | Instr::Sample(_)
+            | Instr::FetchRows(_)
             | Instr::Send(_)
             | Instr::Receive(_)
             | Instr::Move(_) => {

@@ -116,7 +116,10 @@ impl DeviceRank {
             | Instr::Send(_)
             | Instr::Receive(_)
             | Instr::Repeat(_)
-            | Instr::Chunks(_) => Err(NO_KERNEL.into()),
+            | Instr::Chunks(_)
+            | Instr::Batches(_)
+            | Instr::Sample(_)
+            | Instr::FetchRows(_) => Err(NO_KERNEL.into()),
         }
     }
 

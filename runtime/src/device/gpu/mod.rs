@@ -75,8 +75,17 @@ impl OnDevice {
             refuse_distances(program)?;
             refuse_rings(program)?;
         }
+        if programs
+            .all()
+            .iter()
+            .any(|program| program.sampling.is_some())
+        {
+            let why =
+                "it trains on sampled batches, which run on the processor only; leave out --device";
+            return Err(RuntimeError::Program(why.to_owned()));
+        }
         let places = here.start as usize..here.end as usize;
-        let ranks = start::ranks(programs, data, partition, options.trace, (places, count))?;
+        let ranks = start::ranks(programs, data, partition, options, (places, count))?;
         let code = Code::load(programs, &mut *driver)?;
         let mut gpu = Gpu::new(driver, code)?;
         let needed = ranks

@@ -1,0 +1,218 @@
+//! Sampled batches: drawing one, and reading rows of its vertices.
+
+use super::{Instruction, Operand, Use};
+use crate::program::access::Touched;
+use crate::program::text::line::arrow;
+use crate::program::text::{Reader, Text, TextError};
+use crate::program::verify::{Check, Checked};
+use crate::program::work::{Counts, INDEX, Terms, Work, copy};
+use crate::program::{BufferId, Extent, Instr, Program, RankSizes, Ref};
+use crate::words::sampling::Drawn;
+use crate::words::types::EdgeSet;
+use serde::{Deserialize, Serialize};
+
+/// Draws the batch at hand: its levels and the edges between them. Kernels over rows of levels walk
+/// these edges.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Sample {
+    /// Numbers of the batch that instructions read.
+    pub outputs: Vec<DrawnBuffer>,
+}
+
+/// A buffer that [`Sample`] fills.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DrawnBuffer {
+    /// With what.
+    pub drawn: Drawn,
+    /// The buffer.
+    pub at: Ref,
+}
+
+/// Copies the rows of a level's vertices from a tensor of all own vertices.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FetchRows {
+    /// Rows of own vertices.
+    pub from: Ref,
+    /// Rows of a level.
+    pub to: Ref,
+}
+
+const ALL: Use<'static> = Use::Rows(Touched::All);
+
+impl Instruction for Sample {
+    fn name(&self, _: &Program) -> &'static str {
+        "sample"
+    }
+
+    fn operands<'a>(&'a self, visit: &mut impl FnMut(Operand<'a>)) {
+        let outputs = self.outputs.iter();
+        outputs.for_each(|output| visit(Operand::write(output.at, ALL)));
+    }
+
+    fn each_ref(&mut self, visit: &mut dyn FnMut(&mut Ref)) {
+        let outputs = self.outputs.iter_mut();
+        outputs.for_each(|output| visit(&mut output.at));
+    }
+
+    fn check(&self, check: &Check) -> Checked {
+        if check.program.sampling.is_none() {
+            return Err("a sample in a program without sampling".to_owned());
+        }
+        self.outputs
+            .iter()
+            .try_for_each(|output| check.drawn(output))
+    }
+
+    fn fits_chunks(&self, _: &Program) -> bool {
+        false
+    }
+
+    /// For each edge, its position and its source are looked up.
+    fn work(&self, counts: &Counts, sizes: &RankSizes) -> Option<Work> {
+        let edges: u64 = sizes.batch.edges.iter().sum();
+        let of = |output: &DrawnBuffer| counts.program.buffer(output.at.buffer).slot_bytes(sizes);
+        let written: u64 = self.outputs.iter().map(of).sum();
+        Some(copy(4 * edges * INDEX, 2 * edges * INDEX + written))
+    }
+
+    /// Calibrations do not measure it.
+    fn demand(&self, _: &mut Terms, _: &Program, _: &RankSizes) -> Option<&'static str> {
+        None
+    }
+
+    fn print(&self, _: &Program) -> String {
+        let output = |one: &DrawnBuffer| format!("{} {}", one.drawn.text(), one.at.text());
+        let outputs: Vec<String> = self.outputs.iter().map(output).collect();
+        match outputs.is_empty() {
+            true => "sample".to_owned(),
+            false => format!("sample -> {}", outputs.join(", ")),
+        }
+    }
+}
+
+impl Sample {
+    pub(super) fn parse(from: &mut Reader<'_>) -> Result<Self, TextError> {
+        let mut sample = Self::default();
+        if !from.skip("->") {
+            return Ok(sample);
+        }
+        loop {
+            let drawn = Drawn::parse(from)?;
+            let at = Ref::parse(from)?;
+            sample.outputs.push(DrawnBuffer { drawn, at });
+            if !from.skip(",") {
+                return Ok(sample);
+            }
+        }
+    }
+}
+
+impl Instruction for FetchRows {
+    fn name(&self, _: &Program) -> &'static str {
+        "fetch-rows"
+    }
+
+    fn operands<'a>(&'a self, visit: &mut impl FnMut(Operand<'a>)) {
+        visit(Operand::read(self.from, ALL));
+        visit(Operand::write(self.to, ALL));
+    }
+
+    fn each_ref(&mut self, visit: &mut dyn FnMut(&mut Ref)) {
+        visit(&mut self.from);
+        visit(&mut self.to);
+    }
+
+    fn check(&self, check: &Check) -> Checked {
+        check.fetch_rows(self)
+    }
+
+    fn fits_chunks(&self, _: &Program) -> bool {
+        false
+    }
+
+    fn work(&self, counts: &Counts, sizes: &RankSizes) -> Option<Work> {
+        let to = counts.program.buffer(self.to.buffer);
+        let bytes = to.slot_bytes(sizes);
+        Some(copy(bytes + sizes.rows(to.extent) * INDEX, bytes))
+    }
+
+    /// Calibrations do not measure it.
+    fn demand(&self, _: &mut Terms, _: &Program, _: &RankSizes) -> Option<&'static str> {
+        None
+    }
+
+    fn print(&self, _: &Program) -> String {
+        format!("fetch-rows {} -> {}", self.from.text(), self.to.text())
+    }
+}
+
+impl FetchRows {
+    pub(super) fn parse(from: &mut Reader<'_>) -> Result<Self, TextError> {
+        Ok(Self {
+            from: Ref::parse(from)?,
+            to: arrow(from)?,
+        })
+    }
+}
+
+impl Check<'_> {
+    /// Checks a buffer that the draw of a batch fills.
+    fn drawn(&self, output: &DrawnBuffer) -> Checked {
+        let buffer = self.program.buffer(output.at.buffer);
+        let expected = match output.drawn {
+            Drawn::Kept(level, _) => Extent::Level(level),
+            Drawn::Scale(layer, set) => Extent::LevelEdges(layer, set),
+            Drawn::Relation(layer, types) | Drawn::RelationDegree(layer, types) => {
+                self.typed(types)?;
+                Extent::LevelEdges(layer, EdgeSet::Plain)
+            }
+        };
+        if buffer.extent != expected || buffer.columns != 1 {
+            return Err(format!(
+                "`{}` has {} x {}, expected {expected} x 1",
+                buffer.name, buffer.extent, buffer.columns
+            ));
+        }
+        self.floats("a number of the batch", output.at)
+    }
+
+    /// Number of the edge types in a buffer that draws of batches fill, and nothing else writes.
+    pub(in crate::program) fn drawn_types(&self, id: BufferId) -> Option<u32> {
+        let mut types = None;
+        for instr in self
+            .program
+            .step
+            .iter()
+            .flat_map(|instr| instr.body().unwrap_or_default())
+        {
+            if let Instr::Sample(sample) = instr {
+                let mut outputs = sample.outputs.iter().filter(|one| one.at.buffer == id);
+                let Drawn::Relation(_, count) = outputs.next()?.drawn else {
+                    return None;
+                };
+                types = Some(count);
+            } else if instr.accesses().1.iter().any(|at| at.buffer == id) {
+                return None;
+            }
+        }
+        types
+    }
+
+    fn fetch_rows(&self, one: &FetchRows) -> Checked {
+        let [from, to] = [one.from, one.to].map(|at| self.program.buffer(at.buffer));
+        let of_vertices = matches!(from.extent, Extent::Inner | Extent::Local);
+        if !of_vertices || !matches!(to.extent, Extent::Level(_)) {
+            return Err(format!(
+                "fetches {} rows into {} rows, expected own rows into those of a level",
+                from.extent, to.extent
+            ));
+        }
+        if (from.columns, from.storage) != (to.columns, to.storage) {
+            return Err(format!(
+                "fetches rows of {} {} into rows of {} {}",
+                from.columns, from.storage, to.columns, to.storage
+            ));
+        }
+        self.moved_rows("to", one.to)
+    }
+}

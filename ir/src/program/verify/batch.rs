@@ -1,0 +1,106 @@
+//! Checks of sampled batches: only their loop uses rows of levels, and it draws them first.
+
+use super::ProgramError;
+use crate::program::instr;
+use crate::program::trace::Phase;
+use crate::program::{Extent, Instr, Program, Role};
+use crate::words::sampling::MAX_HOPS;
+
+/// Checks where batches are drawn and their rows are used.
+///
+/// # Errors
+/// The first instruction out of place, or a buffer of a level that there is not.
+pub(super) fn verify(program: &Program) -> Result<(), ProgramError> {
+    levels(program).map_err(ProgramError::new)?;
+    for phase in Phase::ALL {
+        for (index, instr) in program.list(phase).iter().enumerate() {
+            let place = format!("{phase} {index}");
+            let at = |what: String| ProgramError::new(what).at(&place, instr, program);
+            let Instr::Batches(instr::Batches { body }) = instr else {
+                outside(instr, program).map_err(at)?;
+                continue;
+            };
+            if phase != Phase::Step || program.sampling.is_none() {
+                let expected = "expected in `step` of a program with sampling";
+                return Err(at(format!("batches in {phase}, {expected}")));
+            }
+            if !matches!(body.first(), Some(Instr::Sample(_))) {
+                return Err(at("batches that do not begin with a sample".to_owned()));
+            }
+            for (index, instr) in body.iter().enumerate().skip(1) {
+                inside(instr, program).map_err(|what| {
+                    let place = format!("{place}.{index}");
+                    ProgramError::new(what).at(&place, instr, program)
+                })?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Checks the hops, and that buffers have rows of levels between them.
+fn levels(program: &Program) -> Result<(), String> {
+    let hops = program
+        .sampling
+        .as_ref()
+        .map_or(0, |sampling| sampling.fanouts.len());
+    if let Some(sampling) = &program.sampling
+        && (sampling.batch == 0 || !(1..=MAX_HOPS).contains(&hops))
+    {
+        return Err(format!(
+            "batches of {} seeds with {hops} hops, expected some seeds and 1 to {MAX_HOPS} hops",
+            sampling.batch
+        ));
+    }
+    for buffer in program
+        .buffers
+        .iter()
+        .filter(|buffer| buffer.extent.of_batch())
+    {
+        let known = match buffer.extent {
+            Extent::Level(level) => usize::from(level) <= hops && hops > 0,
+            Extent::LevelEdges(layer, _) => (1..=hops).contains(&usize::from(layer)),
+            Extent::Fixed(_) | Extent::Inner | Extent::Local | Extent::Halo | Extent::All => false,
+            Extent::Edges(_) | Extent::AllEdges(_) | Extent::FeatureNonzeros => false,
+            Extent::SliceNonzeros | Extent::Run(..) | Extent::EdgeRun(..) => false,
+        };
+        if !known || buffer.role != Role::Temp {
+            return Err(format!(
+                "`{}` has {} rows and is {}, expected a temporary buffer of one of {hops} levels",
+                buffer.name, buffer.extent, buffer.role
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Checks that an instruction outside of batches uses no rows of levels.
+fn outside(instr: &Instr, program: &Program) -> Result<(), String> {
+    let mut level = matches!(
+        instr,
+        Instr::Sample(_) | Instr::FetchRows(_) | Instr::Batches(_)
+    );
+    level |= instr.launch().is_some_and(|launch| launch.rows.of_batch());
+    instr.each_access(&mut |at, _| {
+        let buffer = program.buffers.get(at.buffer.0 as usize);
+        level |= buffer.is_some_and(|buffer| buffer.extent.of_batch());
+    });
+    if level {
+        return Err("rows of a batch outside of batches".to_owned());
+    }
+    let body = instr.body().unwrap_or_default();
+    body.iter().try_for_each(|instr| outside(instr, program))
+}
+
+/// Checks an instruction of a batch after its sample.
+fn inside(instr: &Instr, program: &Program) -> Result<(), String> {
+    let name = instr.name(program);
+    if instr.body().is_some() || matches!(instr, Instr::Sample(_)) {
+        return Err(format!("{name} inside of batches"));
+    }
+    let levels = instr.launch().map(|launch| launch.rows);
+    match levels {
+        Some(Extent::LevelEdges(..)) => Err(format!("{name} over edges, expected over a level")),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,189 @@
+//! How mini-batches of sampled neighborhoods are drawn.
+
+use super::spelling::spelling;
+use super::types::{EdgeSet, Rows, Type};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+
+/// The fanout that keeps every edge.
+pub const ALL: u32 = u32::MAX;
+
+/// Most hops of a batch.
+pub const MAX_HOPS: usize = 16;
+
+/// How the edges into a vertex are drawn, where there are more than the fanout.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// Uniformly without replacement, for each vertex on its own.
+    #[default]
+    Neighbor,
+    /// The edges whose sources have the smallest random numbers. A source has one number in a hop,
+    /// so vertices with common neighbors keep the same ones (after LABOR: Balin and Catalyurek,
+    /// NeurIPS 2023).
+    Labor,
+    /// All edges.
+    Full,
+}
+
+/// How an epoch is cut into batches.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum Cut {
+    /// Batches whose sizes differ by at most one.
+    #[default]
+    Even,
+    /// Full batches, and a last one of what is left.
+    Short,
+    /// Full batches; what is left is not used in this epoch.
+    Drop,
+}
+
+spelling!(Kind {
+    Neighbor => "neighbor",
+    Labor => "labor",
+    Full => "full",
+});
+spelling!(Cut {
+    Even => "even",
+    Short => "short",
+    Drop => "drop",
+});
+
+/// How many edges into a vertex one hop keeps.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Fanout {
+    /// At most this many edges; of each type, if edges have types.
+    Each(u32),
+    /// At most this many edges of each type, by type.
+    Types(Vec<u32>),
+}
+
+impl Fanout {
+    /// The fanout of a type of edges; 0 if there is no such type.
+    pub fn of(&self, kind: u16) -> u32 {
+        match self {
+            Self::Each(fanout) => *fanout,
+            Self::Types(fanouts) => fanouts.get(usize::from(kind)).copied().unwrap_or(0),
+        }
+    }
+}
+
+/// A number, `all`, or one for each type with slashes in between: `5/5/all`.
+impl fmt::Display for Fanout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = |fanout: &u32| match *fanout {
+            ALL => "all".to_owned(),
+            number => number.to_string(),
+        };
+        match self {
+            Self::Each(fanout) => f.write_str(&text(fanout)),
+            Self::Types(fanouts) => {
+                let all: Vec<String> = fanouts.iter().map(text).collect();
+                f.write_str(&all.join("/"))
+            }
+        }
+    }
+}
+
+impl FromStr for Fanout {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let one = |text: &str| match text {
+            "all" => Ok(ALL),
+            _ => match text.parse() {
+                Ok(ALL) | Err(_) => Err("expected a number of edges or `all`".to_owned()),
+                Ok(number) => Ok(number),
+            },
+        };
+        let all: Vec<u32> = text.split('/').map(one).collect::<Result<_, _>>()?;
+        Ok(match all[..] {
+            [fanout] => Self::Each(fanout),
+            _ => Self::Types(all),
+        })
+    }
+}
+
+/// The batches that a program trains on.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Sampling {
+    /// Seeds of a batch.
+    pub batch: u32,
+    /// One fanout a hop, the hop next to the seeds first.
+    pub fanouts: Vec<Fanout>,
+    /// How edges are drawn.
+    #[serde(default)]
+    pub kind: Kind,
+    /// How an epoch is cut.
+    #[serde(default)]
+    pub cut: Cut,
+}
+
+impl Sampling {
+    /// Number of hops, which is also the level of the seeds.
+    pub fn hops(&self) -> u8 {
+        self.fanouts.len() as u8
+    }
+}
+
+/// What a model says about its batches; open where it says nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SamplingSettings {
+    /// Seeds of a batch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub batch: Option<u32>,
+    /// One fanout a hop; none if they are open.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fanouts: Vec<Fanout>,
+    /// How edges are drawn. Default: neighbor.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sampler: Option<Kind>,
+    /// How an epoch is cut. Default: even.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cut: Option<Cut>,
+}
+
+impl SamplingSettings {
+    /// Whether it says nothing.
+    pub fn is_open(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// Numbers that the draw of a batch gives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Drawn {
+    /// Edges kept of those into each row of a level, and the self loop if there is one:
+    /// `[level x 1]`.
+    Kept(u8, EdgeSet),
+    /// For each edge of a layer, the edges of its type into its destination in the whole graph over
+    /// those kept; 1 for self loops: `[edges of the layer x 1]`.
+    Scale(u8, EdgeSet),
+    /// For each edge of a layer, its type: `[edges of the layer x 1]`. Self loops have none, so
+    /// these are plain edges.
+    Relation(u8, u32),
+    /// For each edge of a layer, the edges of its type into its destination in the whole graph.
+    RelationDegree(u8, u32),
+}
+
+impl Drawn {
+    /// The type of a tensor with one number a row.
+    pub fn ty(self) -> Type {
+        let rows = match self {
+            Self::Kept(level, _) => Rows::Level(level),
+            Self::Scale(layer, set) => Rows::LevelEdges(layer, set),
+            Self::Relation(layer, _) | Self::RelationDegree(layer, _) => {
+                Rows::LevelEdges(layer, EdgeSet::Plain)
+            }
+        };
+        Type::new(rows, 1, 1)
+    }
+}

@@ -1,0 +1,31 @@
+//! Sampled mini-batches (DistDGL's data flow): every rank draws the neighborhoods of its seeds, fetches
+//! the rows of their outermost level, and computes all layers by itself. Weights are replicated, and
+//! their gradients all-reduced in every step.
+
+use super::PlacementSpec;
+use crate::error::LowerError;
+use crate::layout::Ranks;
+use crate::lower::{Training, by_batches};
+use gnnc_ir::program::Program;
+
+/// Lowers a model that trains on sampled batches.
+pub fn lower(
+    training: &Training,
+    ranks: Ranks,
+    spec: &PlacementSpec,
+) -> Result<Program, LowerError> {
+    let Some(sampling) = spec.knobs.sampling() else {
+        return Err(LowerError::Illegal(format!(
+            "placement {} needs the number of seeds of a batch and a fanout for each hop; give --batch and \
+             --fanouts, such as --batch 1000 --fanouts 25,10, or `batch` and `fanouts` in the model's train block",
+            spec.placement
+        )));
+    };
+    if ranks.ranks > 1 {
+        return Err(LowerError::Unsupported(format!(
+            "placement {} on several ranks",
+            spec.placement
+        )));
+    }
+    by_batches(training, ranks.ranks, &sampling)
+}

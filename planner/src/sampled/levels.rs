@@ -1,0 +1,127 @@
+//! Which level each tensor of a model has.
+
+use super::SampledError;
+use crate::fixed::fixed;
+use gnnc_ir::graph::op::Op;
+use gnnc_ir::kernel::End;
+use gnnc_ir::words::sampling::MAX_HOPS;
+use gnnc_ir::{Graph, NodeId, Rows};
+use std::collections::BTreeSet;
+
+/// The levels of a model without loops.
+pub(super) struct Levels {
+    /// Hops, which is also the level of the seeds.
+    pub(super) hops: u8,
+    /// Hops from the loss to where a vertex tensor is read that is furthest from it; `None` if
+    /// nothing reads it.
+    hops_below: Vec<Option<usize>>,
+    /// Hops from the loss to the edges that an edge tensor is read on.
+    edges: Vec<BTreeSet<usize>>,
+    /// Whether a vertex tensor is the same in every step and reads no edges, so that it is computed
+    /// for all vertices and rows of it are fetched.
+    given: Vec<bool>,
+}
+
+impl Levels {
+    /// Finds the levels.
+    ///
+    /// # Errors
+    /// Operators that need more than the rows of a batch; no hops, or too many.
+    pub(super) fn of(graph: &Graph) -> Result<Self, SampledError> {
+        let count = graph.nodes.len();
+        let mut found = Self {
+            hops: 0,
+            hops_below: vec![None; count],
+            edges: vec![BTreeSet::new(); count],
+            given: given(graph),
+        };
+        for id in &graph.results {
+            found.reads(graph, *id, 0);
+        }
+        let mut hops = 0;
+        for (id, node) in graph.iter().rev() {
+            let n = id.0 as usize;
+            match node.ty.rows {
+                Rows::Vertices => {
+                    let Some(below) = found.hops_below[n].filter(|_| !found.given[n]) else {
+                        continue;
+                    };
+                    if matches!(node.op, Op::Gather(_, End::Src, _)) {
+                        return Err(SampledError::Outgoing(node.op.to_string()));
+                    }
+                    node.inputs
+                        .iter()
+                        .for_each(|input| found.reads(graph, *input, below));
+                }
+                Rows::Edges(_) => {
+                    for below in found.edges[n].clone() {
+                        hops = hops.max(below + 1);
+                        let source = matches!(node.op, Op::Take(_, End::Src));
+                        let at = below + usize::from(source);
+                        node.inputs
+                            .iter()
+                            .for_each(|input| found.reads(graph, *input, at));
+                    }
+                }
+                Rows::Fixed(_) => {
+                    let whole = |input: &NodeId| !matches!(graph.ty(*input).rows, Rows::Fixed(_));
+                    let of_rows = node.inputs.iter().any(whole);
+                    if of_rows && !matches!(node.op, Op::Loss(_)) {
+                        return Err(SampledError::Statistic(node.op.to_string()));
+                    }
+                    node.inputs
+                        .iter()
+                        .for_each(|input| found.reads(graph, *input, 0));
+                }
+                Rows::All | Rows::AllEdges(_) | Rows::Level(_) | Rows::LevelEdges(..) => {}
+            }
+        }
+        match hops {
+            0 => Err(SampledError::NoHops),
+            hops if hops > MAX_HOPS => Err(SampledError::Hops(hops)),
+            hops => {
+                found.hops = hops as u8;
+                Ok(found)
+            }
+        }
+    }
+
+    /// Records that a tensor is read so many hops from the loss.
+    fn reads(&mut self, graph: &Graph, id: NodeId, below: usize) {
+        let n = id.0 as usize;
+        if graph.ty(id).rows.edge_set().is_some() {
+            self.edges[n].insert(below);
+        } else {
+            self.hops_below[n] = self.hops_below[n].max(Some(below));
+        }
+    }
+
+    /// The level of a vertex tensor; `None` if nothing reads it.
+    pub(super) fn of_vertices(&self, id: NodeId) -> Option<u8> {
+        self.hops_below[id.0 as usize].map(|below| self.hops - below as u8)
+    }
+
+    /// The layers whose edges an edge tensor is read on.
+    pub(super) fn of_edges(&self, id: NodeId) -> Vec<u8> {
+        let layers = self.edges[id.0 as usize].iter();
+        layers.map(|below| self.hops - *below as u8).collect()
+    }
+
+    /// Whether a tensor is computed for all vertices.
+    pub(super) fn is_given(&self, id: NodeId) -> bool {
+        self.given[id.0 as usize]
+    }
+}
+
+/// Tensors that are the same in every step and read no edges: vertex tensors, and what they are
+/// computed from.
+fn given(graph: &Graph) -> Vec<bool> {
+    let fixed = fixed(graph, &[]);
+    let mut given = Vec::with_capacity(graph.nodes.len());
+    for (id, node) in graph.iter() {
+        let of_vertices = matches!(node.ty.rows, Rows::Vertices | Rows::Fixed(_));
+        let operands = node.inputs.iter().all(|input| given[input.0 as usize]);
+        given.push(fixed[id.0 as usize] && of_vertices && operands);
+    }
+    given
+}

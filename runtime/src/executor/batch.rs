@@ -1,0 +1,119 @@
+//! Sampled batches on the processor.
+
+use super::Worker;
+use crate::arena::Arena;
+use crate::fault::Fault;
+use crate::step_context::StepContext;
+use gnnc_ir::program::instr::Sample;
+use gnnc_ir::program::memory::layout;
+use gnnc_ir::program::{Capacity, Program, RankSizes, Ref};
+
+/// Least bytes of rows that a thread fetches.
+const PIECE: usize = 64 << 10;
+
+/// Rows fetched ahead of the one being copied.
+const AHEAD: usize = 8;
+
+impl Worker {
+    /// Draws the batch at hand, makes room for it if it is larger than those before, and writes its
+    /// numbers.
+    pub(super) fn sample(
+        &mut self,
+        program: &Program,
+        sample: &Sample,
+        step_context: &StepContext,
+    ) -> Result<(), Fault> {
+        let number = self.own.place.batch.unwrap_or(0);
+        let Some(batch) = &mut self.own.part.batch else {
+            return Err(Fault::Missing("batches"));
+        };
+        let sizes = batch.draw(step_context.epoch, number, step_context.draw.into())?;
+        self.own.part.sizes.batch = sizes;
+        if !sizes.within(&self.own.capacity.most().batch) {
+            self.grow(program)?;
+        }
+        for output in &sample.outputs {
+            let buffer = program.buffer(output.at.buffer);
+            let rows = self.own.part.sizes.rows(buffer.extent) as usize;
+            let out = self.slot(output.at, 0).part(0, rows);
+            if let Some(batch) = &self.own.part.batch {
+                // SAFETY: instructions run one after another.
+                batch.write(output.drawn, unsafe { out.write() });
+            }
+        }
+        Ok(())
+    }
+
+    /// Lays memory out anew for the batch at hand. Buffers that live longer than a batch keep their
+    /// contents.
+    fn grow(&mut self, program: &Program) -> Result<(), Fault> {
+        let Some(batch) = &mut self.own.part.batch else {
+            return Ok(());
+        };
+        batch.grown += 1;
+        let most = self.own.capacity.most();
+        let sizes = RankSizes {
+            batch: most.batch.max(batch.room(self.own.part.sizes.batch)),
+            ..*most
+        };
+        let capacity = Capacity::of(sizes);
+        let layout = layout(program, &capacity);
+        let bytes = layout.total_bytes;
+        let refused = |reason| Fault::Memory { bytes, reason };
+        let arena = Arena::new((bytes / 4) as usize).map_err(refused)?;
+        let kept = (layout.persistent_bytes / 4) as usize;
+        // SAFETY: nothing else uses the blocks; buffers that live as long as the program come first
+        // in both, and have the same sizes.
+        unsafe {
+            let from = self.arena.span(0, kept);
+            arena.span(0, kept).write().copy_from_slice(from.read());
+        }
+        (self.arena, self.own.layout, self.own.capacity) = (arena, layout, capacity);
+        Ok(())
+    }
+
+    /// Copies the rows of a level's vertices.
+    pub(super) fn fetch_rows(&mut self, program: &Program, from: Ref, to: Ref, iteration: u32) {
+        let target = program.buffer(to.buffer);
+        let words = target.row_words() as usize;
+        let rows = self.own.part.sizes.rows(target.extent) as usize;
+        let (source, out) = (self.slot(from, iteration), self.slot(to, iteration));
+        let ids = self
+            .own
+            .part
+            .batch
+            .as_ref()
+            .map_or(&[][..], |batch| batch.ids());
+        let ids = &ids[..rows];
+        let each = (PIECE / (4 * words.max(1))).max(1);
+        let pieces = rows.div_ceil(each);
+        self.team.each(pieces, (rows * words * 8) as u64, |piece| {
+            let begin = piece * each;
+            let end = rows.min(begin + each);
+            for row in begin..end {
+                if let Some(next) = ids.get(row + AHEAD) {
+                    prefetch(source.part(*next as usize * words, words).ptr, words);
+                }
+                let row_of = source.part(ids[row] as usize * words, words);
+                // SAFETY: pieces write disjoint rows, and nothing writes the source.
+                unsafe {
+                    let target = out.part(row * words, words);
+                    target.write().copy_from_slice(row_of.read());
+                }
+            }
+        });
+    }
+}
+
+/// Asks for the first cache lines of a row.
+#[inline]
+fn prefetch(row: *const f32, words: usize) {
+    #[cfg(target_arch = "x86_64")]
+    for line in 0..words.div_ceil(16).min(4) {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: prefetching touches no memory, and SSE is part of the architecture.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(row.wrapping_add(16 * line).cast()) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (row, words);
+}

@@ -1,0 +1,374 @@
+//! The sampled batch at hand: its vertices, and the edges between its levels as kernels walk them.
+
+use super::{Edges, Walkable, Ways, index, pieces_into};
+use crate::RuntimeError;
+use crate::fault::Fault;
+use gnnc_graph::sample::{Batches, Blocks, Epoch, Layer, Rule, SampleError, Sampler};
+use gnnc_graph::{Csr, GraphData, Topology};
+use gnnc_ir::EdgeSet;
+use gnnc_ir::program::BatchSizes;
+use gnnc_ir::words::sampling::{Drawn, Sampling};
+use std::sync::Arc;
+
+/// Batches drawn to find out how large they are.
+const PILOT: u32 = 4;
+
+/// Room that is left beyond the largest batch so far.
+const ROOM: f64 = 1.25;
+
+/// For each layer from the seeds outwards, how its plain and its looped edges are walked.
+pub(crate) type LayerWays = Vec<[Ways; 2]>;
+
+/// The batches of a run, and the one at hand.
+pub(crate) struct Batch {
+    topology: Arc<Topology>,
+    /// For each edge of the graph, the edges of its type into its destination; empty if nothing
+    /// reads that.
+    type_degrees: Vec<u32>,
+    sampler: Sampler<Arc<Topology>>,
+    batches: Batches,
+    ways: LayerWays,
+    /// The epoch at hand with its number.
+    epoch: Option<(u64, Epoch)>,
+    seeds: Vec<u32>,
+    /// Seeds of all batches of the epoch.
+    used: u32,
+    blocks: Blocks,
+    /// By layer, from the seeds outwards: plain and looped edges.
+    layers: Vec<[Option<Edges>; 2]>,
+    /// How often a batch was larger than the memory laid out for it.
+    pub(crate) grown: u32,
+}
+
+impl Batch {
+    /// The batches of a program on a graph.
+    ///
+    /// # Errors
+    /// Settings that do not fit the graph, such as no training vertices.
+    pub(crate) fn new(
+        data: &GraphData,
+        sampling: &Sampling,
+        (ways, type_degrees): (LayerWays, bool),
+        seed: u64,
+        threads: usize,
+    ) -> Result<Self, RuntimeError> {
+        let refused = |error: SampleError| RuntimeError::Sampling(error);
+        let topology = Arc::new(data.topology.clone());
+        let rule = Rule::new(sampling.kind, sampling.fanouts.clone(), seed).map_err(refused)?;
+        let trains = |v: &u32| data.train.get(*v as usize) == Some(&true);
+        let seeds: Vec<u32> = (0..data.vertices()).filter(trains).collect();
+        let layers = ways.iter().map(|_| [None, None]).collect();
+        Ok(Self {
+            type_degrees: match type_degrees {
+                true => topology.relation_degrees(),
+                false => Vec::new(),
+            },
+            sampler: Sampler::new(Arc::clone(&topology), &rule, threads).map_err(refused)?,
+            batches: Batches::new(seeds, sampling.batch, sampling.cut, seed).map_err(refused)?,
+            topology,
+            ways,
+            epoch: None,
+            seeds: Vec::new(),
+            used: 0,
+            blocks: Blocks::default(),
+            layers,
+            grown: 0,
+        })
+    }
+
+    /// Batches of an epoch.
+    pub(crate) fn count(&self) -> u32 {
+        self.batches.count()
+    }
+
+    /// Room for batches a little larger than the first ones of a run that begins with this epoch.
+    ///
+    /// # Errors
+    /// As [`Batch::draw`].
+    pub(crate) fn pilot(&mut self, epoch: u64) -> Result<BatchSizes, Fault> {
+        let mut most = BatchSizes::default();
+        for batch in 0..self.count().min(PILOT) {
+            let step = epoch * u64::from(self.count()) + u64::from(batch);
+            most = most.max(self.draw(epoch, batch, step)?);
+        }
+        Ok(self.room(most))
+    }
+
+    /// A little more than the sizes of a batch, but no more than there can be.
+    pub(crate) fn room(&self, sizes: BatchSizes) -> BatchSizes {
+        let vertices = u64::from(self.topology.vertices());
+        let edges = self.topology.edges();
+        let more = |n: u64, most: u64| ((n as f64 * ROOM).ceil() as u64).min(most);
+        BatchSizes {
+            levels: sizes.levels.map(|n| more(n, vertices)),
+            edges: sizes.edges.map(|n| more(n, edges)),
+        }
+    }
+
+    /// Draws a batch of an epoch (both from 0) in an optimizer step, and returns its sizes.
+    ///
+    /// # Errors
+    /// Numbers that 32 bits do not hold.
+    pub(crate) fn draw(&mut self, epoch: u64, batch: u32, step: u64) -> Result<BatchSizes, Fault> {
+        if self.epoch.as_ref().is_none_or(|(known, _)| *known != epoch) {
+            let number = u32::try_from(epoch).map_err(|_| Fault::Missing("that many epochs"))?;
+            let drawn = self.batches.epoch(number)?;
+            self.used = drawn.used();
+            self.epoch = Some((epoch, drawn));
+        }
+        if let Some((_, epoch)) = &self.epoch {
+            self.seeds.clear();
+            self.seeds.extend_from_slice(epoch.seeds(batch));
+        }
+        self.sampler
+            .sample(&self.seeds, step as u32, &mut self.blocks)?;
+        let hops = self.ways.len();
+        let mut sizes = BatchSizes::default();
+        for number in 0..=hops {
+            sizes.levels[number] = self.blocks.level(number).len() as u64;
+        }
+        for number in (1..=hops).rev() {
+            let layer = self.blocks.layer(number);
+            sizes.edges[number] = layer.edges.indices.len() as u64;
+            let below = self.blocks.level(number - 1).len();
+            let ids = self.blocks.level(number - 1);
+            let types = Types {
+                topology: &self.topology,
+                ids,
+                layer,
+            };
+            for set in [EdgeSet::Plain, EdgeSet::Looped] {
+                let ways = self.ways[hops - number][index(set)];
+                let edges = &mut self.layers[hops - number][index(set)];
+                match ways.walked {
+                    true => fill(edges.get_or_insert_default(), set, ways, below, &types),
+                    false => *edges = None,
+                }
+            }
+        }
+        Ok(sizes)
+    }
+
+    /// Vertices of the batch; those of a level are its first ones.
+    pub(crate) fn ids(&self) -> &[u32] {
+        match self.blocks.layers() {
+            0 => &[],
+            _ => self.blocks.level(0),
+        }
+    }
+
+    /// The edges into a level.
+    pub(crate) fn edges(&self, layer: u8, set: EdgeSet) -> Option<&Edges> {
+        let from_seeds = self.layers.len().checked_sub(usize::from(layer))?;
+        self.layers.get(from_seeds)?[index(set)].as_ref()
+    }
+
+    /// Seeds of the batch.
+    pub(crate) fn seeds(&self) -> u32 {
+        self.seeds.len() as u32
+    }
+
+    /// The part of the epoch's seeds that the batch has.
+    pub(crate) fn share(&self) -> f64 {
+        f64::from(self.seeds()) / f64::from(self.used.max(1))
+    }
+
+    /// Writes numbers of the batch, one a row.
+    pub(crate) fn write(&self, drawn: Drawn, out: &mut [f32]) {
+        let number = match drawn {
+            Drawn::Kept(number, _) | Drawn::Scale(number, _) => number,
+            Drawn::Relation(number, _) | Drawn::RelationDegree(number, _) => number,
+        };
+        let hops = self.ways.len();
+        if number == 0 || usize::from(number) > hops {
+            return;
+        }
+        let layer = self.blocks.layer(usize::from(number));
+        let ids = self.blocks.level(usize::from(number) - 1);
+        match drawn {
+            Drawn::Kept(_, set) => {
+                let own = f32::from(u8::from(set == EdgeSet::Looped));
+                let rows = layer.edges.indptr.windows(2);
+                let kept = rows.map(|row| (row[1] - row[0]) as f32 + own);
+                out.iter_mut().zip(kept).for_each(|(out, kept)| *out = kept);
+            }
+            Drawn::Scale(_, set) => {
+                let typed = self.topology.relations() > 0;
+                scales(layer, typed, set, ids, out);
+            }
+            Drawn::Relation(..) => {
+                let types = self.topology.types();
+                self.each_edge(layer, ids, |at, edge| out[at] = f32::from(types[edge]));
+            }
+            Drawn::RelationDegree(..) => {
+                let degrees = &self.type_degrees;
+                self.each_edge(layer, ids, |at, edge| out[at] = degrees[edge] as f32);
+            }
+        }
+    }
+
+    /// Visits the kept edges with their places in the graph.
+    fn each_edge(&self, layer: &Layer, ids: &[u32], mut visit: impl FnMut(usize, usize)) {
+        each_edge(&self.topology, layer, ids, &mut visit);
+    }
+
+    /// Size in bytes, without what stays the same however large batches are.
+    pub(crate) fn bytes(&self) -> u64 {
+        let graph = 12 * u64::from(self.topology.vertices()) + 4 * self.topology.edges();
+        let edges = self.layers.iter().flatten().flatten().map(Edges::bytes);
+        let blocks = 12 * self.blocks.edges() + 4 * self.ids().len() as u64;
+        graph + edges.sum::<usize>() as u64 + blocks + 4 * self.type_degrees.len() as u64
+    }
+}
+
+/// The types of a layer's edges.
+struct Types<'a> {
+    topology: &'a Topology,
+    /// Vertices of the level below.
+    ids: &'a [u32],
+    layer: &'a Layer,
+}
+
+fn each_edge(topology: &Topology, layer: &Layer, ids: &[u32], visit: &mut dyn FnMut(usize, usize)) {
+    let starts = topology.indptr();
+    for (row, ends) in layer.edges.indptr.windows(2).enumerate() {
+        let start = starts[ids[row] as usize] as usize;
+        for at in ends[0] as usize..ends[1] as usize {
+            visit(at, start + layer.positions[at] as usize);
+        }
+    }
+}
+
+/// What each edge counts in an unbiased sum.
+fn scales(layer: &Layer, typed: bool, set: EdgeSet, ids: &[u32], out: &mut [f32]) {
+    let mut next = 0;
+    for (row, ends) in layer.edges.indptr.windows(2).enumerate() {
+        let mut looped = set == EdgeSet::Plain;
+        for at in ends[0] as usize..ends[1] as usize {
+            if !looped && ids[layer.edges.indices[at] as usize] > ids[row] {
+                (out[next], looped) = (1.0, true);
+                next += 1;
+            }
+            out[next] = if typed {
+                layer.scales[at]
+            } else {
+                layer.scales[row]
+            };
+            next += 1;
+        }
+        if !looped {
+            out[next] = 1.0;
+            next += 1;
+        }
+    }
+}
+
+/// Lists the edges of a layer in the orders in which kernels walk them.
+fn fill(edges: &mut Edges, set: EdgeSet, ways: Ways, below: usize, types: &Types) {
+    let from = &types.layer.edges;
+    let to = &mut edges.by_destination.csr;
+    match set {
+        EdgeSet::Plain => to.clone_from(from),
+        EdgeSet::Looped => with_loops(from, types.ids, to),
+    }
+    pieces_into(
+        &edges.by_destination.csr.indptr,
+        &mut edges.by_destination.pieces,
+    );
+    edges.kept = [true; 2];
+    edges.by_source = ways.by_source.then(|| {
+        let (mut walkable, mut positions) = edges.by_source.take().unwrap_or_default();
+        by_source(
+            &edges.by_destination.csr,
+            below,
+            &mut walkable.csr,
+            &mut positions,
+        );
+        pieces_into(&walkable.csr.indptr, &mut walkable.pieces);
+        (walkable, positions)
+    });
+    edges.by_type = ways.by_type.then(|| {
+        let mut walkable = edges.by_type.take().unwrap_or_default();
+        by_type(types, &mut walkable.csr);
+        pieces_into(&walkable.csr.indptr, &mut walkable.pieces);
+        walkable
+    });
+}
+
+/// Adds a self loop to each row, before the first source with a larger id.
+fn with_loops(from: &Csr, ids: &[u32], to: &mut Csr) {
+    to.indptr.clear();
+    to.indices.clear();
+    to.indptr.push(0);
+    for (row, ends) in from.indptr.windows(2).enumerate() {
+        let sources = &from.indices[ends[0] as usize..ends[1] as usize];
+        let smaller = |source: &&u32| ids[**source as usize] <= ids[row];
+        let before = sources.iter().take_while(smaller).count();
+        to.indices.extend_from_slice(&sources[..before]);
+        to.indices.push(row as u32);
+        to.indices.extend_from_slice(&sources[before..]);
+        to.indptr.push(to.indices.len() as u64);
+    }
+}
+
+/// The edges by source, with the position of each by destination.
+fn by_source(from: &Csr, sources: usize, to: &mut Csr, positions: &mut Vec<u32>) {
+    to.indptr.clear();
+    to.indptr.resize(sources + 1, 0);
+    // Counts first, one place late, so that each count becomes the cursor of its row.
+    for source in &from.indices {
+        to.indptr[*source as usize + 1] += 1;
+    }
+    for row in 0..sources {
+        to.indptr[row + 1] += to.indptr[row];
+    }
+    to.indices.resize(from.indices.len(), 0);
+    positions.resize(from.indices.len(), 0);
+    for (row, ends) in from.indptr.windows(2).enumerate() {
+        for at in ends[0]..ends[1] {
+            let next = &mut to.indptr[from.indices[at as usize] as usize];
+            to.indices[*next as usize] = row as u32;
+            positions[*next as usize] = at as u32;
+            *next += 1;
+        }
+    }
+    // Each cursor has moved to the beginning of the next row.
+    to.indptr.rotate_right(1);
+    to.indptr[0] = 0;
+    let last = to.indptr.len() - 1;
+    to.indptr[last] = from.indices.len() as u64;
+}
+
+/// The positions of the edges of each type.
+fn by_type(types: &Types, to: &mut Csr) {
+    let count = types.topology.relations() as usize;
+    let of = types.topology.types();
+    to.indptr.clear();
+    to.indptr.resize(count + 1, 0);
+    each_edge(types.topology, types.layer, types.ids, &mut |_, edge| {
+        to.indptr[usize::from(of[edge]) + 1] += 1;
+    });
+    for kind in 0..count {
+        to.indptr[kind + 1] += to.indptr[kind];
+    }
+    let mut cursors: Vec<u64> = to.indptr.clone();
+    to.indices.clear();
+    to.indices.resize(types.layer.edges.indices.len(), 0);
+    each_edge(types.topology, types.layer, types.ids, &mut |at, edge| {
+        let cursor = &mut cursors[usize::from(of[edge])];
+        to.indices[*cursor as usize] = at as u32;
+        *cursor += 1;
+    });
+}
+
+impl Default for Walkable {
+    fn default() -> Self {
+        Self {
+            csr: Csr {
+                indptr: vec![0],
+                indices: Vec::new(),
+            },
+            pieces: Vec::new(),
+        }
+    }
+}
