@@ -33,6 +33,8 @@ mod layers;
 mod layouts;
 #[path = "differential/messages.rs"]
 mod messages;
+#[path = "differential/minibatch.rs"]
+mod minibatch;
 #[path = "differential/models.rs"]
 mod models;
 #[path = "differential/offload.rs"]

@@ -258,6 +258,7 @@ fn lowered(keys: &Keys, text: &str) -> Result<Vec<Program>, String> {
         knobs.layouts = all(layouts);
         knobs.eval_layouts = all(keys.get("eval-layouts").unwrap_or(layouts));
     }
+    place.knobs = place.knobs.with_batches(&loaded.model.train.sampling);
     let programs = compiled
         .programs(&place)
         .map_err(|error| error.to_string())?;

@@ -5,6 +5,7 @@
 //! value in double precision. Widths are constants of the specification; row counts are not.
 
 pub use crate::words::scalar::Reduce;
+pub use crate::words::types::End;
 
 use crate::kernel::expr::Expr;
 use crate::words::storage::Storage;
@@ -87,16 +88,6 @@ pub struct Mask {
     pub head_step: u32,
     /// 1, or 0 if all columns of a head share the value.
     pub column_step: u32,
-}
-
-/// Which vertex a reduction over edges belongs to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum End {
-    /// The destination: edges by in-neighbor CSR, one result per inner vertex.
-    Dst,
-    /// The source: edges by out-neighbor CSR, one result per local vertex (inner and halo).
-    Src,
 }
 
 /// The rows that a kernel runs over.

@@ -288,11 +288,20 @@ impl Extent {
     /// The edges that a kernel over these rows walks; `None` if it walks none.
     pub fn walked(self, body: &Body) -> Option<Self> {
         let set = body.edge_set()?;
-        Some(match (self, Walk::of(body)) {
-            (Self::Level(level), Walk::EdgesBySource) => Self::LevelEdges(level + 1, set),
-            (Self::Level(level), _) => Self::LevelEdges(level, set),
-            _ => self.edges(set),
-        })
+        let Some(level) = self.level() else {
+            return Some(self.edges(set));
+        };
+        let by_source = Walk::of(body) == Walk::EdgesBySource;
+        Some(Self::LevelEdges(level + u8::from(by_source), set))
+    }
+
+    /// The level whose vertices these rows are, if they are.
+    pub fn level(self) -> Option<u8> {
+        if let Self::Level(level) = self {
+            Some(level)
+        } else {
+            None
+        }
     }
 
     /// Whether rows are vertices, or edges, of a sampled batch.

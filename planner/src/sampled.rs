@@ -7,7 +7,8 @@
 //!
 //! It computes a different function than the model, an unbiased estimate where sums allow it, so it
 //! is used only where permitted (relaxation *sample*). Sums over edges count each kept edge as often
-//! as edges of its type were drawn from; means, maxima and softmax run over the kept edges.
+//! as edges of its type were drawn from, and means are such sums over the degree; so rewriting a
+//! model does not change what a batch computes. Maxima and softmax run over the kept edges.
 
 mod levels;
 
@@ -155,42 +156,74 @@ impl Form<'_> {
         if let Some(whole) = self.whole[id.0 as usize] {
             return self.add(Op::Sampled(Sampled::Fetch(level)), &[whole], node);
         }
-        let message = node.inputs.first().copied();
-        match (&node.op, message) {
-            (Op::GatherMean(set), Some(message)) => {
-                let value = self.edge_tensor(message, level);
-                let sum = self.add(Op::Gather(*set, End::Dst, Reduce::Sum), &[value], node)?;
-                let kept = self.drawn(Drawn::Kept(level, *set), node)?;
-                let share = self.add(Op::Unary(Unary::Recip), &[kept], node)?;
-                self.add(Op::Binary(Binary::Mul), &[sum, share], node)
-            }
-            (Op::Gather(set, End::Dst, reduce), Some(message)) => {
-                let value = self.edge_tensor(message, level);
-                let plain = *reduce != Reduce::Sum || normalized(self.graph, message);
-                let gather = Op::Gather(*set, End::Dst, *reduce);
-                if plain {
-                    return self.add(gather, &[value], node);
-                }
-                if *set == EdgeSet::Plain && !self.typed {
-                    // All edges of a row count alike.
-                    let sum = self.add(gather, &[value], node)?;
-                    let degree = self.degree(level, node)?;
-                    let kept = self.drawn(Drawn::Kept(level, *set), node)?;
-                    let share = self.add(Op::Unary(Unary::Recip), &[kept], node)?;
-                    let scale = self.add(Op::Binary(Binary::Mul), &[degree, share], node)?;
-                    return self.add(Op::Binary(Binary::Mul), &[sum, scale], node);
-                }
-                let scale = self.drawn(Drawn::Scale(level, *set), node)?;
-                let value = self.add(Op::Binary(Binary::Mul), &[value, scale], node)?;
-                self.add(gather, &[value], node)
-            }
-            _ => self.copy(id, level, Rows::Level(level)),
+        let Some(message) = node.inputs.first().copied() else {
+            return self.copy(id, level, Rows::Level(level));
+        };
+        if let Op::GatherMean(set) = node.op {
+            return self.mean(set, message, level, node);
         }
+        if let Op::Gather(set, End::Dst, Reduce::Sum) = node.op
+            && !normalized(self.graph, message)
+        {
+            return self.unbiased_sum(set, message, level, node);
+        }
+        self.copy(id, level, Rows::Level(level))
+    }
+
+    /// An unbiased sum over the degree. Of edges of one type, that is the mean over those kept.
+    fn mean(
+        &mut self,
+        set: EdgeSet,
+        message: NodeId,
+        level: u8,
+        of: &Node,
+    ) -> Result<NodeId, SampledError> {
+        let (sum, share) = if set == EdgeSet::Plain && !self.typed {
+            let value = self.edge_tensor(message, level);
+            let gather = Op::Gather(set, End::Dst, Reduce::Sum);
+            let sum = self.add(gather, &[value], of)?;
+            (sum, self.inverse(Drawn::Kept(level, set), of)?)
+        } else {
+            let sum = self.unbiased_sum(set, message, level, of)?;
+            let degree = self.degree(set, level, of)?;
+            (sum, self.add(Op::Unary(Unary::Recip), &[degree], of)?)
+        };
+        self.add(Op::Binary(Binary::Mul), &[sum, share], of)
+    }
+
+    /// A sum over edges in which each kept edge counts as often as edges of its type were drawn
+    /// from.
+    fn unbiased_sum(
+        &mut self,
+        set: EdgeSet,
+        message: NodeId,
+        level: u8,
+        of: &Node,
+    ) -> Result<NodeId, SampledError> {
+        let value = self.edge_tensor(message, level);
+        let gather = Op::Gather(set, End::Dst, Reduce::Sum);
+        if set == EdgeSet::Looped || self.typed {
+            let scale = self.drawn(Drawn::Scale(level, set), of)?;
+            let value = self.add(Op::Binary(Binary::Mul), &[value, scale], of)?;
+            return self.add(gather, &[value], of);
+        }
+        // All edges of a row count alike.
+        let sum = self.add(gather, &[value], of)?;
+        let degree = self.degree(set, level, of)?;
+        let share = self.inverse(Drawn::Kept(level, set), of)?;
+        let scale = self.add(Op::Binary(Binary::Mul), &[degree, share], of)?;
+        self.add(Op::Binary(Binary::Mul), &[sum, scale], of)
+    }
+
+    /// One over numbers of a batch; 0 where they are 0.
+    fn inverse(&mut self, of: Drawn, node: &Node) -> Result<NodeId, SampledError> {
+        let number = self.drawn(of, node)?;
+        self.add(Op::Unary(Unary::Recip), &[number], node)
     }
 
     /// In-degrees in the whole graph of a level's vertices.
-    fn degree(&mut self, level: u8, of: &Node) -> Result<NodeId, SampledError> {
-        let degree = self.add(Op::Input(Input::InDegree(EdgeSet::Plain)), &[], of)?;
+    fn degree(&mut self, set: EdgeSet, level: u8, of: &Node) -> Result<NodeId, SampledError> {
+        let degree = self.add(Op::Input(Input::InDegree(set)), &[], of)?;
         self.add(Op::Sampled(Sampled::Fetch(level)), &[degree], of)
     }
 
@@ -201,29 +234,25 @@ impl Form<'_> {
     /// An edge tensor on the edges of a layer.
     fn on_layer(&mut self, id: NodeId, layer: u8) -> Result<NodeId, SampledError> {
         let node = self.graph.node(id);
-        match (&node.op, node.inputs.first()) {
-            (Op::Take(set, end), Some(x)) => {
-                let level = match end {
-                    End::Src => layer - 1,
-                    End::Dst => layer,
-                };
-                let x = self.at(*x, level)?;
-                self.add(Op::Take(*set, *end), &[x], node)
-            }
-            (Op::Input(Input::Relation(relations)), _) => {
-                self.drawn(Drawn::Relation(layer, relations.count), node)
-            }
-            (Op::Input(Input::RelationDegree(relations)), _) => {
-                self.drawn(Drawn::RelationDegree(layer, relations.count), node)
-            }
-            _ => {
-                let rows = match node.ty.rows.edge_set() {
-                    Some(set) => Rows::LevelEdges(layer, set),
-                    None => node.ty.rows,
-                };
-                self.copy(id, layer, rows)
-            }
+        if let Op::Take(set, end) = node.op {
+            let level = match end {
+                End::Src => layer - 1,
+                End::Dst => layer,
+            };
+            let x = self.at(node.inputs[0], level)?;
+            return self.add(Op::Take(set, end), &[x], node);
         }
+        if let Op::Input(Input::Relation(relations)) = node.op {
+            return self.drawn(Drawn::Relation(layer, relations.count), node);
+        }
+        if let Op::Input(Input::RelationDegree(relations)) = node.op {
+            return self.drawn(Drawn::RelationDegree(layer, relations.count), node);
+        }
+        let rows = match node.ty.rows.edge_set() {
+            Some(set) => Rows::LevelEdges(layer, set),
+            None => node.ty.rows,
+        };
+        self.copy(id, layer, rows)
     }
 
     /// The same operator on rows of a level, or on edges into it.

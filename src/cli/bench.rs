@@ -39,7 +39,7 @@ pub struct BenchEpoch {
     /// Placement of the work on several ranks.
     #[arg(long, value_name = "NAME", default_value = "graph", value_parser = super::inputs::placement)]
     placement: Placement,
-    /// Relaxations to permit besides those of the model: decouple, stale, sample (no placement needs sample yet).
+    /// Relaxations to permit besides those of the model: decouple, stale, sample.
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = super::inputs::relaxation)]
     allow: Vec<Relaxation>,
     /// Seed of all random draws, instead of the model's.

@@ -35,7 +35,7 @@ pub struct SearchArgs {
         default_value = "metis,metis-edges"
     )]
     partitioner: Vec<Partitioner>,
-    /// Relaxations to permit besides those of the model: decouple, stale, sample (no placement needs sample yet).
+    /// Relaxations to permit besides those of the model: decouple, stale, sample.
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = super::inputs::relaxation)]
     allow: Vec<Relaxation>,
     /// Consider only candidates with these values. Keys: placement, ranks, partitioner, chunks, skip (a rule for skipping

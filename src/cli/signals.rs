@@ -11,6 +11,8 @@ use std::time::Duration;
 
 /// The signals that stop a run.
 const SIGNALS: [i32; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
+/// More than a thread takes.
+const THREAD_BYTES: usize = 8 << 20;
 /// How long a run may take to stop.
 const PATIENCE: Duration = Duration::from_millis(4500);
 
@@ -32,7 +34,9 @@ impl Signals {
         unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &waited_for, std::ptr::null_mut()) };
         let own = signals.clone();
         let thread = std::thread::Builder::new().name("signals".to_owned());
-        if thread.spawn(move || own.wait(waited_for)).is_err() {
+        // A thread that starts without memory for its signal stack would end the process.
+        let fits = Vec::<u8>::new().try_reserve_exact(THREAD_BYTES).is_ok();
+        if !fits || thread.spawn(move || own.wait(waited_for)).is_err() {
             // Without the thread, signals keep their default action.
             // SAFETY: as above.
             unsafe { libc::pthread_sigmask(libc::SIG_UNBLOCK, &waited_for, std::ptr::null_mut()) };

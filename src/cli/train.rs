@@ -38,7 +38,7 @@ pub struct Train {
     /// the plan.
     #[arg(long, value_name = "NAME", value_parser = super::inputs::way)]
     placement: Option<Way>,
-    /// Relaxations to permit besides those of the model: decouple, stale, sample (no placement needs sample yet).
+    /// Relaxations to permit besides those of the model: decouple, stale, sample.
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = super::inputs::relaxation)]
     allow: Vec<Relaxation>,
     /// The cluster to plan for, to find the best placement or the layouts of a mixed one; by default cpu, or h100x8 on a

@@ -77,8 +77,8 @@ fn check_case(mut case: Case) {
             let exact = |p: &Placement| {
                 *p != Placement::Graph && !relaxations(*p).contains(&Relaxation::Decouple)
             };
-            // Pipelines are tested in `pipeline`.
-            let whole = TABLE.iter().filter(|row| !row.staged());
+            // Pipelines are tested in `pipeline`, batches in `minibatch`.
+            let whole = TABLE.iter().filter(|row| !row.staged() && !row.samples());
             for placement in whole.map(|row| row.placement).filter(exact) {
                 case.check(Way {
                     placement,

@@ -54,6 +54,7 @@ fn case(body: &str, sparse: bool) -> Case {
 /// up to 4), and one rank.
 pub fn placements(compiled: &Compiled) -> Vec<(Placement, u32)> {
     let all = gnnc::planner::placement::TABLE.iter();
+    let all = all.filter(|row| !row.samples());
     let several = all.map(|row| match row.placement {
         Placement::Pipeline => (row.placement, compiled.layers().min(4)),
         placement => (placement, 4),

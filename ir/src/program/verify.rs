@@ -22,7 +22,7 @@ use super::{
 };
 use crate::kernel::{Body, Walk, result_shape};
 use crate::program::trace::Phase;
-use crate::words::sampling::{Drawn, MAX_HOPS};
+use crate::words::sampling::MAX_HOPS;
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -56,15 +56,11 @@ impl RankData {
             .step
             .iter()
             .flat_map(|instr| instr.body().unwrap_or_default());
-        let mut drawn = drawn.filter_map(|instr| match instr {
-            Instr::Sample(sample) => Some(&sample.outputs),
-            _ => None,
-        });
-        let of_batches = drawn.next().and_then(|outputs| {
-            outputs.iter().find_map(|one| match one.drawn {
-                Drawn::Relation(_, types) | Drawn::RelationDegree(_, types) => Some(types),
-                Drawn::Kept(..) | Drawn::Scale(..) => None,
-            })
+        let of_batches = drawn.into_iter().find_map(|instr| {
+            let Instr::Sample(sample) = instr else {
+                return None;
+            };
+            sample.outputs.iter().find_map(|one| one.drawn.types())
         });
         let relations = of_buffers.or(of_batches);
         let parts = program

@@ -175,6 +175,14 @@ pub enum Drawn {
 }
 
 impl Drawn {
+    /// Number of the types of edges that it is about.
+    pub fn types(self) -> Option<u32> {
+        match self {
+            Self::Relation(_, types) | Self::RelationDegree(_, types) => Some(types),
+            Self::Kept(..) | Self::Scale(..) => None,
+        }
+    }
+
     /// The type of a tensor with one number a row.
     pub fn ty(self) -> Type {
         let rows = match self {

@@ -1,6 +1,5 @@
 //! Tensor types: kind of rows, heads, width.
 
-use crate::kernel::End;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::ops::Range;
@@ -13,6 +12,16 @@ pub enum EdgeSet {
     Plain,
     /// The stored edges and one self loop per vertex.
     Looped,
+}
+
+/// Which vertex a reduction over edges belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum End {
+    /// The destination: edges by in-neighbor CSR, one result per inner vertex.
+    Dst,
+    /// The source: edges by out-neighbor CSR, one result per local vertex (inner and halo).
+    Src,
 }
 
 /// What the rows of a tensor stand for.

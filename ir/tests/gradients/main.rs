@@ -8,5 +8,6 @@ mod models;
 mod ops;
 mod random;
 mod relations;
+mod sampled;
 mod scans;
 mod simplify;

@@ -1,10 +1,10 @@
 //! The gradient of every operator, one at a time.
 
 use crate::harness::{Build, check, context};
+use crate::sampled;
 use gnnc_ir::graph::autodiff::{AutodiffError, differentiate};
-use gnnc_ir::graph::op::{Copies, History, Input, Loss, Sampled, Scan};
+use gnnc_ir::graph::op::{Copies, History, Input, Loss, Scan};
 use gnnc_ir::kernel::{Axis, End, Reduce};
-use gnnc_ir::words::sampling::Drawn;
 use gnnc_ir::{Binary, EdgeSet, Graph, Op, Rows, Type, Unary};
 use std::collections::BTreeSet;
 
@@ -107,6 +107,7 @@ const WITHOUT: &[&str] = &[
 fn cases() -> Vec<(&'static [&'static str], Graph)> {
     use EdgeSet::{Looped, Plain};
     let mut cases = Vec::new();
+    cases.extend(sampled::cases().map(|graph| (&["sampled"] as &[_], graph)));
     let mut case = |keys: &'static [&'static str], make: &dyn Fn(&mut Build) -> gnnc_ir::NodeId| {
         let mut b = Build::new(crate::harness::FEATURES);
         let y = make(&mut b);
@@ -148,39 +149,6 @@ fn cases() -> Vec<(&'static [&'static str], Graph)> {
             b.op(Op::Gather(set, End::Dst, Reduce::Sum), &[edges])
         });
     }
-    // A batch of two hops, whose upper levels read rows of the lower ones.
-    for set in [Plain, Looped] {
-        case(&["sampled"], &|b| {
-            let x = b.op(Op::Input(Input::Features), &[]);
-            let x = b.op(Op::Sampled(Sampled::Fetch(0)), &[x]);
-            let w = b.param(Type::matrix(crate::harness::FEATURES, 2));
-            let mut h = b.matmul(x, w);
-            for level in 1..=2 {
-                let edges = b.take(set, End::Src, h);
-                let scale = b.op(Op::Input(Input::Drawn(Drawn::Scale(level, set))), &[]);
-                let edges = b.mul(edges, scale);
-                let sum = b.gather(set, End::Dst, Reduce::Sum, edges);
-                let kept = b.op(Op::Input(Input::Drawn(Drawn::Kept(level, set))), &[]);
-                let mean = b.mul(sum, kept);
-                let own = b.op(Op::Sampled(Sampled::Prefix(level)), &[h]);
-                let own = b.mul(own, own);
-                let sum = b.add(mean, own);
-                h = b.unary(Unary::Tanh, sum);
-            }
-            h
-        });
-    }
-    // Rows that only upper levels read have gradients that are zero elsewhere.
-    case(&["sampled"], &|b| {
-        let x = b.op(Op::Input(Input::Features), &[]);
-        let x = b.op(Op::Sampled(Sampled::Fetch(0)), &[x]);
-        let w = b.param(Type::matrix(crate::harness::FEATURES, 2));
-        let h = b.matmul(x, w);
-        let [near, far] = [2, 1].map(|level| b.op(Op::Sampled(Sampled::Prefix(level)), &[h]));
-        let edges = b.take(Plain, End::Src, far);
-        let sum = b.gather(Plain, End::Dst, Reduce::Sum, edges);
-        b.mul(sum, near)
-    });
     // One rank has no copies.
     for seen in [Copies::Seen, Copies::Through] {
         case(&["copies"], &|b| {

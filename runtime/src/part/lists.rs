@@ -90,10 +90,10 @@ impl List {
 impl Over {
     /// The rows of an extent.
     pub(crate) fn of(rows: Extent) -> Self {
-        match rows {
-            Extent::Level(level) => Self::Level(level),
-            rows if rows.of_whole_graph() => Self::All,
-            _ => Self::Own,
+        match (rows.level(), rows.of_whole_graph()) {
+            (Some(level), _) => Self::Level(level),
+            (None, true) => Self::All,
+            (None, false) => Self::Own,
         }
     }
 }

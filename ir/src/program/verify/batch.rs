@@ -98,9 +98,9 @@ fn inside(instr: &Instr, program: &Program) -> Result<(), String> {
     if instr.body().is_some() || matches!(instr, Instr::Sample(_)) {
         return Err(format!("{name} inside of batches"));
     }
-    let levels = instr.launch().map(|launch| launch.rows);
-    match levels {
-        Some(Extent::LevelEdges(..)) => Err(format!("{name} over edges, expected over a level")),
-        _ => Ok(()),
+    let rows = instr.launch().map(|launch| launch.rows);
+    if matches!(rows, Some(Extent::LevelEdges(..))) {
+        return Err(format!("{name} over edges, expected over a level"));
     }
+    Ok(())
 }

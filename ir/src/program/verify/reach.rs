@@ -92,16 +92,15 @@ impl Check<'_> {
         let sizes = self.data.capacity.most();
         let rows = sizes.rows(launch.rows);
         let walk = Walk::of(&kernel.body);
-        let (inner, local) = match launch.rows {
-            Extent::Level(level) => {
-                let by_source = walk == Walk::EdgesBySource;
-                let above = if by_source { level + 1 } else { level };
-                let below = above.saturating_sub(1);
-                let of = |level| sizes.rows(Extent::Level(level));
-                (of(above), of(below))
-            }
-            rows if rows.of_whole_graph() => (sizes.vertices, sizes.vertices),
-            _ => (sizes.rows(Extent::Inner), sizes.rows(Extent::Local)),
+        let of = |rows| sizes.rows(rows);
+        let (inner, local) = if let Some(level) = launch.rows.level() {
+            let above = level + u8::from(walk == Walk::EdgesBySource);
+            let below = above.saturating_sub(1);
+            (of(Extent::Level(above)), of(Extent::Level(below)))
+        } else if launch.rows.of_whole_graph() {
+            (sizes.vertices, sizes.vertices)
+        } else {
+            (of(Extent::Inner), of(Extent::Local))
         };
         let expected = match walk {
             Walk::Rows => rows,

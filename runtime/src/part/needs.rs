@@ -1,0 +1,148 @@
+//! Which views of the data a program reads.
+
+use super::batch::LayerWays;
+use super::{index, sliced};
+use crate::chunks::ChunkNeeds;
+use gnnc_ir::kernel::Walk;
+use gnnc_ir::program::instr::DrawnBuffer;
+use gnnc_ir::program::{Extent, Instr, Launch, Product, Program, Role};
+use gnnc_ir::words::sampling::Drawn;
+
+/// The ways edges are walked.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Ways {
+    /// Whether they are walked at all, by destination.
+    pub(crate) walked: bool,
+    /// Also by source.
+    pub(crate) by_source: bool,
+    /// Also by type.
+    pub(crate) by_type: bool,
+    /// Whether kernels read edges in place, by destination and by source.
+    pub(crate) kept: [bool; 2],
+}
+
+impl Ways {
+    /// The union of both.
+    pub(crate) fn or(self, other: Self) -> Self {
+        Self {
+            walked: self.walked | other.walked,
+            by_source: self.by_source | other.by_source,
+            by_type: self.by_type | other.by_type,
+            kept: [0, 1].map(|n| self.kept[n] | other.kept[n]),
+        }
+    }
+}
+
+/// Which views of the data a program reads.
+#[derive(Default)]
+pub(crate) struct Needs {
+    /// By edge set: how edges into own vertices are walked.
+    pub(super) edges: [Ways; 2],
+    /// The same for the edges of the whole graph.
+    pub(crate) all_edges: [Ways; 2],
+    /// The same for the edges of a batch, by layer from the seeds outwards.
+    pub(crate) layers: LayerWays,
+    /// Whether a batch gives the numbers of edges by type.
+    pub(crate) type_degrees: bool,
+    /// Whether kernels run over all vertices.
+    pub(crate) ids: bool,
+    /// Whether labels and splits are read.
+    pub(super) labels: bool,
+    /// Whether rows are moved to and from all vertices.
+    pub(crate) owned: bool,
+    /// Whether nonzeros of features are read, of own rows and of own columns; then whether by
+    /// column too.
+    pub(super) features: [bool; 2],
+    pub(super) feature_columns: [bool; 2],
+    /// The sets of rows that are moved, and the number of chunks kernels run over.
+    pub(crate) chunks: ChunkNeeds,
+}
+
+impl Needs {
+    /// The needs of a program.
+    pub(crate) fn of(program: &Program) -> Self {
+        let hops = program
+            .sampling
+            .as_ref()
+            .map_or(0, |sampling| sampling.hops());
+        let mut needs = Self {
+            layers: vec![Default::default(); usize::from(hops)],
+            ..Self::default()
+        };
+        for instrs in [&program.setup, &program.step, &program.eval] {
+            needs.collect(instrs, program);
+        }
+        for buffer in &program.buffers {
+            if buffer.role == Role::FeatureValues {
+                needs.features[sliced(buffer.extent)] = program.sparse_features;
+            }
+        }
+        needs
+    }
+
+    fn collect(&mut self, instrs: &[Instr], program: &Program) {
+        for instr in instrs {
+            if let Some(launch) = instr.launch() {
+                self.launch(program, launch);
+            }
+            self.labels |= instr.labels().is_some();
+            if let Instr::Sample(sample) = instr {
+                let of_types = |one: &DrawnBuffer| matches!(one.drawn, Drawn::RelationDegree(..));
+                self.type_degrees |= sample.outputs.iter().any(of_types);
+            }
+            if let Instr::SparseMatMul(one) = instr
+                && one.product == Product::Tn
+            {
+                let buffer = program.buffers.get(one.values.buffer.0 as usize);
+                let kind = buffer.map_or(0, |b| sliced(b.extent));
+                self.feature_columns[kind] = true;
+            }
+            if let Instr::SparseDropout(one) = instr {
+                let buffer = program.buffers.get(one.values.buffer.0 as usize);
+                self.ids |= buffer.is_some_and(|b| sliced(b.extent) == 1);
+            }
+            if let Instr::Redistribute(one) = instr.whole() {
+                self.owned = true;
+                self.chunks.moved(one.moved);
+            }
+            self.collect(instr.body().unwrap_or_default(), program);
+        }
+    }
+
+    fn launch(&mut self, program: &Program, launch: &Launch) {
+        let Some(kernel) = program.kernels.get(launch.kernel.0 as usize) else {
+            return;
+        };
+        let all = launch.rows.of_whole_graph();
+        self.ids |= all;
+        let of_edges = launch.chunk.filter(|chunk| chunk.even.is_none());
+        self.chunks.count = self.chunks.count.max(of_edges.map(|chunk| chunk.of));
+        if let Some(set) = kernel.body.edge_set() {
+            let walk = Walk::of(&kernel.body);
+            let edges = if let Some(Extent::LevelEdges(layer, _)) = launch.rows.walked(&kernel.body)
+            {
+                let from_seeds = self.layers.len().checked_sub(usize::from(layer));
+                match from_seeds.and_then(|n| self.layers.get_mut(n)) {
+                    Some(edges) => edges,
+                    None => return,
+                }
+            } else if all {
+                &mut self.all_edges
+            } else {
+                &mut self.edges
+            };
+            let by_source = walk == Walk::EdgesBySource;
+            let by_type = walk == Walk::EdgesByType;
+            let mut kept = [false; 2];
+            // Sums by type read only the positions by type.
+            kept[usize::from(by_source)] = launch.lists.is_empty() && !by_type;
+            let ways = &mut edges[index(set)];
+            *ways = ways.or(Ways {
+                walked: true,
+                by_source,
+                by_type,
+                kept,
+            });
+        }
+    }
+}

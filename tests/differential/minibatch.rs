@@ -1,0 +1,399 @@
+//! Training on sampled batches: with all neighbors it is training on the whole graph, and with
+//! some it is what the interpreter computes on the batches that the sampler draws.
+
+use crate::check::{Case, Way};
+use crate::data::{Shape, planted, with_several_labels};
+use crate::models::{APPNP, GAT, GCN, GCNII, GIN, KINDS, RGCN, RGCN_WEIGHTS, SAGE};
+use gnnc::graph::sample::{Batches, Blocks, Rule, Sampler};
+use gnnc::graph::{GraphData, Topology};
+use gnnc::ir::graph::autodiff::{TrainingGraph, differentiate};
+use gnnc::ir::graph::eval::{DropoutKey, EvalBatch, EvalContext, EvalLayer, Tensor, evaluate};
+use gnnc::ir::graph::model::Optimizer;
+use gnnc::ir::plan::{Knobs, Placement};
+use gnnc::ir::words::sampling::{ALL, Cut, Fanout, Kind, Sampling};
+use gnnc::planner::sampled::sampled;
+use gnnc::{Trainer, runtime};
+
+/// The largest of the differences between parameters, relative to the largest step of the tensor.
+/// Several steps add up the errors of each.
+const TOLERANCE: f64 = 1e-3;
+
+const LEARNING_RATE: f64 = 0.0625;
+
+const POOL: &str = "layer pool(h, out) { return gather(h@src, max) |> linear(out) }";
+const POOLED: &str = "let h = x |> pool(6) |> tanh
+         loss cross_entropy(h |> dropout(0.3) |> pool(classes), labels, on = train)";
+
+const ONE: Way = Way {
+    placement: Placement::Minibatch,
+    ranks: 1,
+    partitioner: "range",
+    threads: 1,
+};
+
+fn shape(sparse: bool) -> Shape {
+    Shape {
+        vertices: 90,
+        edges: 500,
+        directed: sparse,
+        sparse,
+        seed: 3,
+    }
+}
+
+/// The same graph without types of edges.
+fn untyped(mut data: GraphData) -> GraphData {
+    let (indptr, indices) = (data.topology.indptr(), data.topology.indices());
+    let mut edges = Vec::new();
+    for (v, row) in indptr.windows(2).enumerate() {
+        let sources = &indices[row[0] as usize..row[1] as usize];
+        edges.extend(sources.iter().map(|u| (*u, v as u32)));
+    }
+    edges.dedup();
+    data.topology = Topology::from_edges(data.vertices(), edges).unwrap().0;
+    data
+}
+
+/// A model with steps that are small enough for several of them.
+fn case(layers: &str, body: &str, data: GraphData) -> Case {
+    let mut case = Case::new(layers, body, data);
+    case.loaded.model.train.optimizer = Optimizer::Sgd {
+        lr: LEARNING_RATE,
+        momentum: 0.0,
+    };
+    case.compiled = gnnc::compile(&case.loaded.model, &case.loaded.workload).unwrap();
+    case
+}
+
+fn with(mut case: Case, sampling: &Sampling) -> Case {
+    case.knobs = Knobs {
+        batch: Some(sampling.batch),
+        fanouts: sampling.fanouts.clone(),
+        sampler: Some(sampling.kind),
+        cut: Some(sampling.cut),
+        ..Knobs::default()
+    };
+    case
+}
+
+fn sampling(batch: u32, fanouts: Vec<u32>, kind: Kind, cut: Cut) -> Sampling {
+    Sampling {
+        batch,
+        fanouts: fanouts.into_iter().map(Fanout::Each).collect(),
+        kind,
+        cut,
+    }
+}
+
+/// Hops of a model.
+fn hops(case: &Case) -> usize {
+    usize::from(case.compiled.sampled.as_ref().unwrap().hops)
+}
+
+/// Every model, with the layers it needs, and whether it reads types of edges.
+fn models() -> Vec<(&'static str, &'static str, bool)> {
+    vec![
+        ("", GCN, false),
+        ("", SAGE, false),
+        ("", GAT, false),
+        ("", GIN, false),
+        ("", GCNII, false),
+        ("", APPNP, false),
+        ("", RGCN, true),
+        (KINDS, RGCN_WEIGHTS, true),
+        (POOL, POOLED, false),
+    ]
+}
+
+#[test]
+fn all_neighbors_and_one_batch_are_the_whole_graph() {
+    for (layers, body, typed) in models() {
+        for sparse in [false, true] {
+            let data = planted(shape(sparse));
+            let data = if typed { data } else { untyped(data) };
+            let whole = Case::new(layers, body, data);
+            let fanouts = vec![ALL; hops(&whole)];
+            let all = sampling(1000, fanouts, Kind::Full, Cut::Even);
+            with(whole, &all).check(ONE);
+        }
+    }
+    let several = with_several_labels(planted(shape(false)));
+    let body = GCN.replace("cross_entropy", "bce_with_logits");
+    let all = sampling(1000, vec![ALL; 2], Kind::Neighbor, Cut::Even);
+    with(Case::new("", &body, several), &all).check(ONE);
+}
+
+/// The batch as the interpreter reads it, with its numbers computed from the graph.
+fn read(data: &GraphData, blocks: &Blocks) -> EvalBatch {
+    let topology = &data.topology;
+    let layers = (1..=blocks.layers()).map(|number| {
+        let (layer, ids) = (blocks.layer(number), blocks.level(number - 1));
+        let mut read = EvalLayer {
+            indptr: layer.edges.indptr.clone(),
+            indices: layer.edges.indices.clone(),
+            scales: Vec::new(),
+            types: Vec::new(),
+            degrees: Vec::new(),
+        };
+        for (row, ends) in layer.edges.indptr.windows(2).enumerate() {
+            let v = ids[row];
+            let all = topology.types_into(v);
+            let places = ends[0] as usize..ends[1] as usize;
+            let kind = |at: usize| all.get(layer.positions[at] as usize).copied();
+            for at in places.clone() {
+                let kept = places
+                    .clone()
+                    .filter(|other| kind(*other) == kind(at))
+                    .count();
+                let there = match kind(at) {
+                    Some(own) => all.iter().filter(|other| **other == own).count(),
+                    None => topology.in_neighbours(v).len(),
+                };
+                read.scales.push(there as f64 / kept as f64);
+                read.degrees.push(there as f64);
+                read.types.extend(kind(at));
+            }
+        }
+        read
+    });
+    EvalBatch {
+        ids: blocks.level(0).to_vec(),
+        levels: (0..=blocks.layers())
+            .map(|n| blocks.level(n).len())
+            .collect(),
+        layers: layers.collect(),
+    }
+}
+
+/// Gradient descent by the interpreter on the batches that the sampler draws.
+struct Oracle<'a> {
+    case: &'a Case,
+    data: &'a GraphData,
+    training: TrainingGraph,
+    context: EvalContext,
+    step: u32,
+}
+
+impl<'a> Oracle<'a> {
+    fn new(case: &'a Case, start: &[runtime::Tensor]) -> Self {
+        let data = case.loaded.data.as_ref().unwrap();
+        let typed = data.topology.relations() > 0;
+        // The model as written: rewriting must not change what a batch computes.
+        let form = sampled(&case.loaded.model.graph, typed).unwrap();
+        let training = differentiate(&form.batch).unwrap();
+        let mut context = case.context().clone();
+        context.params = elements(&training, start);
+        Self {
+            case,
+            data,
+            training,
+            context,
+            step: 0,
+        }
+    }
+
+    /// Trains an epoch; returns its loss, the mean over the seeds of all batches.
+    fn epoch(&mut self, sampling: &Sampling, number: u32) -> f64 {
+        let settings = &self.case.loaded.model.train;
+        let seed = settings.seed;
+        let rule = Rule::new(sampling.kind, sampling.fanouts.clone(), seed).unwrap();
+        let mut sampler = Sampler::new(&self.data.topology, &rule, 1).unwrap();
+        let trained = (0..self.data.vertices()).filter(|v| self.data.train[*v as usize]);
+        let batches = Batches::new(trained.collect(), sampling.batch, sampling.cut, seed).unwrap();
+        let epoch = batches.epoch(number).unwrap();
+        let mut blocks = Blocks::default();
+        let mut loss = 0.0;
+        for batch in 0..batches.count() {
+            let seeds = epoch.seeds(batch);
+            sampler.sample(seeds, self.step, &mut blocks).unwrap();
+            self.context.batch = Some(read(self.data, &blocks));
+            self.context.dropout = Some(DropoutKey {
+                seed,
+                epoch: self.step,
+            });
+            let results = evaluate(&self.training.graph, &self.context).unwrap();
+            let share = seeds.len() as f64 / f64::from(epoch.used());
+            loss += share * results[self.training.loss].data[0];
+            for (n, spec) in self.training.graph.params.iter().enumerate() {
+                let Some(grad) = self.training.grads[n] else {
+                    continue;
+                };
+                let decay = spec.decay.unwrap_or(settings.weight_decay);
+                let values = &mut self.context.params[n].data;
+                for (value, grad) in values.iter_mut().zip(&results[grad].data) {
+                    *value -= LEARNING_RATE * (grad + decay * *value);
+                }
+            }
+            self.step += 1;
+        }
+        loss
+    }
+}
+
+/// The parameters of a session in the order of a graph without loops, in which each element of a
+/// stack is a parameter.
+fn elements(training: &TrainingGraph, tensors: &[runtime::Tensor]) -> Vec<Tensor> {
+    let specs = training.graph.params.iter();
+    let tensor = |spec: &gnnc::ir::graph::ParamSpec| {
+        let own = tensors.iter().find(|t| t.name == spec.name).unwrap();
+        let gnnc::ir::Rows::Fixed(rows) = spec.ty.rows else {
+            panic!("{} has rows of the data graph", spec.name)
+        };
+        let length = (rows * spec.ty.columns()) as usize;
+        let first = spec
+            .element
+            .map_or(0, |element| element.index as usize * length);
+        let values = own.values[first..first + length].iter();
+        Tensor::new(
+            spec.ty,
+            rows as usize,
+            values.map(|&x| f64::from(x)).collect(),
+        )
+    };
+    specs.map(tensor).collect()
+}
+
+/// Fails unless epochs of a session compute what the interpreter computes.
+fn compare(case: &Case, sampling: &Sampling) {
+    let found = differences(case, sampling);
+    assert_eq!(found, None);
+}
+
+/// Compares epochs of a session with the interpreter; says where they differ first.
+fn differences(case: &Case, sampling: &Sampling) -> Option<String> {
+    let mut trainer: Trainer = case.start(ONE);
+    let start = trainer.session.parameters().unwrap();
+    let mut oracle = Oracle::new(case, &start);
+    let before = oracle.context.params.clone();
+    for number in 0..2 {
+        let report = trainer
+            .epoch()
+            .unwrap_or_else(|e| panic!("{sampling:?}: {e}"));
+        let loss = oracle.epoch(sampling, number);
+        let close = (report.loss - loss).abs() <= TOLERANCE * loss.abs().max(1e-3);
+        if !close {
+            let found = report.loss;
+            return Some(format!(
+                "{sampling:?}, epoch {number}: loss {found}, not {loss}"
+            ));
+        }
+    }
+    let after = elements(&oracle.training, &trainer.session.parameters().unwrap());
+    let step = |a: &[f64], b: &[f64]| {
+        let differences = a.iter().zip(b).map(|(a, b)| (a - b).abs());
+        differences.fold(0.0, f64::max)
+    };
+    let pairs = oracle.context.params.iter().zip(&before);
+    let largest = pairs
+        .map(|(new, old)| step(&new.data, &old.data))
+        .fold(0.0, f64::max);
+    for (n, spec) in oracle.training.graph.params.iter().enumerate() {
+        let (expected, found) = (&oracle.context.params[n].data, &after[n].data);
+        let moved = step(expected, &before[n].data).max(largest * 1e-2);
+        let off = step(expected, found);
+        if off > TOLERANCE * moved {
+            let name = &spec.name;
+            let of = format!("{name} is off by {off}, after steps of {moved}");
+            return Some(format!("{sampling:?}: {of}"));
+        }
+    }
+    None
+}
+
+#[test]
+fn batches_compute_what_the_interpreter_computes_on_them() {
+    let mut found = Vec::new();
+    for (layers, body, typed) in models() {
+        for sparse in [false, true] {
+            let data = planted(shape(sparse));
+            // Models that read no types are also sampled on graphs that have some.
+            let data = if typed || sparse { data } else { untyped(data) };
+            let case = case(layers, body, data);
+            let hops = hops(&case);
+            for (kind, cut) in [
+                (Kind::Neighbor, Cut::Even),
+                (Kind::Labor, Cut::Short),
+                (Kind::Full, Cut::Drop),
+            ] {
+                let fanout = if kind == Kind::Full { ALL } else { 2 };
+                let sampling = sampling(13, vec![fanout; hops], kind, cut);
+                let case = with(copy(&case, layers, body), &sampling);
+                if let Some(why) = differences(&case, &sampling) {
+                    found.push(format!("{body}\nsparse {sparse}: {why}"));
+                }
+            }
+        }
+    }
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+/// A case of its own for other knobs.
+fn copy(of: &Case, layers: &str, body: &str) -> Case {
+    case(layers, body, of.loaded.data.clone().unwrap())
+}
+
+#[test]
+fn no_edges_are_kept_with_a_fanout_of_zero() {
+    let none = sampling(13, vec![2, 0], Kind::Neighbor, Cut::Even);
+    for body in [GCN, SAGE, GAT] {
+        let data = untyped(planted(shape(false)));
+        compare(&with(case("", body, data), &none), &none);
+    }
+}
+
+#[test]
+fn threads_change_no_bit() {
+    let losses = |threads: usize| {
+        let some = sampling(13, vec![3, 3], Kind::Neighbor, Cut::Even);
+        let case = with(case("", GAT, untyped(planted(shape(false)))), &some);
+        let mut trainer = case.start(Way { threads, ..ONE });
+        let losses: Vec<f64> = (0..3).map(|_| trainer.epoch().unwrap().loss).collect();
+        (losses, trainer.session.parameters().unwrap())
+    };
+    assert_eq!(losses(1), losses(2));
+}
+
+#[test]
+fn a_batch_that_is_larger_than_those_before_gets_more_memory() {
+    // One hub has most edges, and a batch that holds it is larger than the first ones.
+    let mut data = untyped(planted(Shape {
+        vertices: 400,
+        edges: 600,
+        ..shape(false)
+    }));
+    let mut edges: Vec<(u32, u32)> = (0..400).map(|u| (u, 77)).filter(|(u, v)| u != v).collect();
+    for v in 0..400 {
+        edges.extend(data.topology.in_neighbours(v).iter().map(|u| (*u, v)));
+    }
+    data.topology = Topology::from_edges(400, edges).unwrap().0;
+    data.train = vec![true; 400];
+    let all = sampling(8, vec![ALL; 2], Kind::Neighbor, Cut::Even);
+    let case = with(case("", SAGE, data), &all);
+    compare(&case, &all);
+    let mut trainer = case.start(ONE);
+    trainer.epoch().unwrap();
+    assert!(trainer.session.grown() > 0);
+}
+
+#[test]
+fn resumed_runs_draw_the_same_batches() {
+    let some = sampling(13, vec![3, 3], Kind::Neighbor, Cut::Even);
+    let case = with(case("", SAGE, untyped(planted(shape(false)))), &some);
+    let path = std::env::temp_dir().join(format!("gnnc-batches-{}.ckpt", std::process::id()));
+    let mut whole = case.start(ONE);
+    let losses: Vec<f64> = (0..4).map(|_| whole.epoch().unwrap().loss).collect();
+    let mut first = case.start(ONE);
+    for _ in 0..2 {
+        first.epoch().unwrap();
+    }
+    first.session.save(&path).unwrap();
+    let mut second = case.start(ONE);
+    second.session.resume(&path).unwrap();
+    let rest: Vec<f64> = (0..2).map(|_| second.epoch().unwrap().loss).collect();
+    std::fs::remove_file(&path).unwrap();
+    assert_eq!(rest, losses[2..]);
+    assert_eq!(
+        second.session.parameters().unwrap(),
+        whole.session.parameters().unwrap()
+    );
+}
