@@ -1,11 +1,12 @@
 //! Planning: finds the best placement of a model on a cluster.
 
 use crate::{Compiled, Error, Loaded};
+use gnnc_graph::sample::{Batches, Pilot, Rule, SampleError, Sampler, room};
 use gnnc_graph::{GraphData, partition, summary};
 use gnnc_ir::Workload;
 use gnnc_ir::cluster::Cluster;
 use gnnc_ir::graph::model::Relaxation;
-use gnnc_ir::plan::{Candidate, Objective, Partitioner, Placement, Plan};
+use gnnc_ir::plan::{AlphaBasis, Candidate, Objective, Partitioner, Placement, Plan};
 use gnnc_ir::program::Program;
 use gnnc_ir::program::trace::{Event, Kind, Phase, Trace};
 use gnnc_ir::words::spelling::counted;
@@ -14,10 +15,11 @@ use gnnc_ir::workload::PartitionSummary;
 use gnnc_planner::LowerError;
 use gnnc_planner::layout::Pure;
 use gnnc_planner::lower::pure;
-use gnnc_planner::parts::{Parts, parts};
+use gnnc_planner::parts::{BatchPlan, Parts, parts};
 use gnnc_planner::placement;
 use gnnc_planner::search::{self, Lower, Pin, PlacementSpec, PlanRequest};
 use gnnc_planner::simulate::timeline_all;
+use gnnc_runtime::RuntimeError;
 use serde::Serialize;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -118,6 +120,7 @@ pub fn sweep(
             }
         };
         planner.workload = workload;
+        planner.sample()?;
         planner.measure(&mut counted)?;
         let (plan, why) = (planner.plan(), planner.why_none());
         // Later device counts reuse these partitions.
@@ -203,6 +206,10 @@ pub struct Planner<'a> {
     workload: Workload,
     /// Layers that a pipeline can divide.
     layers: u32,
+    /// Constraints on the search, with the model's batches.
+    pin: Pin,
+    /// These batches, if they may be trained on.
+    batch: Option<BatchPlan>,
     /// Cache of lowered programs.
     made: RefCell<BTreeMap<PlacementSpec, Vec<Program>>>,
 }
@@ -218,6 +225,7 @@ impl<'a> Planner<'a> {
         options: &'a PlanOptions,
     ) -> Result<Self, Error> {
         let mut planner = Self::unmeasured(loaded, compiled, options);
+        planner.sample()?;
         planner.measure(&mut Counted::new())?;
         Ok(planner)
     }
@@ -230,6 +238,11 @@ impl<'a> Planner<'a> {
             allow: [&options.allow[..], &loaded.model.train.allow].concat(),
             workload: loaded.workload.clone(),
             layers: compiled.layers(),
+            pin: Pin {
+                knobs: (options.pin.knobs.clone()).with_batches(&loaded.model.train.sampling),
+                ..options.pin.clone()
+            },
+            batch: None,
             made: RefCell::default(),
         }
     }
@@ -281,7 +294,8 @@ impl<'a> Planner<'a> {
 
     fn priced(&self, spec: &PlacementSpec) -> Result<(Vec<Program>, Parts), Error> {
         let parts = parts(&self.workload, spec.parts(), spec.partitioner());
-        let parts = parts.map_err(|e| Error::Input(e.to_string()))?;
+        let mut parts = parts.map_err(|e| Error::Input(e.to_string()))?;
+        parts.batch = self.batch;
         let training = self.compiled.training(spec.placement)?;
         let mut programs = placement::lower(training, spec)?;
         let parts = match programs.first() {
@@ -308,10 +322,40 @@ impl<'a> Planner<'a> {
             objective: self.options.objective,
             partitioners: &self.options.partitioners,
             allow: &self.allow,
-            pin: self.options.pin.clone(),
+            pin: self.pin.clone(),
             top: self.options.top,
             layers: self.layers,
+            batch: self.batch,
         }
+    }
+
+    /// Finds out how large batches are, if the model may be trained on some: draws the first ones if
+    /// the graph is available.
+    fn sample(&mut self) -> Result<(), Error> {
+        let sampling = self.pin.knobs.sampling();
+        let Some(sampling) = sampling.filter(|_| self.allow.contains(&Relaxation::Sample)) else {
+            return Ok(());
+        };
+        let refused = |error: SampleError| Error::Input(RuntimeError::Sampling(error).to_string());
+        let Some(data) = &self.loaded.data else {
+            let found = BatchPlan::estimated(&self.workload, &sampling).map_err(refused)?;
+            self.batch = Some(found);
+            return Ok(());
+        };
+        let seed = self.loaded.model.train.seed;
+        let rule = Rule::new(sampling.kind, sampling.fanouts.clone(), seed).map_err(refused)?;
+        let mut sampler = Sampler::new(&data.topology, &rule, 1).map_err(refused)?;
+        let trains = |v: &u32| data.train.get(*v as usize) == Some(&true);
+        let seeds = (0..data.vertices()).filter(trains).collect();
+        let batches = Batches::new(seeds, sampling.batch, sampling.cut, seed).map_err(refused)?;
+        let pilot = Pilot::draw(&mut sampler, &batches, 0).map_err(refused)?;
+        self.batch = Some(BatchPlan {
+            count: batches.count(),
+            expected: pilot.mean,
+            room: room(pilot.most, data.vertices().into(), data.topology.edges()),
+            basis: AlphaBasis::Measured,
+        });
+        Ok(())
     }
 
     /// If the graph is available, adds the statistics of the partitions that candidates need. `counted` holds those

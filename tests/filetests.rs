@@ -284,6 +284,7 @@ fn priced(keys: &Keys, program: &Program) -> Result<String, String> {
         basis: gnnc::ir::cluster::Basis::Measured,
         degrees: Default::default(),
         chunks: Default::default(),
+        batch: None,
     };
     let cluster = Cluster::named(keys.get("cluster").unwrap_or("t4x1"));
     let cluster = cluster.and_then(|c| c.resized(Some(program.ranks), Some(program.ranks)));

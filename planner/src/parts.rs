@@ -1,9 +1,11 @@
 //! From statistics of a graph to the data every rank holds and sends.
 
+mod batch;
 mod chunks;
 mod reach;
 mod replication;
 
+pub use batch::BatchPlan;
 pub use chunks::ChunkShare;
 use chunks::chunk_shares;
 use gnnc_ir::cluster::Basis;
@@ -52,6 +54,8 @@ pub struct Parts {
     /// graph. For other numbers, chunks are assumed to be even; chunks of a part are assumed to be
     /// like those of the whole graph.
     pub chunks: BTreeMap<u32, Vec<ChunkShare>>,
+    /// The sampled batches of an epoch, for programs that sample.
+    pub batch: Option<BatchPlan>,
 }
 
 /// Rows sent between ranks.
@@ -107,6 +111,11 @@ impl Parts {
                 sizes.halo = sizes.vertices - sizes.inner;
             }
             self.messages = Messages::Uniform;
+        }
+        if let (Some(_), Some(batch)) = (&program.sampling, &self.batch) {
+            for sizes in &mut self.sizes {
+                sizes.batch = batch.expected;
+            }
         }
         self
     }
@@ -192,6 +201,7 @@ pub fn parts(
             basis: origin,
             degrees: Degrees::of(workload),
             chunks: chunk_shares(workload),
+            batch: None,
         });
     }
     match workload.partition(ranks, partitioner.name()) {
@@ -278,6 +288,7 @@ fn measured(
         basis,
         degrees,
         chunks: chunk_shares(workload),
+        batch: None,
     })
 }
 
@@ -339,6 +350,7 @@ fn estimated(workload: &Workload, ranks: u32, partitioner: Partitioner) -> Parts
         basis: Basis::Declared,
         degrees,
         chunks: chunk_shares(workload),
+        batch: None,
     }
 }
 

@@ -16,7 +16,7 @@ pub use offload::offload_to_fit;
 
 use crate::error::LowerError;
 use crate::layout::Pure;
-use crate::parts::{Parts, parts};
+use crate::parts::{BatchPlan, Parts, parts};
 use crate::placement::{Stages, row};
 use crate::simulate::{Estimate, bound_all, busy_seconds, least_memory, peak_memory, simulate_all};
 use crate::stale::StaleError;
@@ -55,6 +55,9 @@ pub struct PlanRequest<'a> {
     pub top: Option<usize>,
     /// Number of layers a pipeline can divide; 0 if none.
     pub layers: u32,
+    /// The sampled batches that the pinned knobs describe; `None` if they describe none, or may not
+    /// be trained on.
+    pub batch: Option<BatchPlan>,
 }
 
 /// Makes the programs of candidates. A candidate without a program is listed with its error.
@@ -281,7 +284,12 @@ fn ready(
 }
 
 fn divided(request: &PlanRequest, spec: &PlacementSpec) -> Result<Parts, String> {
-    parts(request.workload, spec.parts(), spec.partitioner()).map_err(|e| e.to_string())
+    let found = parts(request.workload, spec.parts(), spec.partitioner());
+    let samples = row(spec.placement).is_some_and(|row| row.samples());
+    Ok(Parts {
+        batch: request.batch.filter(|_| samples),
+        ..found.map_err(|e| e.to_string())?
+    })
 }
 
 impl Ready {
@@ -389,6 +397,11 @@ fn least(request: &PlanRequest, programs: &[Program], parts: &Parts) -> Result<f
 }
 
 impl Priced<'_> {
+    /// Whether it trains on sampled batches.
+    fn samples(&self) -> bool {
+        row(self.spec.placement).is_some_and(|row| row.samples())
+    }
+
     fn allowed(&self) -> bool {
         relaxations(self.spec.placement)
             .iter()

@@ -8,6 +8,7 @@
 //! number of its layers or ranks. Formulas and constants: `docs/cost-model.md`.
 
 mod alike;
+mod batch;
 mod bound;
 mod compile;
 mod fabric;

@@ -72,8 +72,7 @@ pub(crate) fn ranks(
             let needs = (needs.layers, needs.type_degrees);
             let threads = options.threads_per_rank;
             let mut batch = Batch::new(data, sampling, needs, options.seed, threads)?;
-            let pilot = batch.pilot(0);
-            capacity.batch = pilot.map_err(|fault| RuntimeError::Program(fault.to_string()))?;
+            capacity.batch = batch.pilot().map_err(RuntimeError::Sampling)?;
             part.batch = Some(Box::new(batch));
         }
         let capacity = Capacity::of(capacity);

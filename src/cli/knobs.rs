@@ -134,7 +134,7 @@ const KNOBS: &[Knob] = &[
         name: "batch",
         alias: None,
         option: Form::Value("N"),
-        values: "N",
+        values: "",
         help: "Seeds of a sampled batch, for placements that train on sampled neighborhoods",
         set: |knobs, text| within(VERTICES)(text).map(|batch| knobs.batch = Some(batch)),
     },
@@ -142,7 +142,7 @@ const KNOBS: &[Knob] = &[
         name: "fanouts",
         alias: None,
         option: Form::Value("F,..."),
-        values: "F,...",
+        values: "",
         help: "Most edges into a vertex that each hop of a batch keeps: a number or `all`, the hop next to the seeds \
                first. With slashes in between, one for each type of edges, such as 10/5",
         set: |knobs, text| {
@@ -154,7 +154,7 @@ const KNOBS: &[Knob] = &[
         name: "sampler",
         alias: None,
         option: Form::Value("NAME"),
-        values: "NAME",
+        values: "",
         help: "How the edges of a batch are drawn: neighbor (the default), labor or full",
         set: |knobs, text| text.parse().map(|kind| knobs.sampler = Some(kind)),
     },
@@ -162,7 +162,7 @@ const KNOBS: &[Knob] = &[
         name: "cut",
         alias: None,
         option: Form::Value("NAME"),
-        values: "NAME",
+        values: "",
         help: "How an epoch is cut into batches: even (the default), short or drop",
         set: |knobs, text| text.parse().map(|cut| knobs.cut = Some(cut)),
     },
@@ -244,6 +244,49 @@ impl FromArgMatches for KnobArgs {
 impl Args for KnobArgs {
     fn augment_args(command: Command) -> Command {
         command.args(KNOBS.iter().filter_map(Knob::arg))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+/// The knobs of sampled batches, as options of commands that plan.
+#[derive(Clone, Debug, Default)]
+pub struct BatchArgs {
+    /// Their values; options that were not given leave knobs open.
+    pub knobs: Knobs,
+}
+
+/// Names of these knobs.
+const OF_BATCHES: [&str; 4] = ["batch", "fanouts", "sampler", "cut"];
+
+fn of_batches() -> impl Iterator<Item = &'static Knob> {
+    KNOBS.iter().filter(|knob| OF_BATCHES.contains(&knob.name))
+}
+
+impl FromArgMatches for BatchArgs {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let mut found = Self::default();
+        found.update_from_arg_matches(matches)?;
+        Ok(found)
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        for knob in of_batches() {
+            if let Some(value) = knob.value(matches) {
+                (knob.set)(&mut self.knobs, value).map_err(|expected| {
+                    clap::Error::raw(clap::error::ErrorKind::ValueValidation, expected)
+                })?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Args for BatchArgs {
+    fn augment_args(command: Command) -> Command {
+        command.args(of_batches().filter_map(Knob::arg))
     }
 
     fn augment_args_for_update(command: Command) -> Command {

@@ -1,7 +1,7 @@
 //! The machines to plan for, and the constraints on plans.
 
 use super::files::{MAX_PLAN, read_text};
-use super::knobs::pins;
+use super::knobs::{BatchArgs, pins};
 use super::output::{Failure, Output, input};
 use clap::{Args, ValueEnum};
 use gnnc::ir::cluster::{CLUSTERS, Cluster};
@@ -49,6 +49,8 @@ pub struct SearchArgs {
     no_overlap: bool,
     #[arg(long, help = super::inputs::storage_help(), value_name = "NAME", default_value = "f32", value_parser = super::inputs::storage)]
     storage: Storage,
+    #[command(flatten)]
+    batches: BatchArgs,
 }
 
 #[derive(Clone, Copy, Default, ValueEnum)]
@@ -71,7 +73,7 @@ impl SearchArgs {
         let knobs = Knobs {
             overlap: self.no_overlap.then_some(false),
             storage: self.storage,
-            ..Knobs::default()
+            ..self.batches.knobs.clone()
         };
         Ok(PlanOptions {
             cluster: cluster(self.cluster.as_deref().unwrap_or(default))?,

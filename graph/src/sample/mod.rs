@@ -32,6 +32,7 @@ mod error;
 mod estimate;
 mod fill;
 mod numbers;
+mod pilot;
 mod sampler;
 mod together;
 
@@ -40,6 +41,7 @@ pub use blocks::{Blocks, Layer};
 pub use error::SampleError;
 pub use estimate::{DegreeClass, Estimate, by_degrees, by_edges, degree_classes};
 pub use gnnc_ir::words::sampling::{ALL, Cut, Fanout, Kind, MAX_HOPS};
+pub use pilot::{Pilot, room};
 pub use sampler::Sampler;
 
 use crate::Topology;

@@ -24,12 +24,16 @@ impl BatchSizes {
 
     /// The larger one of each number.
     pub fn max(self, other: Self) -> Self {
-        let each = |a: [u64; MAX_HOPS + 1], b: [u64; MAX_HOPS + 1]| {
-            std::array::from_fn(|n| a[n].max(b[n]))
-        };
+        self.each(other, u64::max)
+    }
+
+    /// A function of each number and the same one of another batch.
+    pub fn each(self, other: Self, f: impl Fn(u64, u64) -> u64) -> Self {
+        let pairs =
+            |a: [u64; MAX_HOPS + 1], b: [u64; MAX_HOPS + 1]| std::array::from_fn(|n| f(a[n], b[n]));
         Self {
-            levels: each(self.levels, other.levels),
-            edges: each(self.edges, other.edges),
+            levels: pairs(self.levels, other.levels),
+            edges: pairs(self.edges, other.edges),
         }
     }
 

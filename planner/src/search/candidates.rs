@@ -25,9 +25,8 @@ impl PlanRequest<'_> {
         ranks.dedup();
         let mut specs = Vec::new();
         for ranks in ranks {
-            // Batches have no price yet.
-            let priced = TABLE.iter().filter(|row| !row.samples());
-            for row in priced.filter(|row| ranks > 1 || row.alone) {
+            let here = TABLE.iter().filter(|row| ranks > 1 || row.alone);
+            for row in here.filter(|row| !row.samples() || self.samples(ranks)) {
                 for knobs in self.divisions(row, ranks) {
                     for skip in self.skips(row) {
                         let mut spec = PlacementSpec {
@@ -52,6 +51,11 @@ impl PlanRequest<'_> {
         specs
     }
 
+    /// Whether batches are described, and may be sampled on so many ranks.
+    fn samples(&self, ranks: u32) -> bool {
+        self.batch.is_some() && ranks == 1
+    }
+
     /// The stages or the numbers of chunks to try, with what all candidates of a placement share.
     fn divisions(&self, row: &Row, ranks: u32) -> Vec<Knobs> {
         let pinned = &self.pin.knobs;
@@ -60,6 +64,15 @@ impl PlanRequest<'_> {
             storage: pinned.storage,
             ..Knobs::default()
         };
+        if row.samples() {
+            return vec![Knobs {
+                batch: pinned.batch,
+                fanouts: pinned.fanouts.clone(),
+                sampler: pinned.sampler,
+                cut: pinned.cut,
+                ..common
+            }];
+        }
         if row.staged() {
             let stages = self.stages(row, ranks).into_iter();
             let with_stages = |stages: Stages| Knobs {

@@ -34,7 +34,8 @@ pub(super) fn cost(objective: Objective, estimate: &Estimate) -> mixture::Cost {
         .collect()
 }
 
-/// Better candidates first: allowed and fitting, only fitting, the others; then by the objective,
+/// Better candidates first: allowed and fitting, only fitting, the others; then those that train
+/// on the whole graph before those that train on batches; then by the objective,
 /// the other two measures, and the candidate itself, so that there are no ties.
 pub(super) fn order(objective: Objective, a: &Priced, b: &Priced) -> Ordering {
     let class = |p: &Priced| match (p.estimate.fits, p.allowed()) {
@@ -44,8 +45,10 @@ pub(super) fn order(objective: Objective, a: &Priced, b: &Priced) -> Ordering {
     };
     let [a_measures, b_measures] = [a, b].map(|p| measures(objective, &p.estimate));
     let by_measure = (a_measures.iter().zip(&b_measures)).map(|(a, b)| a.total_cmp(b));
+    // Epochs on batches and on the whole graph are not comparable: a run may need more or fewer.
     class(a)
         .cmp(&class(b))
+        .then(a.samples().cmp(&b.samples()))
         .then(by_measure.fold(Ordering::Equal, Ordering::then))
         .then(a.spec.cmp(&b.spec))
 }

@@ -1,7 +1,7 @@
 //! A candidate as a plan lists it: its numbers, and why it won or lost.
 
 use super::{PlanRequest, Priced, relaxations};
-use gnnc_ir::plan::{Against, Candidate, KindCost, Main, Objective, Range, Volume};
+use gnnc_ir::plan::{Against, AlphaBasis, Candidate, KindCost, Main, Objective, Range, Volume};
 use gnnc_ir::words::spelling::counted;
 use gnnc_ir::words::units::{Bytes, Seconds, significant};
 
@@ -47,10 +47,11 @@ impl Priced<'_> {
             lacking_bytes: (!estimate.fits).then(|| Bytes(needed.saturating_sub(has))),
             against_best: (!std::ptr::eq(self, best)).then(|| self.against(best)),
             reason: format!(
-                "{}{}{}",
+                "{}{}{}{}",
                 self.reason(request, chosen, best),
                 self.resting(),
-                self.unknown()
+                self.unknown(),
+                self.batches(best)
             ),
         }
     }
@@ -170,6 +171,34 @@ impl Priced<'_> {
             true => "; priced without skipping, which depends on values",
             false => "",
         }
+    }
+
+    /// Steps of an epoch on batches, and when they pay. How many epochs a run needs is not known
+    /// without training.
+    fn batches(&self, best: &Priced) -> String {
+        let Some(batch) = self.parts.batch.filter(|_| self.samples()) else {
+            return String::new();
+        };
+        let epoch = self.estimate.epoch.seconds.0;
+        let step = Seconds(rounded(Seconds(epoch / f64::from(batch.count.max(1)))).0);
+        let levels = batch.expected.levels;
+        let basis = match batch.basis {
+            AlphaBasis::Measured => "drawn",
+            AlphaBasis::Declared | AlphaBasis::Interpolated | AlphaBasis::Estimated => "estimated",
+        };
+        let mut text = format!(
+            "; {} of {step} an epoch, each with {} at the outermost level ({basis})",
+            counted(batch.count, "step"),
+            counted(levels[0], "vertex"),
+        );
+        if !best.samples() && epoch > 0.0 {
+            let times = best.estimate.epoch.seconds.0 / epoch;
+            text += &format!(
+                "; trains another function than the whole graph: faster if it needs fewer than {} times as many epochs",
+                significant(times)
+            );
+        }
+        text
     }
 
     /// How much memory it lacks, and what would help.

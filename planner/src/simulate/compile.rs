@@ -158,6 +158,8 @@ pub(super) struct Compiler<'a> {
     costs: Option<&'a Costs>,
     /// Shares of chunks that were counted.
     chunks: &'a BTreeMap<u32, Vec<ChunkShare>>,
+    /// Batches of an epoch.
+    batches: u32,
     /// The share of the current chunk; everything without chunks.
     share: ChunkShare,
     /// The same share of the ranks of each class.
@@ -181,6 +183,7 @@ impl<'a> Compiler<'a> {
             names: Vec::new(),
             costs: measured.and_then(|measured| measured.of(program.ranks)),
             chunks: &parts.chunks,
+            batches: parts.batch.as_ref().map_or(1, |batch| batch.count),
             share: ChunkShare::even(1),
             shares: of_classes(fabric, ChunkShare::even(1)),
         }
@@ -226,6 +229,13 @@ impl<'a> Compiler<'a> {
             return Step::Loop {
                 count: *count,
                 reverse: *reverse,
+                body: self.list(&line.body),
+            };
+        }
+        if matches!(whole, Instr::Batches(_)) {
+            return Step::Loop {
+                count: self.batches,
+                reverse: false,
                 body: self.list(&line.body),
             };
         }

@@ -1,5 +1,6 @@
 //! The memory of the rank that needs the most.
 
+use super::batch::BatchNeeds;
 use crate::lower::offload::MemoryBudget;
 use crate::parts::{Messages, Parts};
 use gnnc_ir::cluster::{Cluster, DeviceKind};
@@ -8,9 +9,7 @@ use gnnc_ir::kernel::{Body, End};
 use gnnc_ir::program::instr::{self, Collective};
 use gnnc_ir::program::memory::Lives;
 use gnnc_ir::program::traffic::{all_reduce_floats, chunk};
-use gnnc_ir::program::{
-    Capacity, Extent, Instr, Moved, Neighbour, Product, Program, RankSizes, Role,
-};
+use gnnc_ir::program::{Extent, Instr, Moved, Neighbour, Product, Program, RankSizes, Role};
 use gnnc_ir::words::types::EdgeSet;
 use gnnc_ir::words::units::Bytes;
 
@@ -20,7 +19,7 @@ pub(super) fn peak(program: &Program, cluster: &Cluster, parts: &Parts) -> Bytes
     let sharers = |rank| sharers(cluster, rank, program.ranks);
     each(program, parts, &sharers, &mut |sizes, own| {
         ranks.push((
-            lives.least(&Capacity::of(*sizes)).saturating_add(own),
+            lives.least(&parts.capacity(sizes)).saturating_add(own),
             *sizes,
             own,
         ));
@@ -30,7 +29,7 @@ pub(super) fn peak(program: &Program, cluster: &Cluster, parts: &Parts) -> Bytes
     ranks.sort_by_key(|(least, ..)| std::cmp::Reverse(*least));
     let mut peak = 0u64;
     for (_, sizes, own) in ranks {
-        let capacity = Capacity::of(sizes);
+        let capacity = parts.capacity(&sizes);
         let buffers = match lives.fits(&capacity, peak.saturating_sub(own)) {
             true => 0,
             false => lives.layout(&capacity).total_bytes,
@@ -46,7 +45,7 @@ pub(super) fn least(program: &Program, cluster: &Cluster, parts: &Parts) -> Byte
     let mut least = 0u64;
     let sharers = |rank| sharers(cluster, rank, program.ranks);
     each(program, parts, &sharers, &mut |sizes, own| {
-        least = least.max(lives.least(&Capacity::of(*sizes)).saturating_add(own));
+        least = least.max(lives.least(&parts.capacity(sizes)).saturating_add(own));
     });
     Bytes(least)
 }
@@ -56,7 +55,7 @@ pub(super) fn budgets(program: &Program, parts: &Parts, device: Bytes) -> Vec<Me
     let mut budgets = Vec::new();
     each(program, parts, &|_| 1, &mut |sizes, own| {
         budgets.push(MemoryBudget {
-            capacity: Capacity::of(*sizes),
+            capacity: parts.capacity(sizes),
             bytes: device.0.saturating_sub(own),
             lacking: own.saturating_sub(device.0),
             lists: true,
@@ -104,6 +103,7 @@ fn each(
         if !seen.contains(&(*sizes, sent, messages, sharers)) {
             seen.push((*sizes, sent, messages, sharers));
             let own = needs.bytes(sizes, sent) + needs.whole_bytes(sizes) / sharers;
+            let own = own + needs.batch.bytes(sizes);
             let messages = messages.saturating_add(sizes.inner.saturating_mul(row));
             let own = messages
                 .saturating_add(fixed)
@@ -174,6 +174,8 @@ struct Needs {
     sent: Vec<Sent>,
     /// Floats of labels per vertex.
     labels: u64,
+    /// Lists of the batch at hand.
+    batch: BatchNeeds,
 }
 
 /// Edges of one kind.
@@ -282,7 +284,9 @@ impl Needs {
             if let Instr::Finish(transfer) = instr {
                 self.under_way.retain(|(tag, _)| *tag != transfer.tag);
             }
-            if let Instr::Launch(launch) = instr {
+            self.batch.collect(instr, program);
+            let launched = instr.launch().filter(|launch| !launch.rows.of_batch());
+            if let Some(launch) = launched.filter(|_| matches!(instr, Instr::Launch(_))) {
                 let whole = launch.rows == Extent::All;
                 let fetched = !launch.lists.is_empty();
                 self.kernel(&program.kernel(launch.kernel).body, whole, fetched);

@@ -64,6 +64,7 @@ fn planned(workload: &Workload, cluster: &Cluster, objective: Objective) -> Plan
         pin: Pin::default(),
         top: None,
         layers: 0,
+        batch: None,
     };
     plan(&request, &ANY)
 }
@@ -121,6 +122,7 @@ fn failed_lowerings_are_rejected() {
         pin: Pin::default(),
         top: None,
         layers: 0,
+        batch: None,
     };
     let plan = plan(&request, &UpTo(1));
     let others = request.candidates().len() - 1;
@@ -199,6 +201,7 @@ fn what_is_pinned_is_all_that_is_priced() {
             pin,
             top: None,
             layers: 0,
+            batch: None,
         };
         let plan = plan(&request, &ANY);
         let names = plan.candidates.iter().map(|c| c.name());

@@ -46,6 +46,7 @@ pub fn measured(messages: Vec<Vec<u64>>, edges: &[u64]) -> Parts {
         alpha_spread: 1.0,
         degrees: Default::default(),
         chunks: Default::default(),
+        batch: None,
         edge_imbalance: 1.0,
         edge_imbalance_basis: AlphaBasis::Measured,
         basis: Basis::Measured,

@@ -3,18 +3,12 @@
 use super::{Edges, Walkable, Ways, index, pieces_into};
 use crate::RuntimeError;
 use crate::fault::Fault;
-use gnnc_graph::sample::{Batches, Blocks, Epoch, Layer, Rule, SampleError, Sampler};
+use gnnc_graph::sample::{Batches, Blocks, Epoch, Layer, Pilot, Rule, SampleError, Sampler, room};
 use gnnc_graph::{Csr, GraphData, Topology};
 use gnnc_ir::EdgeSet;
 use gnnc_ir::program::BatchSizes;
 use gnnc_ir::words::sampling::{Drawn, Sampling};
 use std::sync::Arc;
-
-/// Batches drawn to find out how large they are.
-const PILOT: u32 = 4;
-
-/// Room that is left beyond the largest batch so far.
-const ROOM: f64 = 1.25;
 
 /// For each layer from the seeds outwards, how its plain and its looped edges are walked.
 pub(crate) type LayerWays = Vec<[Ways; 2]>;
@@ -81,28 +75,19 @@ impl Batch {
         self.batches.count()
     }
 
-    /// Room for batches a little larger than the first ones of a run that begins with this epoch.
+    /// Room for batches a little larger than the first ones of a run.
     ///
     /// # Errors
-    /// As [`Batch::draw`].
-    pub(crate) fn pilot(&mut self, epoch: u64) -> Result<BatchSizes, Fault> {
-        let mut most = BatchSizes::default();
-        for batch in 0..self.count().min(PILOT) {
-            let step = epoch * u64::from(self.count()) + u64::from(batch);
-            most = most.max(self.draw(epoch, batch, step)?);
-        }
-        Ok(self.room(most))
+    /// Numbers that 32 bits do not hold.
+    pub(crate) fn pilot(&mut self) -> Result<BatchSizes, SampleError> {
+        let pilot = Pilot::draw(&mut self.sampler, &self.batches, 0)?;
+        Ok(self.room(pilot.most))
     }
 
     /// A little more than the sizes of a batch, but no more than there can be.
     pub(crate) fn room(&self, sizes: BatchSizes) -> BatchSizes {
         let vertices = u64::from(self.topology.vertices());
-        let edges = self.topology.edges();
-        let more = |n: u64, most: u64| ((n as f64 * ROOM).ceil() as u64).min(most);
-        BatchSizes {
-            levels: sizes.levels.map(|n| more(n, vertices)),
-            edges: sizes.edges.map(|n| more(n, edges)),
-        }
+        room(sizes, vertices, self.topology.edges())
     }
 
     /// Draws a batch of an epoch (both from 0) in an optimizer step, and returns its sizes.
@@ -123,13 +108,9 @@ impl Batch {
         self.sampler
             .sample(&self.seeds, step as u32, &mut self.blocks)?;
         let hops = self.ways.len();
-        let mut sizes = BatchSizes::default();
-        for number in 0..=hops {
-            sizes.levels[number] = self.blocks.level(number).len() as u64;
-        }
+        let sizes = self.blocks.batch_sizes();
         for number in (1..=hops).rev() {
             let layer = self.blocks.layer(number);
-            sizes.edges[number] = layer.edges.indices.len() as u64;
             let below = self.blocks.level(number - 1).len();
             let ids = self.blocks.level(number - 1);
             let types = Types {
