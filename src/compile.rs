@@ -14,7 +14,7 @@ use gnnc_planner::lower::{Training, evaluation};
 use gnnc_planner::placement::{PlacementSpec, lower, lower_all};
 use gnnc_planner::sampled::{SampledError, SampledForm, sampled};
 use gnnc_planner::search::relaxations;
-use gnnc_planner::stale::{cuts, form};
+use gnnc_planner::stale::{cuts, form, unrolled};
 
 /// Rules that compute attention scores per vertex and keep the order of products and aggregations.
 /// All are linear in the rows that edges take, so a pipeline's histories are the same before and after them.
@@ -82,7 +82,8 @@ fn with_options(
         Ok(graph) => Ok(relaxed(graph)?),
         Err(why) => Err(why),
     };
-    let sampled = match sampled(&form.graph, workload.relations > 0) {
+    // Whatever rewriting chose for the whole graph need not be best in a batch.
+    let sampled = match sampled(&training.source, workload.relations > 0) {
         Ok(found) => Ok(Box::new(on_batches(&training, found)?)),
         Err(why) => Err(why),
     };
@@ -96,10 +97,11 @@ fn with_options(
 
 /// A model that trains on batches and evaluates the whole graph.
 fn on_batches(training: &Training, found: SampledForm) -> Result<Training, Error> {
+    let whole = unrolled(&training.form).map_err(LowerError::from)?;
     Ok(Training {
         backward: differentiate(&found.batch).map_err(LowerError::from)?,
-        forward: evaluation(&found.whole),
-        form: found.whole,
+        forward: evaluation(&whole),
+        form: whole,
         // Fetched rows are dense.
         sparse_features: false,
         hops: found.hops,

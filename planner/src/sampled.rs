@@ -11,6 +11,7 @@
 //! model does not change what a batch computes. Maxima and softmax run over the kept edges.
 
 mod levels;
+mod order;
 
 use crate::stale::{StaleError, unrolled};
 use gnnc_ir::graph::infer::TypeError;
@@ -54,9 +55,7 @@ pub enum SampledError {
 /// A model for sampled batches.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SampledForm {
-    /// The model without loops, on the whole graph.
-    pub whole: Graph,
-    /// The same on the levels of a batch.
+    /// The model on the levels of a batch.
     pub batch: Graph,
     /// Number of hops, which is also the level of the seeds.
     pub hops: u8,
@@ -68,7 +67,7 @@ pub struct SampledForm {
 /// # Errors
 /// Why there is no such form.
 pub fn sampled(graph: &Graph, typed: bool) -> Result<SampledForm, SampledError> {
-    let whole = unrolled(graph).map_err(SampledError::Loop)?;
+    let whole = order::aggregate_first(&unrolled(graph).map_err(SampledError::Loop)?)?;
     let levels = Levels::of(&whole)?;
     let hops = levels.hops;
     let mut form = Form {
@@ -83,7 +82,7 @@ pub fn sampled(graph: &Graph, typed: bool) -> Result<SampledForm, SampledError> 
     };
     form.write()?;
     let batch = gnnc_ir::graph::simplify::simplify(&form.out);
-    Ok(SampledForm { whole, batch, hops })
+    Ok(SampledForm { batch, hops })
 }
 
 /// A form being written.
