@@ -79,6 +79,8 @@ pub(crate) struct Edges {
     pub(crate) kept: [bool; 2],
     /// For each type, the positions of its edges by destination.
     pub(crate) by_type: Option<Walkable>,
+    /// Of edges of a batch: the vertices at their sources; empty if no kernel needs them.
+    pub(crate) vertices: Vec<u32>,
 }
 
 impl Walkable {
@@ -256,6 +258,7 @@ impl Edges {
     pub(crate) fn new(edges: LocalEdges, ways: Ways, relations: u32) -> Self {
         Self {
             kept: ways.kept,
+            vertices: Vec::new(),
             by_type: ways
                 .by_type
                 .then(|| Walkable::new(edges.by_type(relations))),
@@ -277,7 +280,8 @@ impl Edges {
             .map(|(bytes, kept)| if kept { 0 } else { bytes })
             .sum();
         let by_type = self.by_type.as_ref().map_or(0, Walkable::bytes);
-        self.by_destination.bytes() + other_way(&self.by_source) + by_type - fetched
+        let vertices = 4 * self.vertices.len();
+        self.by_destination.bytes() + other_way(&self.by_source) + by_type + vertices - fetched
     }
 }
 

@@ -3,6 +3,7 @@
 use super::cache::{kernels, say_refused};
 use super::device::{DeviceArgs, MemoryArgs, ProcessArgs};
 use super::inputs::ModelArgs;
+use super::knobs::BatchArgs;
 use super::numbers::{EPOCHS, SEEDS, THREADS, WORKERS, within};
 use super::output::{Answer, Output};
 use super::text::{count, facts};
@@ -47,6 +48,8 @@ pub struct BenchEpoch {
     seed: Option<u64>,
     #[arg(long, help = super::inputs::storage_help(), value_name = "NAME", default_value = "f32", value_parser = super::inputs::storage)]
     storage: Storage,
+    #[command(flatten)]
+    batches: BatchArgs,
     /// Compile all kernels again; neither read nor write the kernel cache.
     #[arg(long)]
     no_cache: bool,
@@ -75,7 +78,7 @@ impl BenchEpoch {
             seed: self.seed,
             knobs: Knobs {
                 storage: self.storage,
-                ..Knobs::default()
+                ..self.batches.knobs.clone()
             },
             cache: cache.clone(),
             ..TrainOptions::default()

@@ -121,10 +121,37 @@ fn a_pin_that_leaves_nothing_says_why() {
     }
 }
 
+/// Batches of the example, and the permission to train on them.
+const BATCHES: &str = "--allow sample --batch 20 --fanouts 5,5";
+
+#[test]
+fn batches_that_are_not_described_are_not_planned() {
+    let of_plan = |args: &str, part: &str| {
+        let run = plan(args);
+        let told = run.stdout + &run.stderr;
+        assert!(told.contains(part), "{args}: {told}");
+        assert_ne!(run.code, Some(0), "{args}");
+    };
+    let pin = "--pin placement=minibatch";
+    let missing = [
+        "",
+        "--allow sample",
+        "--allow sample --batch 20",
+        "--batch 20 --fanouts 5,5",
+    ];
+    for missing in missing {
+        of_plan(&format!("{pin} {missing}"), "--allow sample --batch 1000");
+    }
+    let two = format!("{pin} --gpus 4 --pin ranks=2 {BATCHES}");
+    of_plan(&two, "one rank so far");
+    let one_hop = format!("{pin} --allow sample --batch 20 --fanouts 5");
+    of_plan(&one_hop, "found 1 fanout");
+}
+
 #[test]
 fn a_pin_offers_what_can_be_planned() {
     let cora = example("gcn_cora.gir");
-    for name in ["minibatch", "model-migration", "nothing"] {
+    for name in ["model-migration", "nothing"] {
         let pin = format!("placement={name}");
         let run = gnnc(["plan", &cora, "--pin", &pin]);
         assert_eq!(run.code, Some(1));
@@ -137,6 +164,7 @@ fn a_pin_offers_what_can_be_planned() {
             let run = plan(&format!("{pin} --pin ranks=2 --allow stale,decouple"));
             let run = match offered {
                 "hybrid" => plan(&format!("{pin} --allow stale")),
+                "minibatch" => plan(&format!("--pin placement={offered} {BATCHES}")),
                 _ => run,
             };
             assert_eq!(run.code, Some(0), "{offered}: {}", run.stderr);

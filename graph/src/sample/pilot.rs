@@ -21,7 +21,7 @@ pub struct Pilot {
 }
 
 impl Pilot {
-    /// Draws the first batches of an epoch (counted from 0), at most [`PILOT`].
+    /// Draws the first batches of an epoch (counted from 0), at most `PILOT`.
     ///
     /// # Errors
     /// As [`Batches::epoch`] and [`Sampler::sample`].

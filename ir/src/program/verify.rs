@@ -101,11 +101,11 @@ impl RankData {
 
 /// A batch of the program's number of levels, none of whose sizes are equal.
 fn typical_batch(program: &Program) -> BatchSizes {
-    let mut batch = BatchSizes::default();
-    let hops = program
-        .sampling
-        .as_ref()
-        .map_or(0, |s| usize::from(s.hops()));
+    let Some(sampling) = &program.sampling else {
+        return BatchSizes::NONE;
+    };
+    let mut batch = BatchSizes::NONE;
+    let hops = usize::from(sampling.hops());
     for level in 0..=hops.min(MAX_HOPS) {
         let above = (hops - level) as u64;
         batch.levels[level] = 11 + 13 * above;
@@ -162,6 +162,7 @@ pub fn verify(program: &Program, data: &RankData) -> Result<(), ProgramError> {
     for phase in Phase::ALL {
         check.list(phase.name(), program.list(phase))?;
     }
+    check.results()?;
     batch::verify(program)?;
     skip::verify(program)?;
     pipeline::verify(program)?;

@@ -5,6 +5,7 @@
 use super::PlacementSpec;
 use crate::error::LowerError;
 use crate::layout::Ranks;
+use crate::lower::in_place::in_place;
 use crate::lower::{Training, by_batches};
 use gnnc_ir::program::Program;
 
@@ -27,5 +28,5 @@ pub fn lower(
             spec.placement
         )));
     }
-    by_batches(training, ranks.ranks, &sampling)
+    Ok(in_place(by_batches(training, ranks.ranks, &sampling)?))
 }

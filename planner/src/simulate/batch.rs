@@ -8,6 +8,8 @@ use gnnc_ir::program::{BatchSizes, Extent, Instr, Program, RankSizes};
 pub(super) struct BatchNeeds {
     /// Edges that kernels walk, and whether by source.
     walked: Vec<(Extent, bool)>,
+    /// Edges whose sources are also named as vertices.
+    vertices: Vec<Extent>,
 }
 
 impl BatchNeeds {
@@ -21,6 +23,9 @@ impl BatchNeeds {
             return;
         };
         let by_source = Walk::of(body) == Walk::EdgesBySource;
+        if launch.reads_vertices(program) && !self.vertices.contains(&edges) {
+            self.vertices.push(edges);
+        }
         for one in [(edges, false), (edges, by_source)] {
             if !self.walked.contains(&one) {
                 self.walked.push(one);
@@ -48,6 +53,7 @@ impl BatchNeeds {
                 true => 8 * (sizes.batch.levels[below] + 1) + 8 * count,
             }
         });
-        graph + blocks + lists.sum::<u64>()
+        let vertices = self.vertices.iter().map(|edges| 4 * sizes.rows(*edges));
+        graph + blocks + lists.sum::<u64>() + vertices.sum::<u64>()
     }
 }

@@ -128,7 +128,7 @@ impl Worker {
         if let Some(set) = spec.body.edge_set() {
             let (walkable, positions) = self.edges(launch, set, Walk::of(&spec.body))?;
             args.indptr = walkable.csr.indptr.as_ptr();
-            args.indices = walkable.csr.indices.as_ptr();
+            args.indices = self.sources(program, launch, set, walkable).as_ptr();
             args.positions = positions.as_ptr();
             let list = |at: &Ref| self.first(*at, launch.chunk, iteration).cast_const().cast();
             if let Some(ends) = launch.lists.first() {
@@ -165,7 +165,8 @@ impl Worker {
             let (walkable, positions) = self.edges(launch, set, Walk::of(body))?;
             let or = |list: Option<&Ref>, kept| list.map_or(MemoryRange::of(kept), slot);
             lists.indptr = MemoryRange::of(&walkable.csr.indptr);
-            lists.indices = or(launch.lists.first(), &walkable.csr.indices);
+            let sources = self.sources(program, launch, set, walkable);
+            lists.indices = or(launch.lists.first(), sources);
             lists.positions = or(launch.lists.get(1), positions);
         }
         let (inputs, outputs) = (slots(&launch.inputs), slots(&launch.outputs));
@@ -178,6 +179,23 @@ impl Worker {
         let bytes = self.own.skipped_bytes(at, chunk) as usize;
         let first = self.slot(at, iteration).ptr.cast::<u8>();
         first.wrapping_sub(bytes).cast()
+    }
+
+    /// The sources of the edges that a launch walks: rows, or vertices where it reads all of them.
+    fn sources<'a>(
+        &'a self,
+        program: &Program,
+        launch: &Launch,
+        set: EdgeSet,
+        walkable: &'a Walkable,
+    ) -> &'a [u32] {
+        let batch = self.own.part.batch.as_ref();
+        let layer = launch
+            .rows
+            .level()
+            .filter(|_| launch.reads_vertices(program));
+        let edges = layer.and_then(|layer| batch?.edges(layer, set));
+        edges.map_or(&walkable.csr.indices, |edges| &edges.vertices)
     }
 
     /// The edges of a set that a launch walks, and their positions by destination.

@@ -257,6 +257,13 @@ fn fill(edges: &mut Edges, set: EdgeSet, ways: Ways, below: usize, types: &Types
         &mut edges.by_destination.pieces,
     );
     edges.kept = [true; 2];
+    edges.vertices.clear();
+    if ways.vertices {
+        let sources = edges.by_destination.csr.indices.iter();
+        edges
+            .vertices
+            .extend(sources.map(|row| types.ids[*row as usize]));
+    }
     edges.by_source = ways.by_source.then(|| {
         let (mut walkable, mut positions) = edges.by_source.take().unwrap_or_default();
         by_source(

@@ -19,6 +19,8 @@ pub(crate) struct Ways {
     pub(crate) by_type: bool,
     /// Whether kernels read edges in place, by destination and by source.
     pub(crate) kept: [bool; 2],
+    /// Whether edges of a batch also name the vertices at their sources.
+    pub(crate) vertices: bool,
 }
 
 impl Ways {
@@ -28,6 +30,7 @@ impl Ways {
             walked: self.walked | other.walked,
             by_source: self.by_source | other.by_source,
             by_type: self.by_type | other.by_type,
+            vertices: self.vertices | other.vertices,
             kept: [0, 1].map(|n| self.kept[n] | other.kept[n]),
         }
     }
@@ -142,6 +145,7 @@ impl Needs {
                 by_source,
                 by_type,
                 kept,
+                vertices: launch.reads_vertices(program),
             });
         }
     }

@@ -2,7 +2,7 @@
 
 use super::{Instruction, Operand, Use};
 use crate::graph::op::Site;
-use crate::kernel::{Body, COLUMN_BLOCK, Kernel};
+use crate::kernel::{At, Body, COLUMN_BLOCK, Kernel};
 use crate::program::memory::at_once;
 use crate::program::text::line::{after, optional, refs, words};
 use crate::program::text::{Reader, Text, TextError};
@@ -44,6 +44,20 @@ pub struct Launch {
     /// sums of the chunks before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chunk: Option<Chunk>,
+}
+
+impl Launch {
+    /// Whether it walks edges of a batch and reads the rows of their sources in tensors of all
+    /// vertices, so that edges have to name vertices.
+    pub fn reads_vertices(&self, program: &Program) -> bool {
+        let kernel = program.kernels.get(self.kernel.0 as usize);
+        let inputs = kernel.map_or(&[][..], |kernel| &kernel.inputs).iter();
+        self.rows.level().is_some()
+            && inputs.zip(&self.inputs).any(|(operand, at)| {
+                let buffer = program.buffers.get(at.buffer.0 as usize);
+                operand.at == At::Src && buffer.is_some_and(|buffer| !buffer.extent.of_batch())
+            })
+    }
 }
 
 impl Instruction for Launch {

@@ -72,6 +72,11 @@ impl Check<'_> {
         if total > u128::from(u64::MAX >> 8) {
             return Err(format!("its buffers have {total} floats"));
         }
+        Ok(())
+    }
+
+    /// Checks the results that callers read.
+    pub(super) fn results(&self) -> Checked {
         for (what, id, floats, phase) in [
             ("loss", self.program.loss, 1, Phase::Step),
             ("metrics", self.program.metrics, METRICS.into(), Phase::Eval),

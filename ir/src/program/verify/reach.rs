@@ -87,6 +87,25 @@ impl Check<'_> {
         }
     }
 
+    /// Rows of the sources of a launch over a batch that reads them in tensors of all vertices.
+    fn vertices_at_sources(&self, launch: &Launch, kernel: &Kernel) -> Result<u64, String> {
+        let walk = Walk::of(&kernel.body);
+        let sources = kernel.inputs.iter().zip(&launch.inputs);
+        let mut sources = sources.filter(|(operand, _)| operand.at == At::Src);
+        let of_vertices = sources.all(|(_, at)| {
+            let buffer = self.program.buffers.get(at.buffer.0 as usize);
+            buffer.is_some_and(|b| matches!(b.extent, Extent::Inner | Extent::Local))
+        });
+        let by_destination = matches!(walk, Walk::Edges | Walk::EdgesByDestination);
+        if !of_vertices || !by_destination || !kernel.masks.is_empty() {
+            return Err(
+                "a kernel over a batch reads some sources in place, expected all of them in tensors of all vertices, edges by destination and no dropout"
+                    .to_owned(),
+            );
+        }
+        Ok(self.data.capacity.rows(Extent::Inner))
+    }
+
     /// Number of rows of each kind that a launch touches.
     pub(super) fn reach(&self, launch: &Launch, kernel: &Kernel) -> Result<Reach, String> {
         let sizes = self.data.capacity.most();
@@ -96,7 +115,11 @@ impl Check<'_> {
         let (inner, local) = if let Some(level) = launch.rows.level() {
             let above = level + u8::from(walk == Walk::EdgesBySource);
             let below = above.saturating_sub(1);
-            (of(Extent::Level(above)), of(Extent::Level(below)))
+            let sources = match launch.reads_vertices(self.program) {
+                true => self.vertices_at_sources(launch, kernel)?,
+                false => of(Extent::Level(below)),
+            };
+            (of(Extent::Level(above)), sources)
         } else if launch.rows.of_whole_graph() {
             (sizes.vertices, sizes.vertices)
         } else {

@@ -1,0 +1,117 @@
+"""Times epochs of sampled GraphSAGE in DGL or PyTorch Geometric on the CPU.
+
+    .venv-dgl/bin/python benches/peers/minibatch.py --peer dgl --graph GRAPH.npz --hidden 32 --threads 2
+
+Each line on standard input gives a number of seconds: one epoch to warm up, then at least one more
+until that time is up; their times are printed as one line of JSON. Forward, backward and Adam;
+features are read for each batch, as the loaders of both libraries do.
+"""
+
+import argparse
+import json
+import os
+import sys
+import time
+
+parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+parser.add_argument("--peer", choices=["dgl", "pyg"], required=True)
+parser.add_argument("--graph", required=True)
+parser.add_argument("--hidden", type=int, default=32)
+parser.add_argument("--threads", type=int, default=1)
+parser.add_argument("--workers", type=int, default=0, help="processes that sample beside the one that trains")
+parser.add_argument("--batch", type=int, default=1000)
+parser.add_argument("--fanouts", default="25,10", help="the hop next to the seeds first")
+given = parser.parse_args()
+for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+    os.environ[name] = str(given.threads)
+os.environ.setdefault("DGLBACKEND", "pytorch")
+
+import torch  # noqa: E402  (the number of threads is set before)
+import worker  # noqa: E402
+
+torch.set_num_threads(given.threads)
+fanouts = [int(fanout) for fanout in given.fanouts.split(",")]
+graph = worker.Graph(given.graph)
+sizes = [graph.features] + [given.hidden] * (len(fanouts) - 1) + [graph.classes]
+
+
+def dgl_batches():
+    """(layers, batches): DGL's fused sampler, whose fanouts begin with the hop furthest from the seeds."""
+    import dgl
+    import dgl.nn.pytorch as nn
+
+    g = dgl.graph((graph.src, graph.dst), num_nodes=graph.vertices)
+    g.ndata["x"], g.ndata["y"] = graph.dense, graph.labels
+    g.create_formats_()
+    sampler = dgl.dataloading.NeighborSampler(
+        fanouts[::-1], prefetch_node_feats=["x"], prefetch_labels=["y"]
+    )
+    loader = dgl.dataloading.DataLoader(
+        g, graph.train, sampler, batch_size=given.batch, shuffle=True, num_workers=given.workers
+    )
+    layers = [nn.SAGEConv(a, b, "mean") for a, b in zip(sizes, sizes[1:])]
+
+    def batches():
+        for _, _, blocks in loader:
+            yield blocks, blocks[0].srcdata["x"], blocks[-1].dstdata["y"]
+
+    def forward(layers, blocks, x):
+        for number, (layer, block) in enumerate(zip(layers, blocks)):
+            x = layer(block, x)
+            x = torch.relu(x) if number + 1 < len(blocks) else x
+        return x
+
+    return layers, batches, forward, f"DGL {dgl.__version__}"
+
+
+def pyg_batches():
+    """The same with PyG's NeighborLoader, whose fanouts begin next to the seeds."""
+    import torch_geometric
+    from torch_geometric.data import Data
+    from torch_geometric.loader import NeighborLoader
+    from torch_geometric.nn import SAGEConv
+
+    data = Data(x=graph.dense, y=graph.labels, edge_index=torch.stack([graph.src, graph.dst]))
+    loader = NeighborLoader(
+        data, fanouts, input_nodes=graph.train, batch_size=given.batch, shuffle=True, num_workers=given.workers
+    )
+    layers = [SAGEConv(a, b, "mean") for a, b in zip(sizes, sizes[1:])]
+
+    def batches():
+        for batch in loader:
+            seeds = batch.batch_size
+            yield (batch.edge_index, seeds), batch.x, batch.y[:seeds]
+
+    def forward(layers, sampled, x):
+        edges, seeds = sampled
+        for number, layer in enumerate(layers):
+            x = layer(x, edges)
+            x = torch.relu(x) if number + 1 < len(layers) else x
+        return x[:seeds]
+
+    return layers, batches, forward, f"PyG {torch_geometric.__version__}"
+
+
+made = {"dgl": dgl_batches, "pyg": pyg_batches}[given.peer]()
+layers, batches, forward, version = made
+layers = torch.nn.ModuleList(layers)
+optimizer = torch.optim.Adam(layers.parameters(), lr=0.003)
+
+
+def epoch():
+    """Seconds of an epoch."""
+    begun = time.perf_counter()
+    for blocks, x, y in batches():
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(forward(layers, blocks, x), y).backward()
+        optimizer.step()
+    return time.perf_counter() - begun
+
+
+print(json.dumps({"version": version, "seeds": len(graph.train)}), flush=True)
+for line in sys.stdin:
+    epoch()
+    times = []
+    while not times or sum(times) < float(line):
+        times.append(epoch())
+    print(json.dumps(times), flush=True)

@@ -1,0 +1,72 @@
+#!/usr/bin/env python3
+"""Test accuracies of models trained on sampled neighbors beside those trained on all neighbors.
+
+    scripts/sampled.py                            # all graphs and models; --seeds 3 for a look
+    scripts/sampled.py --graphs cora --models gcn
+
+Both train on the same batches of seeds with the same steps, and are evaluated on the whole graph. Prints a
+markdown table of means and standard deviations over seeds.
+"""
+
+import argparse
+import itertools
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+# Seeds of a batch, and epochs: about as many steps on each graph.
+GRAPHS = {"cora": (35, 50), "squirrel": (312, 30), "photo": (574, 25), "computers": (1032, 25)}
+MODELS = ["sage", "gcn", "gat"]
+
+
+def graph_file(name):
+    """The file of a graph; None with the reason said."""
+    places = [ROOT / "examples" / "data", ROOT.parent / "shared" / "data"]
+    if os.environ.get("GNNC_DATA"):
+        places.insert(0, Path(os.environ["GNNC_DATA"]))
+    for place in places:
+        if (place / f"{name}.npz").exists():
+            return place / f"{name}.npz"
+    print(f"{name}: left out, no {name}.npz; set GNNC_DATA to its folder", file=sys.stderr)
+    return None
+
+
+def accuracy(gnnc, model, graph, fanouts, options):
+    """(mean, standard deviation) of the test accuracy."""
+    batch, epochs = GRAPHS[graph]
+    command = [gnnc, "train", ROOT / "benches/models" / f"{model}.gir", "--graph", graph_file(graph)]
+    command += ["--set", f"hidden={options.hidden}", "--placement", "minibatch", "--allow", "sample"]
+    command += ["--batch", batch, "--fanouts", fanouts, "--epochs", epochs, "--seeds", options.seeds]
+    command += ["--threads", options.threads, "--format", "json"]
+    done = subprocess.run([str(part) for part in command], capture_output=True, text=True)
+    if done.returncode != 0:
+        sys.exit(done.stderr)
+    found = json.loads(done.stdout)
+    return found["test_accuracy"], found["test_accuracy_deviation"]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--gnnc", default=ROOT / "target/release/gnnc", type=Path)
+    parser.add_argument("--graphs", nargs="*", default=list(GRAPHS), choices=list(GRAPHS))
+    parser.add_argument("--models", nargs="*", default=MODELS, choices=MODELS)
+    parser.add_argument("--fanouts", default="10,10")
+    parser.add_argument("--hidden", type=int, default=64)
+    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--threads", type=int, default=1)
+    options = parser.parse_args()
+    print(f"| graph | model | all neighbors | fanouts {options.fanouts} | difference |")
+    print("| --- | --- | --- | --- | --: |")
+    for graph, model in itertools.product(options.graphs, options.models):
+        if graph_file(graph) is None:
+            continue
+        whole, some = (accuracy(options.gnnc, model, graph, fanouts, options) for fanouts in ("all,all", options.fanouts))
+        cells = [f"{100 * mean:.2f} % ({100 * spread:.2f} %)" for mean, spread in (whole, some)]
+        print(f"| {graph} | {model} | {cells[0]} | {cells[1]} | {100 * (some[0] - whole[0]):+.2f} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
