@@ -329,7 +329,7 @@ fn redistributions_that_do_not_fit_are_refused() {
         ("the operand reaches", |p| {
             parts(p).from.at.buffer = BufferId(1)
         }),
-        ("is buffer 99", |p| parts(p).to.buffer = BufferId(99)),
+        ("buffer 99 of", |p| parts(p).to.buffer = BufferId(99)),
         ("the result reaches", |p| parts(p).to.buffer = BufferId(2)),
         ("the result has", |p| {
             parts(p).to.buffer = OUT;

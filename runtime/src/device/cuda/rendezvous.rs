@@ -152,11 +152,16 @@ impl Invited<'_> {
 pub fn follow(processes: &Processes, facts: &[Fact]) -> Result<[u8; ID], DriverError> {
     let path = &processes.rendezvous;
     let began = Instant::now();
+    let mut seen = None;
     loop {
         // A file nobody holds is left from a run that has ended; this run's rank 0 will replace it.
+        // Rank 0 holds such a file for a moment while it removes it, so we look twice.
         let invitation: Option<Invitation> = if is_held(path) { read(path)? } else { None };
         if let Some(invitation) = invitation {
-            return answer(processes, &invitation, facts);
+            if seen.as_ref() == Some(&invitation.run) {
+                return answer(processes, &invitation, facts);
+            }
+            seen = Some(invitation.run);
         }
         if began.elapsed() > processes.patience {
             return Err(failed(format!(
