@@ -35,12 +35,11 @@ pub(super) fn aggregate_first(graph: &Graph) -> Result<Graph, TypeError> {
     let mut out = graph.clone_without_nodes();
     let mut new: Vec<NodeId> = Vec::with_capacity(graph.nodes.len());
     for node in &graph.nodes {
-        let sums =
-            if let Op::Gather(set, End::Dst, Reduce::Sum) | Op::GatherMean(set) = &node.op {
-                Some(*set)
-            } else {
-                None
-            };
+        let sums = if let Op::Gather(set, End::Dst, Reduce::Sum) | Op::GatherMean(set) = &node.op {
+            Some(*set)
+        } else {
+            None
+        };
         let message = sums.and_then(|_| message(graph, &users, node.inputs[0]));
         let (Some(set), Some(message)) = (sums, message) else {
             let inputs: Vec<NodeId> = node.inputs.iter().map(|i| new[i.0 as usize]).collect();

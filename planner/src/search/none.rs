@@ -36,9 +36,7 @@ impl PlanRequest<'_> {
         }
         if placement.is_some_and(|p| row(p).is_some_and(|row| row.samples())) {
             if self.batch.is_some() && ranks != 1 {
-                return format!(
-                    "{name} trains on one rank so far, found {ranks}; ask for ranks=1"
-                );
+                return format!("{name} trains on one rank so far, found {ranks}; ask for ranks=1");
             }
             return format!(
                 "{name} needs permission to sample, the seeds of a batch and a fanout for each hop; give \
