@@ -3,7 +3,7 @@
 
 use crate::check::{Case, Way};
 use crate::data::{Shape, planted, with_several_labels};
-use crate::models::{APPNP, GAT, GCN, GCNII, GIN, KINDS, RGCN, RGCN_WEIGHTS, SAGE};
+use crate::models::{APPNP, GAT, GCN, GCNII, GIN, KINDS, RGCN, RGCN_WEIGHTS, SAGE, shape};
 use gnnc::graph::sample::{Batches, Blocks, Rule, Sampler};
 use gnnc::graph::{GraphData, Topology};
 use gnnc::ir::graph::autodiff::{TrainingGraph, differentiate};
@@ -30,16 +30,6 @@ const ONE: Way = Way {
     partitioner: "range",
     threads: 1,
 };
-
-fn shape(sparse: bool) -> Shape {
-    Shape {
-        vertices: 90,
-        edges: 500,
-        directed: sparse,
-        sparse,
-        seed: 3,
-    }
-}
 
 /// The same graph without types of edges.
 fn untyped(mut data: GraphData) -> GraphData {

@@ -45,7 +45,7 @@ pub const KINDS: &str = "layer kinds(h) {
          return gather(e * recip(relation_degree), sum) + 0.1 * mean_heads(gather(p@src, mean))
        }";
 
-fn shape(sparse: bool) -> Shape {
+pub fn shape(sparse: bool) -> Shape {
     Shape {
         vertices: 90,
         edges: 500,
