@@ -1,25 +1,28 @@
 //! Planning: finds the best placement of a model on a cluster.
 
+mod counted;
+
+pub(crate) use counted::replay;
+
 use crate::{Compiled, Error, Loaded};
-use gnnc_graph::sample::{Batches, Pilot, Rule, SampleError, Sampler, room};
-use gnnc_graph::{GraphData, partition, summary};
+use counted::{Counted, Division, Draws, no_batches};
+use gnnc_graph::GraphData;
 use gnnc_ir::Workload;
 use gnnc_ir::cluster::Cluster;
 use gnnc_ir::graph::model::Relaxation;
-use gnnc_ir::plan::{AlphaBasis, Candidate, Objective, Partitioner, Placement, Plan};
+use gnnc_ir::plan::{Candidate, Objective, Partitioner, Placement, Plan};
 use gnnc_ir::program::Program;
 use gnnc_ir::program::trace::{Event, Kind, Phase, Trace};
+use gnnc_ir::words::sampling::Sampling;
 use gnnc_ir::words::spelling::counted;
 use gnnc_ir::words::units::Bytes;
-use gnnc_ir::workload::PartitionSummary;
 use gnnc_planner::LowerError;
 use gnnc_planner::layout::Pure;
 use gnnc_planner::lower::pure;
-use gnnc_planner::parts::{BatchPlan, Parts, parts};
+use gnnc_planner::parts::{BatchPlans, Parts, parts};
 use gnnc_planner::placement;
 use gnnc_planner::search::{self, Lower, Pin, PlacementSpec, PlanRequest};
 use gnnc_planner::simulate::timeline_all;
-use gnnc_runtime::RuntimeError;
 use serde::Serialize;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -100,10 +103,16 @@ pub fn sweep(
         .iter()
         .map(|options| options.as_ref().map(planner))
         .collect();
-    let mut counted = Counted::new();
+    let mut counted = Counted::default();
     if let Some(data) = &loaded.data {
         let divisions = planners.iter().flatten().flat_map(|p| p.divisions(data));
-        count(data, &divisions.collect(), &mut counted)?;
+        let mut draws = Draws::default();
+        for planner in planners.iter().flatten() {
+            let (more, before) = (planner.draws(), std::mem::take(&mut draws.on));
+            draws = more;
+            draws.on.extend(before);
+        }
+        counted.count(data, &divisions.collect(), &draws)?;
     }
     let mut points = Vec::new();
     let mut workload = loaded.workload.clone();
@@ -120,7 +129,6 @@ pub fn sweep(
             }
         };
         planner.workload = workload;
-        planner.sample()?;
         planner.measure(&mut counted)?;
         let (plan, why) = (planner.plan(), planner.why_none());
         // Later device counts reuse these partitions.
@@ -209,7 +217,7 @@ pub struct Planner<'a> {
     /// Constraints on the search, with the model's batches.
     pin: Pin,
     /// These batches, if they may be trained on.
-    batch: Option<BatchPlan>,
+    batches: Option<BatchPlans>,
     /// Cache of lowered programs.
     made: RefCell<BTreeMap<PlacementSpec, Vec<Program>>>,
 }
@@ -225,13 +233,13 @@ impl<'a> Planner<'a> {
         options: &'a PlanOptions,
     ) -> Result<Self, Error> {
         let mut planner = Self::unmeasured(loaded, compiled, options);
-        planner.sample()?;
-        planner.measure(&mut Counted::new())?;
+        planner.measure(&mut Counted::default())?;
         Ok(planner)
     }
 
     fn unmeasured(loaded: &'a Loaded, compiled: &'a Compiled, options: &'a PlanOptions) -> Self {
-        Self {
+        let knobs = (options.pin.knobs.clone()).with_batches(&loaded.model.train.sampling);
+        let mut planner = Self {
             loaded,
             compiled,
             options,
@@ -239,12 +247,17 @@ impl<'a> Planner<'a> {
             workload: loaded.workload.clone(),
             layers: compiled.layers(),
             pin: Pin {
-                knobs: (options.pin.knobs.clone()).with_batches(&loaded.model.train.sampling),
+                knobs,
                 ..options.pin.clone()
             },
-            batch: None,
+            batches: None,
             made: RefCell::default(),
-        }
+        };
+        planner.batches = planner.sampling().map(|sampling| BatchPlans {
+            sampling,
+            drawn: BTreeMap::new(),
+        });
+        planner
     }
 
     /// The candidates to price.
@@ -295,7 +308,10 @@ impl<'a> Planner<'a> {
     fn priced(&self, spec: &PlacementSpec) -> Result<(Vec<Program>, Parts), Error> {
         let parts = parts(&self.workload, spec.parts(), spec.partitioner());
         let mut parts = parts.map_err(|e| Error::Input(e.to_string()))?;
-        parts.batch = self.batch;
+        if let Some(batches) = self.batches.as_ref().filter(|_| spec.samples()) {
+            let found = batches.on(&parts, &self.workload).map_err(no_batches)?;
+            parts.batch = Some(found);
+        }
         let training = self.compiled.training(spec.placement)?;
         let mut programs = placement::lower(training, spec)?;
         let parts = match programs.first() {
@@ -325,64 +341,62 @@ impl<'a> Planner<'a> {
             pin: self.pin.clone(),
             top: self.options.top,
             layers: self.layers,
-            batch: self.batch,
+            batches: self.batches.as_ref(),
         }
     }
 
-    /// Finds out how large batches are, if the model may be trained on some: draws the first ones if
-    /// the graph is available.
-    fn sample(&mut self) -> Result<(), Error> {
-        let sampling = self.pin.knobs.sampling();
-        let Some(sampling) = sampling.filter(|_| self.allow.contains(&Relaxation::Sample)) else {
-            return Ok(());
-        };
-        let refused = |error: SampleError| Error::Input(RuntimeError::Sampling(error).to_string());
-        let Some(data) = &self.loaded.data else {
-            let found = BatchPlan::estimated(&self.workload, &sampling).map_err(refused)?;
-            self.batch = Some(found);
-            return Ok(());
-        };
-        let seed = self.loaded.model.train.seed;
-        let rule = Rule::new(sampling.kind, sampling.fanouts.clone(), seed).map_err(refused)?;
-        let mut sampler = Sampler::new(&data.topology, &rule, 1).map_err(refused)?;
-        let trains = |v: &u32| data.train.get(*v as usize) == Some(&true);
-        let seeds = (0..data.vertices()).filter(trains).collect();
-        let batches = Batches::new(seeds, sampling.batch, sampling.cut, seed).map_err(refused)?;
-        let pilot = Pilot::draw(&mut sampler, &batches, 0).map_err(refused)?;
-        self.batch = Some(BatchPlan {
-            count: batches.count(),
-            expected: pilot.mean,
-            room: room(pilot.most, data.vertices().into(), data.topology.edges()),
-            basis: AlphaBasis::Measured,
-        });
-        Ok(())
+    /// The batches that the model may be trained on, if it may.
+    fn sampling(&self) -> Option<Sampling> {
+        let sampling = self.pin.knobs.sampling.sampling();
+        sampling.filter(|_| self.allow.contains(&Relaxation::Sample))
     }
 
     /// If the graph is available, adds the statistics of the partitions that candidates need. `counted` holds those
     /// already known.
     fn measure(&mut self, counted: &mut Counted) -> Result<(), Error> {
         let Some(data) = &self.loaded.data else {
-            return Ok(());
+            return match &self.batches {
+                None => Ok(()),
+                Some(batches) => batches.check(&self.workload).map_err(no_batches),
+            };
         };
-        let known = |workload: &Workload, count: u32, partitioner: Partitioner| {
-            workload.partition(count, partitioner.name()).is_some()
+        let mut divisions = self.divisions(data);
+        let draws = self.draws();
+        let known = |(parts, partitioner): &Division| {
+            let found = self.workload.partition(*parts, partitioner.name());
+            found.is_some() && !draws.on.contains(&(*parts, *partitioner))
         };
-        let mut missing = self.divisions(data);
-        missing.retain(|(count, partitioner)| !known(&self.workload, *count, *partitioner));
-        count(data, &missing, counted)?;
-        for (count, partitioner) in missing {
-            if let Some(found) = counted.get(&(count, partitioner)) {
-                self.workload.add_partition(count, found.clone());
+        divisions.retain(|division| !known(division));
+        counted.count(data, &divisions, &draws)?;
+        for (parts, partitioner) in divisions {
+            let known = self.workload.partition(parts, partitioner.name()).is_some();
+            let found = counted.partitions.get(&(parts, partitioner));
+            if let Some(found) = found.filter(|_| !known) {
+                self.workload.add_partition(parts, found.clone());
             }
+        }
+        if let Some(batches) = &mut self.batches {
+            batches.drawn.clone_from(&counted.batches);
         }
         Ok(())
     }
 
+    /// The batches to draw, and the divisions on which candidates train on them.
+    fn draws(&self) -> Draws {
+        let candidates = self.request().candidates().into_iter();
+        let sampled = candidates.filter(PlacementSpec::samples);
+        Draws {
+            sampling: self.sampling(),
+            seed: self.loaded.model.train.seed,
+            on: sampled.map(|s| (s.parts(), s.partitioner())).collect(),
+        }
+    }
+
     /// The numbers of parts and the partitioners that the candidates need.
-    fn divisions(&self, data: &GraphData) -> BTreeSet<(u32, Partitioner)> {
+    fn divisions(&self, data: &GraphData) -> BTreeSet<Division> {
         let all = self.options.cluster.devices();
         let candidates = self.request().candidates();
-        let mut wanted: BTreeSet<(u32, Partitioner)> = candidates
+        let mut wanted: BTreeSet<Division> = candidates
             .iter()
             .map(|s| (s.parts(), s.partitioner()))
             .collect();
@@ -399,31 +413,4 @@ impl<'a> Planner<'a> {
         wanted.retain(|(count, _)| (2..=data.vertices()).contains(count));
         wanted
     }
-}
-
-/// Statistics of partitions, by number of parts and partitioner.
-type Counted = BTreeMap<(u32, Partitioner), PartitionSummary>;
-
-/// Partitions a graph and counts its parts, where that is not known yet. Each partitioner gets all its requests at
-/// once, to share work between them.
-fn count(
-    data: &GraphData,
-    divisions: &BTreeSet<(u32, Partitioner)>,
-    counted: &mut Counted,
-) -> Result<(), Error> {
-    let mut missing: BTreeMap<Partitioner, Vec<u32>> = BTreeMap::new();
-    for (count, partitioner) in divisions.iter().filter(|d| !counted.contains_key(d)) {
-        missing.entry(*partitioner).or_default().push(*count);
-    }
-    for (partitioner, counts) in missing {
-        let name = partitioner.name();
-        let method = partition::by_name(name, 0)
-            .ok_or_else(|| Error::Input(format!("there is no partitioner {name}")))?;
-        let made = method.partitions(&data.topology, &counts)?;
-        for (count, partition) in counts.into_iter().zip(made) {
-            let found = summary::summarise_partition(data, &partition, name)?;
-            counted.insert((count, partitioner), found);
-        }
-    }
-    Ok(())
 }

@@ -118,6 +118,9 @@ pub struct Summary {
     /// Of these, the bytes that were skipped.
     #[serde(skip_serializing_if = "is_zero")]
     pub bytes_skipped: u64,
+    /// Batches that were larger than the memory laid out for them, which was then laid out anew.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub grown: u64,
     /// Ages of the rows that were read; `None` if no row may be of an earlier epoch.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub staleness: Option<Staleness>,
@@ -138,6 +141,6 @@ pub struct Summary {
     pub seconds: Vec<f64>,
 }
 
-fn is_zero(bytes: &u64) -> bool {
-    *bytes == 0
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }

@@ -1,6 +1,7 @@
 //! Training runs.
 
 mod agree;
+mod batches;
 mod host;
 mod place;
 
@@ -62,6 +63,8 @@ pub struct TrainOptions {
     pub trace: bool,
     /// Whether generated kernels check each memory access; see [`RunOptions::checked`].
     pub checked: bool,
+    /// Whether to draw the batches of every epoch a second time, and to check the bytes sent against them.
+    pub check_bytes: bool,
     /// Asks the run to stop. It then writes its checkpoint, if it has one, and ends with the epochs done so far.
     pub stop: Stop,
 }
@@ -93,6 +96,7 @@ impl Default for TrainOptions {
             evaluate_every: 1,
             trace: false,
             checked: false,
+            check_bytes: false,
             stop: Stop::default(),
         }
     }
@@ -127,6 +131,8 @@ pub struct Trainer {
     reads: Reads,
     /// Whether all ranks are in this process, which then knows all bytes sent.
     whole: bool,
+    /// Checks the bytes of sampled batches, if the options ask for it.
+    check: Option<batches::Check>,
 }
 
 /// How many rows the ranks read from each other.
@@ -207,6 +213,10 @@ impl Trainer {
             ..RunOptions::default()
         };
         let first = programs.first().cloned().unwrap_or_default();
+        let check = match options.check_bytes {
+            true => batches::Check::new(data, &first, &partition, run.seed)?,
+            false => None,
+        };
         let of_ranks: Vec<Program> = if programs.iter().any(|p| !p.hosted.is_empty()) {
             programs.clone()
         } else {
@@ -225,6 +235,7 @@ impl Trainer {
                 }
             },
             whole: rank.is_none(),
+            check,
             step_bytes,
             eval_bytes,
             step_moved: 0,
@@ -253,8 +264,11 @@ impl Trainer {
     }
 
     /// Bytes that the latest epoch must have sent. Rules that skip by age are known beforehand; for rules
-    /// that skip by values, the decisions of the ranks count.
+    /// that skip by values, the decisions of the ranks count, and for sampled batches the rows that they fetched.
     pub fn predicted(&self) -> u64 {
+        if self.program.sampling.is_some() {
+            return batches::predicted(&self.program, &self.session);
+        }
         let epoch = self.session.epochs().saturating_sub(1);
         let epoch = epoch.saturating_sub(self.session.copies_since());
         self.if_sent(&|skip, iteration, block| {
@@ -284,6 +298,9 @@ impl Trainer {
         let report = self.session.epoch()?;
         self.sent(report.bytes_sent, self.predicted())?;
         same_moved(self.session.bytes_moved() - before, self.step_moved)?;
+        if let Some(check) = &mut self.check {
+            check.epoch(&self.session, &self.program, report.bytes_sent)?;
+        }
         Ok(report)
     }
 
@@ -367,6 +384,7 @@ pub fn train_traced(
     let (mut losses, mut seconds) = (Vec::new(), Vec::new());
     let (mut bytes_sent, mut bytes_predicted, mut bytes_skipped) = (0, 0, 0);
     let full = trainer.if_sent(&|_, _, _| true);
+    let skips = trainer.program.sampling.is_none();
     let mut stopped_early = false;
     options.stop.listen();
     while trainer.session.epochs() < u64::from(epochs) && !options.stop.is_asked() {
@@ -379,7 +397,7 @@ pub fn train_traced(
         bytes_sent += epoch.bytes_sent;
         let predicted = trainer.predicted();
         bytes_predicted += predicted;
-        bytes_skipped += full - predicted;
+        bytes_skipped += if skips { full - predicted } else { 0 };
         let last = epoch.epoch == u64::from(epochs);
         let due = epoch.epoch % u64::from(every) == 0 || last;
         let metrics = due.then(|| trainer.evaluate()).transpose()?;
@@ -436,6 +454,7 @@ pub fn train_traced(
         epoch_moved_bytes: trainer.step_moved,
         bytes_skippable: trainer.skippable() * seconds.len() as u64,
         bytes_skipped,
+        grown: trainer.session.grown().into(),
         staleness: Some(trainer.session.staleness()).filter(|s| !s.layers.is_empty()),
         copies_anew_at,
         stopped_early,

@@ -5,7 +5,7 @@ mod chunks;
 mod reach;
 mod replication;
 
-pub use batch::BatchPlan;
+pub use batch::{BatchPlan, BatchPlans};
 pub use chunks::ChunkShare;
 use chunks::chunk_shares;
 use gnnc_ir::cluster::Basis;
@@ -113,8 +113,8 @@ impl Parts {
             self.messages = Messages::Uniform;
         }
         if let (Some(_), Some(batch)) = (&program.sampling, &self.batch) {
-            for sizes in &mut self.sizes {
-                sizes.batch = batch.expected;
+            for (sizes, expected) in self.sizes.iter_mut().zip(&batch.expected) {
+                sizes.batch = *expected;
             }
         }
         self

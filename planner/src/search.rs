@@ -16,7 +16,7 @@ pub use offload::offload_to_fit;
 
 use crate::error::LowerError;
 use crate::layout::Pure;
-use crate::parts::{BatchPlan, Parts, parts};
+use crate::parts::{BatchPlans, Parts, parts};
 use crate::placement::{Stages, row};
 use crate::simulate::{Estimate, bound_all, busy_seconds, least_memory, peak_memory, simulate_all};
 use crate::stale::StaleError;
@@ -57,7 +57,7 @@ pub struct PlanRequest<'a> {
     pub layers: u32,
     /// The sampled batches that the pinned knobs describe; `None` if they describe none, or may not
     /// be trained on.
-    pub batch: Option<BatchPlan>,
+    pub batches: Option<&'a BatchPlans>,
 }
 
 /// Makes the programs of candidates. A candidate without a program is listed with its error.
@@ -286,9 +286,12 @@ fn ready(
 fn divided(request: &PlanRequest, spec: &PlacementSpec) -> Result<Parts, String> {
     let found = parts(request.workload, spec.parts(), spec.partitioner());
     let samples = row(spec.placement).is_some_and(|row| row.samples());
+    let found = found.map_err(|e| e.to_string())?;
+    let batches = request.batches.filter(|_| samples);
+    let batch = batches.map(|batches| batches.on(&found, request.workload));
     Ok(Parts {
-        batch: request.batch.filter(|_| samples),
-        ..found.map_err(|e| e.to_string())?
+        batch: batch.transpose().map_err(|e| e.to_string())?,
+        ..found
     })
 }
 

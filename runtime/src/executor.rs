@@ -259,9 +259,16 @@ impl Worker {
                 | Instr::HaloReduce(_)
                 | Instr::AllReduce(_)
                 | Instr::Redistribute(_)
+                | Instr::ServeRows(_)
                 | Instr::Send(_)
-                | Instr::Receive(_)
-                | Instr::Begin(_) => self.communicate(instr, iteration, step_context)?,
+                | Instr::Receive(_) => self.communicate(instr, iteration, step_context)?,
+                Instr::AskRows(_) => self.ask_rows(instr)?,
+                Instr::Begin(Transfer { what, .. }) | Instr::Finish(Transfer { what, .. })
+                    if matches!(**what, Instr::AskRows(_)) =>
+                {
+                    self.ask_rows(instr)?
+                }
+                Instr::Begin(_) => self.communicate(instr, iteration, step_context)?,
                 Instr::Move(instr::Move { from, to, chunk }) => {
                     self.host_move([*from, *to], *chunk, iteration)
                 }
@@ -286,7 +293,7 @@ impl Worker {
                     let sums = &mut self.memory.sums;
                     let share = loss::loss(
                         &self.team,
-                        (&self.own.part, batch.map(|batch| &**batch)),
+                        loss::Targets::of(&self.own.part, batch.map(|batch| &**batch)),
                         *loss,
                         rows,
                         grad,
@@ -299,8 +306,10 @@ impl Worker {
                             None => share as f32,
                             // The mean over the seeds of all batches of the epoch.
                             Some(batch) => {
-                                let first = self.own.place.batch == Some(0);
-                                let before = if first { 0.0 } else { *out };
+                                // It is summed over the ranks later; the first one adds to what
+                                // it was.
+                                let adds = self.own.place.batch > Some(0) && self.own.number == 0;
+                                let before = if adds { *out } else { 0.0 };
                                 before + (share * batch.share()) as f32
                             }
                         };

@@ -23,24 +23,55 @@ pub(crate) struct Rows {
     pub(crate) end: usize,
 }
 
-/// The rank's share of the mean loss over all training vertices, or over those of a batch. Writes the gradient of the logits
-/// to `grad`. `sums` is kept between calls to reuse its memory.
+/// What the rows of logits are compared with.
+#[derive(Clone, Copy)]
+pub(crate) struct Targets<'a> {
+    labels: &'a Labels,
+    /// Which vertices are trained; `None` if all rows are.
+    trains: Option<&'a [bool]>,
+    /// The vertices of the rows, as the labels number them; `None` if rows are numbered likewise.
+    ids: Option<&'a [u32]>,
+    /// Vertices that are trained, on all ranks.
+    count: u64,
+}
+
+impl<'a> Targets<'a> {
+    /// Those of a rank's training vertices, or of its seeds of a batch.
+    pub(crate) fn of(part: &'a Part, batch: Option<&'a Batch>) -> Self {
+        match batch {
+            None => Self {
+                labels: &part.labels,
+                trains: Some(&part.splits[0]),
+                ids: None,
+                count: part.train_total,
+            },
+            Some(batch) => Self {
+                labels: batch.labels().unwrap_or(&part.labels),
+                trains: None,
+                ids: Some(batch.ids()),
+                count: batch.seeds().into(),
+            },
+        }
+    }
+}
+
+/// The rank's share of the mean loss over all training vertices, or over those of a batch. Writes
+/// the gradient of the logits to `grad`. `sums` is kept between calls to reuse its memory.
 ///
 /// # Safety
 /// Nothing else uses `grad` meanwhile, or writes the logits.
 pub(crate) unsafe fn loss(
     team: &Team,
-    (part, batch): (&Part, Option<&Batch>),
+    targets: Targets,
     kind: Loss,
     logits: Rows,
     grad: Option<Rows>,
     classes: usize,
     sums: &mut Vec<AtomicU64>,
 ) -> f64 {
-    let trained = batch.map_or(part.train_total, |batch| batch.seeds().into());
     let terms = match kind {
-        Loss::CrossEntropy => trained as f64,
-        Loss::BinaryCrossEntropy => trained as f64 * classes as f64,
+        Loss::CrossEntropy => targets.count as f64,
+        Loss::BinaryCrossEntropy => targets.count as f64 * classes as f64,
     };
     // Without training vertices the mean is 0.
     let scale = if terms == 0.0 { 0.0 } else { 1.0 / terms };
@@ -56,15 +87,14 @@ pub(crate) unsafe fn loss(
                     grad.map(|g| g.row(row, classes).write()),
                 )
             };
-            // All rows of a batch are training vertices.
-            let v = batch.map_or(row, |batch| batch.ids()[row] as usize);
-            if !part.splits[0][v] {
+            let v = targets.ids.map_or(row, |ids| ids[row] as usize);
+            if targets.trains.is_some_and(|trains| !trains[v]) {
                 if let Some(g) = g {
                     g.fill(0.0);
                 }
                 continue;
             }
-            sum += match (kind, &part.labels) {
+            sum += match (kind, targets.labels) {
                 (Loss::CrossEntropy, Labels::Single(labels)) => {
                     cross_entropy(z, labels[v] as usize, scale as f32, g)
                 }

@@ -1,5 +1,6 @@
 //! A rank's share of the data.
 
+pub(crate) mod asked;
 pub(crate) mod batch;
 pub(crate) mod features;
 pub(crate) mod lists;

@@ -238,6 +238,8 @@ enum Message {
     /// The redistribution with rank 0's slice instead of the own, heads and width of the whole
     /// tensor, which rows move, and their storage.
     Rows(Redistribute, u32, u32, Moved, Option<Storage>),
+    /// The level that is asked for.
+    Ask(u8),
     /// The tag of a half, and the whole instruction.
     Half(u32, Box<Message>),
 }
@@ -276,6 +278,10 @@ fn message(program: &Program, instr: &Instr) -> Message {
             }
             let storage = buffer(to.buffer).map(|b| b.storage);
             Message::Rows(how, *heads, *width, *moved, storage)
+        }
+        Some(Collective::AskRows(instr::AskRows { level })) => Message::Ask(*level),
+        Some(Collective::ServeRows(instr::ServeRows { to, .. })) => {
+            Message::Halo(buffer(to.buffer).map(|b| (b.columns, b.storage)), None)
         }
         None => Message::None,
     }

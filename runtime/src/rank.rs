@@ -352,7 +352,9 @@ impl Rank {
 
     /// Bytes of the rank's part of the graph, plus its share of what all ranks keep once.
     pub(crate) fn graph_bytes(&self) -> u64 {
-        let whole = self.part.whole.bytes() as u64;
+        let batch = self.part.batch.as_ref();
+        let shared = batch.map_or(0, |batch| batch.shared_bytes());
+        let whole = self.part.whole.bytes() as u64 + shared;
         self.part.bytes() + whole / u64::from(self.ranks.max(1))
     }
 

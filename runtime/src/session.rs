@@ -1,5 +1,6 @@
 //! Training sessions.
 
+mod batches;
 mod copies;
 mod elsewhere;
 mod host;
@@ -10,7 +11,6 @@ use crate::checkpoint::{self, Checkpoint, Progress, Tensor};
 use crate::device::gpu::OnDevice;
 use crate::device::gpu::driver::Driver;
 use crate::programs::Programs;
-use crate::rank::Rank;
 use crate::rank_set::{RankSet, Workers};
 use crate::report::{Best, EpochReport, Metrics, Resumed, Score};
 use crate::start;
@@ -402,15 +402,6 @@ impl Session {
     fn steps_of_epoch(&self) -> u64 {
         let of_ranks = self.rank_set.map(|rank| rank.rank().batches());
         of_ranks.into_iter().max().unwrap_or(1).into()
-    }
-
-    /// How often a batch was larger than the memory laid out for it, over all ranks.
-    pub fn grown(&self) -> u32 {
-        let of_rank = |rank: &Rank| rank.part.batch.as_ref().map_or(0, |batch| batch.grown);
-        self.rank_set
-            .map(|rank| of_rank(rank.rank()))
-            .into_iter()
-            .sum()
     }
 
     fn setup(&mut self) -> Result<(), RuntimeError> {

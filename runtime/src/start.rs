@@ -7,7 +7,7 @@ use crate::executor::Worker;
 use crate::labels::labels_fit;
 use crate::machine::fits;
 use crate::options::RunOptions;
-use crate::part::batch::Batch;
+use crate::part::batch::{Batch, Sampled};
 use crate::part::features::{columns, stored};
 use crate::part::lists::Table;
 use crate::part::whole::Whole;
@@ -56,6 +56,10 @@ pub(crate) fn ranks(
     let locals = LocalPart::build(&data.topology, partition, halo)?;
     let whole = Whole::new(all.iter().map(AsRef::as_ref), &data.topology, &locals)?;
     let whole = Arc::new(whole);
+    let sampled = (all.iter().find(|program| program.sampling.is_some())).map(|program| {
+        let type_degrees = Needs::of(program).type_degrees;
+        Arc::new(Sampled::new(data, partition, &locals, type_degrees))
+    });
     // Every stage has all parts.
     let width = locals.len().max(1);
     let mut ranks = Vec::with_capacity(here.len());
@@ -67,11 +71,10 @@ pub(crate) fn ranks(
         let degrees = Degrees::new(program, local, &data.topology);
         let mut part = Part::new(local.clone(), data, program, Arc::clone(&whole))?;
         let mut capacity = part.sizes;
-        if let Some(sampling) = &program.sampling {
-            let needs = Needs::of(program);
-            let needs = (needs.layers, needs.type_degrees);
+        if let (Some(sampling), Some(sampled)) = (&program.sampling, &sampled) {
+            let (needs, of_run) = (Needs::of(program), (number as u32, options.seed));
             let threads = options.threads_per_rank;
-            let mut batch = Batch::new(data, sampling, needs, options.seed, threads)?;
+            let mut batch = Batch::new(sampled, sampling, needs, of_run, threads)?;
             capacity.batch = batch.pilot().map_err(RuntimeError::Sampling)?;
             part.batch = Some(Box::new(batch));
         }

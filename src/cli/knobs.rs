@@ -136,7 +136,7 @@ const KNOBS: &[Knob] = &[
         option: Form::Value("N"),
         values: "",
         help: "Seeds of a sampled batch, for placements that train on sampled neighborhoods",
-        set: |knobs, text| within(VERTICES)(text).map(|batch| knobs.batch = Some(batch)),
+        set: |knobs, text| within(VERTICES)(text).map(|batch| knobs.sampling.batch = Some(batch)),
     },
     Knob {
         name: "fanouts",
@@ -147,7 +147,7 @@ const KNOBS: &[Knob] = &[
                first. With slashes in between, one for each type of edges, such as 10/5",
         set: |knobs, text| {
             let fanouts: Result<_, String> = text.split(',').map(str::parse).collect();
-            fanouts.map(|fanouts| knobs.fanouts = fanouts)
+            fanouts.map(|fanouts| knobs.sampling.fanouts = fanouts)
         },
     },
     Knob {
@@ -156,7 +156,7 @@ const KNOBS: &[Knob] = &[
         option: Form::Value("NAME"),
         values: "",
         help: "How the edges of a batch are drawn: neighbor (the default), labor or full",
-        set: |knobs, text| text.parse().map(|kind| knobs.sampler = Some(kind)),
+        set: |knobs, text| text.parse().map(|kind| knobs.sampling.sampler = Some(kind)),
     },
     Knob {
         name: "cut",
@@ -164,7 +164,16 @@ const KNOBS: &[Knob] = &[
         option: Form::Value("NAME"),
         values: "",
         help: "How an epoch is cut into batches: even (the default), short or drop",
-        set: |knobs, text| text.parse().map(|cut| knobs.cut = Some(cut)),
+        set: |knobs, text| text.parse().map(|cut| knobs.sampling.cut = Some(cut)),
+    },
+    Knob {
+        name: "roots",
+        alias: None,
+        option: Form::Value("NAME"),
+        values: "",
+        help: "Which rank works on a seed of a batch: home (the default), the one that owns it; dealt, each one on a run \
+               of equal length; own, each one draws batches from its share of the seeds",
+        set: |knobs, text| text.parse().map(|roots| knobs.sampling.roots = Some(roots)),
     },
     Knob {
         name: "offload",
@@ -259,7 +268,7 @@ pub struct BatchArgs {
 }
 
 /// Names of these knobs.
-const OF_BATCHES: [&str; 4] = ["batch", "fanouts", "sampler", "cut"];
+const OF_BATCHES: [&str; 5] = ["batch", "fanouts", "sampler", "cut", "roots"];
 
 fn of_batches() -> impl Iterator<Item = &'static Knob> {
     KNOBS.iter().filter(|knob| OF_BATCHES.contains(&knob.name))

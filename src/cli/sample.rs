@@ -391,6 +391,7 @@ fn refused(error: SampleError) -> Failure {
         | SampleError::Types { .. }
         | SampleError::TooManyEdges { .. } => "--fanouts: ",
         SampleError::NothingLeft { .. } => "--cut drop: ",
+        SampleError::CutOfShares { .. } => "--roots own: ",
         SampleError::EmptyBatch => "--batch: ",
         SampleError::TooManySteps { .. } => "--batches: ",
         SampleError::Threads { .. } => "--threads: ",

@@ -70,6 +70,15 @@ pub fn summary_text(summary: &Summary) -> String {
             ),
         ));
     }
+    if summary.grown > 0 {
+        lines.push((
+            "grown",
+            format!(
+                "{} larger than the memory planned for, which was laid out anew",
+                counted(grouped(summary.grown), "batch")
+            ),
+        ));
+    }
     if summary.workers > 1 {
         lines.push((
             "sent",

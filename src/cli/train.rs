@@ -15,7 +15,7 @@ use super::signals::Signals;
 use super::summary::{loss, summary_text};
 use super::text::{count, facts, percent, percent_or_dash};
 use super::watch::{Watcher, progress_bar};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use gnnc::codegen::cache::Cache;
 use gnnc::ir::graph::model::Relaxation;
 use gnnc::ir::plan::{Candidate, Knobs, Partitioner, Placement, Plan};
@@ -25,6 +25,13 @@ use gnnc::runtime::Stop;
 use gnnc::{Compiled, Loaded, PlanOptions, Summary, TrainOptions, train_traced};
 use serde_json::json;
 use std::path::PathBuf;
+
+/// What a run checks besides itself.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Checks {
+    /// The bytes that batches need.
+    Bytes,
+}
 
 /// Arguments of `train`.
 #[derive(Args)]
@@ -87,6 +94,9 @@ pub struct Train {
     /// Print where the time of an epoch goes.
     #[arg(long)]
     profile: bool,
+    /// Check bytes: draw the batches of every epoch a second time, and compare what they need with what was sent.
+    #[arg(long, value_name = "WHAT")]
+    check: Option<Checks>,
     /// Compile all kernels again; neither read nor write the kernel cache.
     #[arg(long)]
     no_cache: bool,
@@ -103,7 +113,7 @@ pub struct Train {
 impl Train {
     /// Trains once, or once per seed.
     pub fn run(&self, out: &Output, signals: &Signals) -> Answer {
-        self.check()?;
+        self.fits()?;
         let (loaded, plan) = self.load(out)?;
         let compiled = gnnc::compile(&loaded.model, &loaded.workload)?;
         let choice = self.choice(&loaded, &compiled, plan.as_ref(), out)?;
@@ -207,7 +217,7 @@ impl Train {
     }
 
     /// Checks the options before anything is read.
-    fn check(&self) -> Result<(), Failure> {
+    fn fits(&self) -> Result<(), Failure> {
         if self.placement == Some(Way::Best) && self.knobs.knobs.shuffle == Some(false) {
             return Err(input(
                 "found --no-shuffle with --placement best, which plans for chunks in a new order every \
@@ -281,6 +291,7 @@ impl Train {
             evaluate_every: self.evaluate_every,
             trace: self.trace.is_some() || self.profile,
             checked: false,
+            check_bytes: self.check == Some(Checks::Bytes),
             stop,
         })
     }

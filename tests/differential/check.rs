@@ -145,6 +145,7 @@ impl Case {
             allow: Relaxation::ALL.to_vec(),
             threads: way.threads,
             checked: self.checked,
+            check_bytes: true,
             knobs: Knobs {
                 partitioner: way.partitioner.parse().ok(),
                 // Stale copies give another function than the model; gradients that stop at fresh

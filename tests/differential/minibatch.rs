@@ -4,15 +4,17 @@
 use crate::check::{Case, Way};
 use crate::data::{Shape, planted, with_several_labels};
 use crate::models::{APPNP, GAT, GCN, GCNII, GIN, KINDS, RGCN, RGCN_WEIGHTS, SAGE, shape};
-use gnnc::graph::sample::{Batches, Blocks, Rule, Sampler};
+use gnnc::graph::partition::{Partition, by_name};
+use gnnc::graph::sample::{Batches, Blocks, RankSeeds, Rule, Sampler};
 use gnnc::graph::{GraphData, Topology};
 use gnnc::ir::graph::autodiff::{TrainingGraph, differentiate};
 use gnnc::ir::graph::eval::{DropoutKey, EvalBatch, EvalContext, EvalLayer, Tensor, evaluate};
 use gnnc::ir::graph::model::Optimizer;
-use gnnc::ir::plan::{Knobs, Placement};
-use gnnc::ir::words::sampling::{ALL, Cut, Fanout, Kind, Sampling};
+use gnnc::ir::plan::Placement;
+use gnnc::ir::words::sampling::{ALL, Cut, Fanout, Kind, Roots, Sampling, SamplingSettings};
 use gnnc::planner::sampled::sampled;
 use gnnc::{Trainer, runtime};
+use std::sync::Arc;
 
 /// The largest of the differences between parameters, relative to the largest step of the tensor.
 /// Several steps add up the errors of each.
@@ -30,6 +32,21 @@ const ONE: Way = Way {
     partitioner: "range",
     threads: 1,
 };
+
+/// Several ranks, on each of the partitions that divide vertices differently.
+const SEVERAL: [Way; 3] = [
+    Way {
+        ranks: 2,
+        partitioner: "hash",
+        ..ONE
+    },
+    Way {
+        ranks: 3,
+        partitioner: "metis",
+        ..ONE
+    },
+    Way { ranks: 4, ..ONE },
+];
 
 /// The same graph without types of edges.
 fn untyped(mut data: GraphData) -> GraphData {
@@ -56,12 +73,12 @@ fn case(layers: &str, body: &str, data: GraphData) -> Case {
 }
 
 fn with(mut case: Case, sampling: &Sampling) -> Case {
-    case.knobs = Knobs {
+    case.knobs.sampling = SamplingSettings {
         batch: Some(sampling.batch),
         fanouts: sampling.fanouts.clone(),
         sampler: Some(sampling.kind),
         cut: Some(sampling.cut),
-        ..Knobs::default()
+        roots: Some(sampling.roots),
     };
     case
 }
@@ -72,6 +89,7 @@ fn sampling(batch: u32, fanouts: Vec<u32>, kind: Kind, cut: Cut) -> Sampling {
         fanouts: fanouts.into_iter().map(Fanout::Each).collect(),
         kind,
         cut,
+        roots: Roots::Home,
     }
 }
 
@@ -104,13 +122,17 @@ fn all_neighbors_and_one_batch_are_the_whole_graph() {
             let whole = Case::new(layers, body, data);
             let fanouts = vec![ALL; hops(&whole)];
             let all = sampling(1000, fanouts, Kind::Full, Cut::Even);
-            with(whole, &all).check(ONE);
+            let mut batches = with(whole, &all);
+            batches.check(ONE);
+            SEVERAL.into_iter().for_each(|way| batches.check(way));
         }
     }
     let several = with_several_labels(planted(shape(false)));
     let body = GCN.replace("cross_entropy", "bce_with_logits");
     let all = sampling(1000, vec![ALL; 2], Kind::Neighbor, Cut::Even);
-    with(Case::new("", &body, several), &all).check(ONE);
+    let mut several = with(Case::new("", &body, several), &all);
+    several.check(ONE);
+    several.check(SEVERAL[0]);
 }
 
 /// The batch as the interpreter reads it, with its numbers computed from the graph.
@@ -183,7 +205,7 @@ impl<'a> Oracle<'a> {
     }
 
     /// Trains an epoch; returns its loss, the mean over the seeds of all batches.
-    fn epoch(&mut self, sampling: &Sampling, number: u32) -> f64 {
+    fn epoch(&mut self, sampling: &Sampling, way: Way, number: u32) -> f64 {
         let settings = &self.case.loaded.model.train;
         let seed = settings.seed;
         let rule = Rule::new(sampling.kind, sampling.fanouts.clone(), seed).unwrap();
@@ -194,8 +216,12 @@ impl<'a> Oracle<'a> {
         let mut blocks = Blocks::default();
         let mut loss = 0.0;
         for batch in 0..batches.count() {
-            let seeds = epoch.seeds(batch);
-            sampler.sample(seeds, self.step, &mut blocks).unwrap();
+            // What a step computes does not depend on which rank has which seeds of it.
+            let seeds = match sampling.roots {
+                Roots::Home | Roots::Dealt => epoch.seeds(batch).to_vec(),
+                Roots::Own => self.shares(sampling, way, (number, batch)),
+            };
+            sampler.sample(&seeds, self.step, &mut blocks).unwrap();
             self.context.batch = Some(read(self.data, &blocks));
             self.context.dropout = Some(DropoutKey {
                 seed,
@@ -217,6 +243,30 @@ impl<'a> Oracle<'a> {
             self.step += 1;
         }
         loss
+    }
+}
+
+impl Oracle<'_> {
+    /// Seeds of a batch of which every rank draws its own.
+    fn shares(&self, sampling: &Sampling, way: Way, at: (u32, u32)) -> Vec<u32> {
+        let partition = match way.ranks {
+            1 => Partition::whole(self.data.vertices()),
+            ranks => {
+                let method = by_name(way.partitioner, 0).unwrap();
+                method.partition(&self.data.topology, ranks).unwrap()
+            }
+        };
+        let partition = Arc::new(partition);
+        let trained = (0..self.data.vertices()).filter(|v| self.data.train[*v as usize]);
+        let trained: Vec<u32> = trained.collect();
+        let seed = self.case.loaded.model.train.seed;
+        let of_rank = |rank: u32| {
+            let trained = trained.clone();
+            let mut own = RankSeeds::new(trained, sampling, &partition, rank, seed).unwrap();
+            own.go_to(at.0, at.1).unwrap();
+            own.seeds().to_vec()
+        };
+        (0..way.ranks).flat_map(of_rank).collect()
     }
 }
 
@@ -245,26 +295,27 @@ fn elements(training: &TrainingGraph, tensors: &[runtime::Tensor]) -> Vec<Tensor
 
 /// Fails unless epochs of a session compute what the interpreter computes.
 fn compare(case: &Case, sampling: &Sampling) {
-    let found = differences(case, sampling);
-    assert_eq!(found, None);
+    for way in [&[ONE][..], &SEVERAL].concat() {
+        assert_eq!(differences(case, sampling, way), None);
+    }
 }
 
 /// Compares epochs of a session with the interpreter; says where they differ first.
-fn differences(case: &Case, sampling: &Sampling) -> Option<String> {
-    let mut trainer: Trainer = case.start(ONE);
+fn differences(case: &Case, sampling: &Sampling, way: Way) -> Option<String> {
+    let mut trainer: Trainer = case.start(way);
     let start = trainer.session.parameters().unwrap();
     let mut oracle = Oracle::new(case, &start);
     let before = oracle.context.params.clone();
     for number in 0..2 {
         let report = trainer
             .epoch()
-            .unwrap_or_else(|e| panic!("{sampling:?}: {e}"));
-        let loss = oracle.epoch(sampling, number);
+            .unwrap_or_else(|e| panic!("{way:?}, {sampling:?}: {e}"));
+        let loss = oracle.epoch(sampling, way, number);
         let close = (report.loss - loss).abs() <= TOLERANCE * loss.abs().max(1e-3);
         if !close {
             let found = report.loss;
             return Some(format!(
-                "{sampling:?}, epoch {number}: loss {found}, not {loss}"
+                "{way:?}, {sampling:?}, epoch {number}: loss {found}, not {loss}"
             ));
         }
     }
@@ -284,7 +335,7 @@ fn differences(case: &Case, sampling: &Sampling) -> Option<String> {
         if off > TOLERANCE * moved {
             let name = &spec.name;
             let of = format!("{name} is off by {off}, after steps of {moved}");
-            return Some(format!("{sampling:?}: {of}"));
+            return Some(format!("{way:?}, {sampling:?}: {of}"));
         }
     }
     None
@@ -300,15 +351,19 @@ fn batches_compute_what_the_interpreter_computes_on_them() {
             let data = if typed || sparse { data } else { untyped(data) };
             let case = case(layers, body, data);
             let hops = hops(&case);
-            for (kind, cut) in [
-                (Kind::Neighbor, Cut::Even),
-                (Kind::Labor, Cut::Short),
-                (Kind::Full, Cut::Drop),
+            for (kind, cut, roots, way) in [
+                (Kind::Neighbor, Cut::Even, Roots::Home, ONE),
+                (Kind::Labor, Cut::Short, Roots::Home, ONE),
+                (Kind::Full, Cut::Drop, Roots::Home, ONE),
+                (Kind::Neighbor, Cut::Even, Roots::Own, SEVERAL[0]),
+                (Kind::Labor, Cut::Drop, Roots::Dealt, SEVERAL[1]),
+                (Kind::Neighbor, Cut::Short, Roots::Home, SEVERAL[2]),
             ] {
                 let fanout = if kind == Kind::Full { ALL } else { 2 };
                 let sampling = sampling(13, vec![fanout; hops], kind, cut);
+                let sampling = Sampling { roots, ..sampling };
                 let case = with(copy(&case, layers, body), &sampling);
-                if let Some(why) = differences(&case, &sampling) {
+                if let Some(why) = differences(&case, &sampling, way) {
                     found.push(format!("{body}\nsparse {sparse}: {why}"));
                 }
             }

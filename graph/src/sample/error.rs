@@ -1,6 +1,6 @@
 //! Errors in what is to be sampled.
 
-use super::MAX_HOPS;
+use super::{Cut, MAX_HOPS};
 
 /// Why a batch cannot be sampled.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -73,6 +73,15 @@ pub enum SampleError {
         size: u32,
         /// Seeds in all.
         seeds: usize,
+    },
+    /// A cut of shares of the seeds that would leave ranks with different numbers of batches.
+    #[error(
+        "roots `own` go with cut `even`, found `{cut}`: shares of the seeds differ in size, and every rank needs as \
+         many batches; use another cut, or roots `home` or `dealt`"
+    )]
+    CutOfShares {
+        /// The cut.
+        cut: Cut,
     },
     /// More optimizer steps than 32-bit numbers can count.
     #[error("epoch {epoch} of {batches} batches is beyond 2^32 optimizer steps")]

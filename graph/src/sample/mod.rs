@@ -33,6 +33,7 @@ mod estimate;
 mod fill;
 mod numbers;
 mod pilot;
+mod roots;
 mod sampler;
 mod together;
 
@@ -42,6 +43,7 @@ pub use error::SampleError;
 pub use estimate::{DegreeClass, Estimate, by_degrees, by_edges, degree_classes};
 pub use gnnc_ir::words::sampling::{ALL, Cut, Fanout, Kind, MAX_HOPS};
 pub use pilot::{Pilot, room};
+pub use roots::{At, RankSeeds, Replay};
 pub use sampler::Sampler;
 
 use crate::Topology;

@@ -1,12 +1,12 @@
 //! How large batches are, by drawing the first ones of an epoch.
 
-use super::{Batches, Blocks, SampleError, Sampler};
+use super::{At, Blocks, RankSeeds, SampleError, Sampler};
 use crate::Topology;
 use gnnc_ir::program::BatchSizes;
 use std::borrow::Borrow;
 
 /// Most batches that are drawn to find out how large they are.
-pub const PILOT: u32 = 4;
+const PILOT: u32 = 4;
 
 /// Room that is left beyond the largest batch so far.
 const ROOM: f64 = 1.25;
@@ -21,30 +21,31 @@ pub struct Pilot {
 }
 
 impl Pilot {
-    /// Draws the first batches of an epoch (counted from 0), at most `PILOT`.
+    /// Draws the first batches of a run on one rank, at most `PILOT`.
     ///
     /// # Errors
-    /// As [`Batches::epoch`] and [`Sampler::sample`].
+    /// As [`RankSeeds::draw`].
     pub fn draw<T: Borrow<Topology> + Send + Sync>(
         sampler: &mut Sampler<T>,
-        batches: &Batches,
-        epoch: u32,
+        seeds: &mut RankSeeds,
     ) -> Result<Self, SampleError> {
-        let (order, count) = (batches.epoch(epoch)?, batches.count().min(PILOT));
-        let (mut most, mut sum) = (BatchSizes::NONE, BatchSizes::NONE);
         let mut blocks = Blocks::default();
-        for batch in 0..count {
-            sampler.sample(order.seeds(batch), order.step(batch), &mut blocks)?;
-            let sizes = blocks.batch_sizes();
-            most = most.max(sizes);
-            sum = sum.each(sizes, |a, b| a + b);
+        let first = 0..seeds.count().min(PILOT);
+        let drawn = first.map(|batch| seeds.draw(sampler, At::first_epoch(batch), &mut blocks));
+        Ok(Self::of(&drawn.collect::<Result<Vec<_>, _>>()?))
+    }
+
+    /// The mean and the largest of some batches.
+    pub fn of(batches: &[BatchSizes]) -> Self {
+        let none = BatchSizes::NONE;
+        let sum = batches
+            .iter()
+            .fold(none, |sum, one| sum.each(*one, |a, b| a + b));
+        let count = (batches.len() as u64).max(1);
+        Self {
+            mean: sum.each(none, |sum, _| sum.div_ceil(count)),
+            most: batches.iter().fold(none, |most, one| most.max(*one)),
         }
-        let times = BatchSizes {
-            levels: [count.into(); _],
-            edges: [count.into(); _],
-        };
-        let mean = sum.each(times, |sum, count| sum.div_ceil(count.max(1)));
-        Ok(Self { mean, most })
     }
 }
 
@@ -54,6 +55,8 @@ pub fn room(sizes: BatchSizes, vertices: u64, edges: u64) -> BatchSizes {
     BatchSizes {
         levels: sizes.levels.map(|n| more(n, vertices)),
         edges: sizes.edges.map(|n| more(n, edges)),
+        remote: sizes.remote.map(|n| more(n, vertices)),
+        count: sizes.count,
     }
 }
 

@@ -6,7 +6,7 @@
 
 use super::{Layout, Partitioner};
 use crate::program::Skipping;
-use crate::words::sampling::{Cut, Fanout, Kind, Sampling, SamplingSettings};
+use crate::words::sampling::SamplingSettings;
 use crate::words::storage::Storage;
 use serde::{Deserialize, Serialize};
 
@@ -47,19 +47,9 @@ pub struct Knobs {
     /// Storage format of tensors. Default: 32 bits.
     #[serde(default, skip_serializing_if = "Storage::is_f32")]
     pub storage: Storage,
-    /// Seeds of a sampled batch; the placement needs it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub batch: Option<u32>,
-    /// Fanouts of a sampled batch, the hop next to the seeds first; the placement needs one for
-    /// each hop of the model.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub fanouts: Vec<Fanout>,
-    /// How the edges of batches are drawn. Default: neighbor.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub sampler: Option<Kind>,
-    /// How an epoch is cut into batches. Default: even.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cut: Option<Cut>,
+    /// The sampled batches to train on.
+    #[serde(default, skip_serializing_if = "SamplingSettings::is_open")]
+    pub sampling: SamplingSettings,
     /// Whether tensors that do not fit are offloaded to the host. Default: false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub offload: Option<bool>,
@@ -92,29 +82,10 @@ pub struct Layouts {
 }
 
 impl Knobs {
-    /// The batches to train on; `None` if their size or the fanouts are open.
-    pub fn sampling(&self) -> Option<Sampling> {
-        if self.fanouts.is_empty() {
-            return None;
-        }
-        Some(Sampling {
-            batch: self.batch?,
-            fanouts: self.fanouts.clone(),
-            kind: self.sampler.unwrap_or_default(),
-            cut: self.cut.unwrap_or_default(),
-        })
-    }
-
     /// The same knobs, with the model's batches where they are open.
     pub fn with_batches(self, settings: &SamplingSettings) -> Self {
         Self {
-            batch: self.batch.or(settings.batch),
-            fanouts: match self.fanouts.is_empty() {
-                true => settings.fanouts.clone(),
-                false => self.fanouts,
-            },
-            sampler: self.sampler.or(settings.sampler),
-            cut: self.cut.or(settings.cut),
+            sampling: self.sampling.or(settings),
             ..self
         }
     }

@@ -19,6 +19,7 @@ macro_rules! unpriced {
 
 mod collective;
 mod copies;
+mod fetch;
 mod launch;
 mod loops;
 mod loss;
@@ -31,6 +32,7 @@ mod transfer;
 
 pub use collective::{AllReduce, Collective, HaloExchange, HaloReduce, Redistribute};
 pub use copies::{Move, Remember};
+pub use fetch::{AskRows, ServeRows};
 pub use launch::{Launch, ScalarRef};
 pub use loops::{Batches, Chunks, Repeat};
 pub use loss::{Labels, Loss, Metrics};
@@ -88,6 +90,10 @@ pub enum Instr {
     Sample(Sample),
     /// Copies rows of a level's vertices.
     FetchRows(FetchRows),
+    /// Tells other ranks which of their rows a batch needs.
+    AskRows(AskRows),
+    /// Fills rows of a level from their owners.
+    ServeRows(ServeRows),
     /// Sends rows to another stage, and waits for nobody.
     Send(StageMessage),
     /// Waits for rows of another stage.
@@ -224,6 +230,8 @@ macro_rules! each {
             Instr::Batches($one) => $call,
             Instr::Sample($one) => $call,
             Instr::FetchRows($one) => $call,
+            Instr::AskRows($one) => $call,
+            Instr::ServeRows($one) => $call,
             Instr::Move($one) => $call,
             Instr::Remember($one) => $call,
             Instr::Begin($transfer) => {
@@ -466,6 +474,8 @@ impl Instr {
             "batches" => Self::Batches(Batches::parse(from)?),
             "sample" => Self::Sample(Sample::parse(from)?),
             "fetch-rows" => Self::FetchRows(FetchRows::parse(from)?),
+            "ask-rows" => Self::AskRows(AskRows::parse(from)?),
+            "serve-rows" => Self::ServeRows(ServeRows::parse(from)?),
             "send" => Self::Send(StageMessage::parse(from)?),
             "receive" => Self::Receive(StageMessage::parse(from)?),
             "fetch" | "store" => Self::Move(Move::parse(from)?),

@@ -13,6 +13,12 @@ pub struct BatchSizes {
     pub levels: [u64; MAX_HOPS + 1],
     /// Edges kept into each level, without self loops.
     pub edges: [u64; MAX_HOPS + 1],
+    /// Vertices of each level that other ranks own.
+    #[serde(default = "no_rows", skip_serializing_if = "are_none")]
+    pub remote: [u64; MAX_HOPS + 1],
+    /// Batches of an epoch.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub count: u64,
 }
 
 impl BatchSizes {
@@ -20,6 +26,8 @@ impl BatchSizes {
     pub const NONE: Self = Self {
         levels: [0; MAX_HOPS + 1],
         edges: [0; MAX_HOPS + 1],
+        remote: [0; MAX_HOPS + 1],
+        count: 0,
     };
 
     /// The larger one of each number.
@@ -27,19 +35,26 @@ impl BatchSizes {
         self.each(other, u64::max)
     }
 
-    /// A function of each number and the same one of another batch.
+    /// A function of each number of rows and the same one of another batch.
     pub fn each(self, other: Self, f: impl Fn(u64, u64) -> u64) -> Self {
         let pairs =
             |a: [u64; MAX_HOPS + 1], b: [u64; MAX_HOPS + 1]| std::array::from_fn(|n| f(a[n], b[n]));
         Self {
             levels: pairs(self.levels, other.levels),
             edges: pairs(self.edges, other.edges),
+            remote: pairs(self.remote, other.remote),
+            count: self.count.max(other.count),
         }
     }
 
     /// Whether no number is larger than in `other`.
     pub fn within(&self, other: &Self) -> bool {
         self.max(*other) == *other
+    }
+
+    /// Vertices of a level that other ranks own.
+    pub fn remote(&self, level: u8) -> u64 {
+        self.remote.get(usize::from(level)).copied().unwrap_or(0)
     }
 
     fn rows(&self, level: u8) -> u64 {
@@ -87,6 +102,18 @@ pub struct RankSizes {
     /// Rows of a sampled batch.
     #[serde(default, skip_serializing_if = "is_none")]
     pub batch: BatchSizes,
+}
+
+fn no_rows() -> [u64; MAX_HOPS + 1] {
+    [0; MAX_HOPS + 1]
+}
+
+fn are_none(rows: &[u64; MAX_HOPS + 1]) -> bool {
+    *rows == no_rows()
+}
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 fn is_none(batch: &BatchSizes) -> bool {

@@ -23,6 +23,8 @@ pub struct Traffic {
     pub redistribute: u64,
     /// Bytes between the stages of a pipeline.
     pub stage_message: u64,
+    /// Bytes of the rows of sampled batches, and of their ids.
+    pub fetch: u64,
     /// Bytes of all instructions.
     pub total_bytes: u64,
 }
@@ -62,7 +64,8 @@ pub fn traffic(instrs: &[Instr], program: &Program, reads: &Reads, sizes: &[Rank
     for instr in instrs {
         instr.traffic(program, reads, sizes, &mut sum);
     }
-    let rows = sum.halo_exchange + sum.halo_reduce + sum.redistribute + sum.stage_message;
+    let rows = sum.halo_exchange + sum.halo_reduce + sum.redistribute;
+    let rows = rows + sum.stage_message + sum.fetch;
     sum.total_bytes = rows.saturating_add(sum.all_reduce);
     sum
 }
@@ -216,6 +219,7 @@ impl Traffic {
         self.halo_reduce += times * other.halo_reduce;
         self.redistribute += times * other.redistribute;
         self.stage_message += times * other.stage_message;
+        self.fetch += times * other.fetch;
         self.all_reduce = other
             .all_reduce
             .saturating_mul(times)

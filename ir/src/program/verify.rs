@@ -110,7 +110,9 @@ fn typical_batch(program: &Program) -> BatchSizes {
         let above = (hops - level) as u64;
         batch.levels[level] = 11 + 13 * above;
         batch.edges[level] = if level == 0 { 0 } else { 17 + 29 * above };
+        batch.remote[level] = if program.ranks > 1 { 5 + 7 * above } else { 0 };
     }
+    batch.count = 3;
     batch
 }
 

@@ -44,6 +44,22 @@ pub enum Cut {
     Drop,
 }
 
+/// Which rank works on a seed of a batch.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum Roots {
+    /// The rank that owns it.
+    #[default]
+    Home,
+    /// Seeds are dealt out in runs of equal length. Batches are those of one rank, as with `Home`.
+    Dealt,
+    /// Every rank draws batches from a share of the seeds, most of which it owns (Zheng et al.,
+    /// DistDGL, IA3 2020). So the seeds of a step depend on the partition.
+    Own,
+}
+
 spelling!(Kind {
     Neighbor => "neighbor",
     Labor => "labor",
@@ -53,6 +69,12 @@ spelling!(Cut {
     Even => "even",
     Short => "short",
     Drop => "drop",
+});
+
+spelling!(Roots {
+    Home => "home",
+    Dealt => "dealt",
+    Own => "own",
 });
 
 /// How many edges into a vertex one hop keeps.
@@ -124,6 +146,9 @@ pub struct Sampling {
     /// How an epoch is cut.
     #[serde(default)]
     pub cut: Cut,
+    /// Which rank works on a seed.
+    #[serde(default)]
+    pub roots: Roots,
 }
 
 impl Sampling {
@@ -133,13 +158,15 @@ impl Sampling {
     }
 }
 
-/// What a model says about its batches; open where it says nothing.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// What a model or the options of a command say about batches; open where they say nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct SamplingSettings {
-    /// Seeds of a batch.
+    /// Seeds of a batch, of all ranks together; training needs them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub batch: Option<u32>,
-    /// One fanout a hop; none if they are open.
+    /// One fanout a hop of the model, the hop next to the seeds first; training needs them. None if
+    /// they are open.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fanouts: Vec<Fanout>,
     /// How edges are drawn. Default: neighbor.
@@ -148,12 +175,43 @@ pub struct SamplingSettings {
     /// How an epoch is cut. Default: even.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cut: Option<Cut>,
+    /// Which rank works on a seed. Default: home.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub roots: Option<Roots>,
 }
 
 impl SamplingSettings {
     /// Whether it says nothing.
     pub fn is_open(&self) -> bool {
         *self == Self::default()
+    }
+
+    /// The batches to train on; `None` if their size or the fanouts are open.
+    pub fn sampling(&self) -> Option<Sampling> {
+        if self.fanouts.is_empty() {
+            return None;
+        }
+        Some(Sampling {
+            batch: self.batch?,
+            fanouts: self.fanouts.clone(),
+            kind: self.sampler.unwrap_or_default(),
+            cut: self.cut.unwrap_or_default(),
+            roots: self.roots.unwrap_or_default(),
+        })
+    }
+
+    /// The same, with those of `other` where these are open.
+    pub fn or(self, other: &Self) -> Self {
+        Self {
+            batch: self.batch.or(other.batch),
+            fanouts: match self.fanouts.is_empty() {
+                true => other.fanouts.clone(),
+                false => self.fanouts,
+            },
+            sampler: self.sampler.or(other.sampler),
+            cut: self.cut.or(other.cut),
+            roots: self.roots.or(other.roots),
+        }
     }
 }
 

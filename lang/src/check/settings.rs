@@ -4,7 +4,7 @@ use super::bind::{Signature, bind};
 use crate::diagnostic::{Diagnostic, Span};
 use crate::syntax::ast::{Block, Call, Expr, ExprKind, Module, Setting, UnaryOp};
 use gnnc_ir::graph::model::{Optimizer, Relaxation, TrainSettings};
-use gnnc_ir::words::sampling::{ALL, Cut, Fanout, Kind, MAX_HOPS, SamplingSettings};
+use gnnc_ir::words::sampling::{ALL, Cut, Fanout, Kind, MAX_HOPS, Roots, SamplingSettings};
 use gnnc_ir::words::spelling::{did_you_mean, one_of};
 use std::ops::RangeInclusive;
 
@@ -40,6 +40,7 @@ pub fn train(module: &Module, diagnostics: &mut Vec<Diagnostic>) -> TrainSetting
         "fanouts",
         "sampler",
         "cut",
+        "roots",
     ];
     let mut reader = Reader::new(block, "train", &keys, diagnostics);
     let mut settings = TrainSettings::default();
@@ -67,6 +68,7 @@ pub fn train(module: &Module, diagnostics: &mut Vec<Diagnostic>) -> TrainSetting
         fanouts: reader.fanouts(),
         sampler: reader.choice("sampler", Kind::ALL, Kind::name),
         cut: reader.choice("cut", Cut::ALL, Cut::name),
+        roots: reader.choice("roots", Roots::ALL, Roots::name),
     };
     settings
 }

@@ -12,6 +12,7 @@ pub(crate) mod checked;
 pub mod chunks;
 mod copies;
 mod embeddings;
+pub mod fetch;
 pub mod in_place;
 mod inputs;
 pub mod interior;

@@ -206,7 +206,9 @@ impl Classes {
             Instr::Sample(instr::Sample { outputs }) => {
                 outputs.iter().for_each(|one| self.stay(at, one.at.buffer));
             }
-            Instr::FetchRows(instr::FetchRows { from, to }) => {
+            Instr::AskRows(_) => {}
+            Instr::FetchRows(instr::FetchRows { from, to })
+            | Instr::ServeRows(instr::ServeRows { from, to }) => {
                 self.alike(of, from.buffer, to.buffer);
             }
             Instr::SparseMatMul(instr::SparseMatMul { b, out, .. }) => {

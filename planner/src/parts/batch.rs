@@ -1,61 +1,139 @@
 //! The sampled batches of an epoch, as far as a plan depends on them.
 
 use super::Parts;
-use gnnc_graph::sample::{Batches, Rule, SampleError, by_degrees, degree_classes, room};
-use gnnc_ir::plan::AlphaBasis;
+use gnnc_graph::sample::{Batches, Pilot, Rule, SampleError, by_degrees, degree_classes, room};
+use gnnc_ir::plan::{AlphaBasis, Partitioner};
 use gnnc_ir::program::{BatchSizes, Capacity, RankSizes};
-use gnnc_ir::words::sampling::Sampling;
+use gnnc_ir::words::sampling::{Roots, Sampling};
 use gnnc_ir::workload::Workload;
+use std::collections::BTreeMap;
 
-/// The batches of an epoch and their sizes.
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// The batches of an epoch and their sizes on some ranks.
+#[derive(Clone, Debug, PartialEq)]
 pub struct BatchPlan {
-    /// Batches of an epoch.
-    pub count: u32,
-    /// Rows that a batch has in the mean.
-    pub expected: BatchSizes,
-    /// Rows that memory has room for.
+    /// Rows that each rank's part of a batch has in the mean.
+    pub expected: Vec<BatchSizes>,
+    /// Rows that the memory of any rank has room for.
     pub room: BatchSizes,
     /// Whether batches were drawn, or their sizes follow from a formula over the degrees.
     pub basis: AlphaBasis,
 }
 
-impl BatchPlan {
-    /// The batches of a graph of which only statistics are known.
+/// The batches that a model may be trained on, and what is known of their sizes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BatchPlans {
+    /// How they are drawn.
+    pub sampling: Sampling,
+    /// Those that were drawn, by number of parts and partitioner.
+    pub drawn: BTreeMap<(u32, Partitioner), BatchPlan>,
+}
+
+impl BatchPlans {
+    /// Checks the settings against statistics of a graph.
     ///
     /// # Errors
     /// Settings that do not fit the graph, such as no training vertices.
-    pub fn estimated(workload: &Workload, sampling: &Sampling) -> Result<Self, SampleError> {
-        let rule = Rule::new(sampling.kind, sampling.fanouts.clone(), 0)?;
-        let trained = workload.split[0].min(u64::from(u32::MAX)) as u32;
-        let batches = Batches::new((0..trained).collect(), sampling.batch, sampling.cut, 0)?;
-        let seeds = f64::from(trained) / f64::from(batches.count());
+    pub fn check(&self, workload: &Workload) -> Result<(), SampleError> {
+        batches(workload, &self.sampling).map(drop)
+    }
+
+    /// The batches on some parts: as drawn, or else estimated.
+    ///
+    /// # Errors
+    /// Settings that do not fit the graph, such as no training vertices.
+    pub fn on(&self, parts: &Parts, workload: &Workload) -> Result<BatchPlan, SampleError> {
+        let division = (parts.sizes.len() as u32, parts.partitioner);
+        match self.drawn.get(&division) {
+            Some(drawn) => Ok(drawn.clone()),
+            None => BatchPlan::estimated(parts, workload, &self.sampling),
+        }
+    }
+}
+
+impl BatchPlan {
+    /// Batches of an epoch.
+    pub fn count(&self) -> u64 {
+        self.expected.first().map_or(0, |sizes| sizes.count)
+    }
+
+    /// The sizes of some batches that were drawn, each rank by rank, on a graph of so many vertices
+    /// and edges.
+    pub fn drawn(batches: &[Vec<BatchSizes>], vertices: u64, edges: u64) -> Self {
+        let ranks = batches.first().map_or(0, Vec::len);
+        let of_rank = |rank: usize| {
+            let sizes = batches.iter().filter_map(|batch| batch.get(rank).copied());
+            Pilot::of(&sizes.collect::<Vec<_>>())
+        };
+        let pilots: Vec<Pilot> = (0..ranks).map(of_rank).collect();
+        let most = (pilots.iter()).fold(BatchSizes::NONE, |most, one| most.max(one.most));
+        Self {
+            expected: pilots.iter().map(|pilot| pilot.mean).collect(),
+            room: room(most, vertices, edges),
+            basis: AlphaBasis::Measured,
+        }
+    }
+
+    /// The batches of a graph of which only statistics are known.
+    fn estimated(
+        parts: &Parts,
+        workload: &Workload,
+        sampling: &Sampling,
+    ) -> Result<Self, SampleError> {
+        let (rule, batches) = batches(workload, sampling)?;
+        let ranks = parts.sizes.len() as f64;
+        let seeds = batches.seeds().len() as f64 / f64::from(batches.count()) / ranks;
         let classes = degree_classes(workload);
         let found = by_degrees(&classes, workload.relations, seeds, &rule);
         let mut expected = BatchSizes::NONE;
+        expected.count = batches.count().into();
         let hops = rule.hops();
+        let (mut known, mut elsewhere) = (0.0, 0.0);
         for (hop, vertices) in found.vertices.iter().enumerate() {
             expected.levels[hops - hop] = vertices.ceil() as u64;
+            elsewhere += (vertices - known) * parts.remote(hop as i32, sampling.roots);
+            known = *vertices;
+            expected.remote[hops - hop] = elsewhere.ceil() as u64;
         }
         for (hop, edges) in found.edges.iter().enumerate() {
             expected.edges[hops - hop] = edges.ceil() as u64;
         }
         Ok(Self {
-            count: batches.count(),
-            expected,
             room: room(expected, workload.vertices, workload.edges),
+            expected: vec![expected; parts.sizes.len()],
             basis: AlphaBasis::Estimated,
         })
     }
 }
 
+/// What is drawn, and the batches, of a graph with as many training vertices.
+fn batches(workload: &Workload, sampling: &Sampling) -> Result<(Rule, Batches), SampleError> {
+    let rule = Rule::new(sampling.kind, sampling.fanouts.clone(), 0)?;
+    let trained = workload.split[0].min(u64::from(u32::MAX)) as u32;
+    let batches = Batches::new((0..trained).collect(), sampling.batch, sampling.cut, 0)?;
+    Ok((rule, batches))
+}
+
 impl Parts {
     /// The rows that a rank of these sizes has room for.
     pub fn capacity(&self, sizes: &RankSizes) -> Capacity {
-        let room = self.batch.filter(|_| sizes.batch != BatchSizes::NONE);
+        let batch = self.batch.as_ref();
+        let room = batch.filter(|_| sizes.batch != BatchSizes::NONE);
         Capacity::of(RankSizes {
             batch: room.map_or(BatchSizes::NONE, |batch| batch.room),
             ..*sizes
         })
+    }
+
+    /// Which share of the vertices that many hops from the seeds belongs to other ranks, if each edge
+    /// leads to one of them as often as any. No partition is worse than dealing vertices out.
+    fn remote(&self, hops: i32, roots: Roots) -> f64 {
+        let dealt = 1.0 - 1.0 / self.sizes.len().max(1) as f64;
+        let edges: u64 = self.sizes.iter().map(|sizes| sizes.edges).sum();
+        let cut: u64 = self.sizes.iter().map(|sizes| sizes.reach.halo_edges).sum();
+        let stays = 1.0 - cut as f64 / edges.max(1) as f64;
+        match roots {
+            Roots::Dealt => dealt,
+            Roots::Home | Roots::Own => dealt.min(1.0 - stays.powi(hops)),
+        }
     }
 }

@@ -5,6 +5,7 @@
 use super::PlacementSpec;
 use crate::error::LowerError;
 use crate::layout::Ranks;
+use crate::lower::fetch::from_owners;
 use crate::lower::in_place::in_place;
 use crate::lower::{Training, by_batches};
 use gnnc_ir::program::Program;
@@ -15,18 +16,16 @@ pub fn lower(
     ranks: Ranks,
     spec: &PlacementSpec,
 ) -> Result<Program, LowerError> {
-    let Some(sampling) = spec.knobs.sampling() else {
+    let Some(sampling) = spec.knobs.sampling.sampling() else {
         return Err(LowerError::Illegal(format!(
             "placement {} needs the number of seeds of a batch and a fanout for each hop; give --batch and \
              --fanouts, such as --batch 1000 --fanouts 25,10, or `batch` and `fanouts` in the model's train block",
             spec.placement
         )));
     };
-    if ranks.ranks > 1 {
-        return Err(LowerError::Unsupported(format!(
-            "placement {} on several ranks",
-            spec.placement
-        )));
-    }
-    Ok(in_place(by_batches(training, ranks.ranks, &sampling)?))
+    let program = by_batches(training, ranks.ranks, &sampling)?;
+    Ok(match ranks.ranks > 1 {
+        true => from_owners(program),
+        false => in_place(program),
+    })
 }

@@ -52,6 +52,11 @@ impl PlacementSpec {
         staged.then(|| Stages::of(self))
     }
 
+    /// Whether it trains on sampled batches.
+    pub fn samples(&self) -> bool {
+        self.row().is_some_and(Row::samples)
+    }
+
     /// The partitioner.
     pub fn partitioner(&self) -> Partitioner {
         self.knobs.partitioner.unwrap_or(Partitioner::Range)

@@ -26,7 +26,7 @@ impl PlanRequest<'_> {
         let mut specs = Vec::new();
         for ranks in ranks {
             let here = TABLE.iter().filter(|row| ranks > 1 || row.alone);
-            for row in here.filter(|row| !row.samples() || self.samples(ranks)) {
+            for row in here.filter(|row| !row.samples() || self.batches.is_some()) {
                 for knobs in self.divisions(row, ranks) {
                     for skip in self.skips(row) {
                         let mut spec = PlacementSpec {
@@ -51,11 +51,6 @@ impl PlanRequest<'_> {
         specs
     }
 
-    /// Whether batches are described, and may be sampled on so many ranks.
-    fn samples(&self, ranks: u32) -> bool {
-        self.batch.is_some() && ranks == 1
-    }
-
     /// The stages or the numbers of chunks to try, with what all candidates of a placement share.
     fn divisions(&self, row: &Row, ranks: u32) -> Vec<Knobs> {
         let pinned = &self.pin.knobs;
@@ -65,13 +60,8 @@ impl PlanRequest<'_> {
             ..Knobs::default()
         };
         if row.samples() {
-            return vec![Knobs {
-                batch: pinned.batch,
-                fanouts: pinned.fanouts.clone(),
-                sampler: pinned.sampler,
-                cut: pinned.cut,
-                ..common
-            }];
+            let sampling = pinned.sampling.clone();
+            return vec![Knobs { sampling, ..common }];
         }
         if row.staged() {
             let stages = self.stages(row, ranks).into_iter();

@@ -35,9 +35,6 @@ impl PlanRequest<'_> {
             return format!("{name} needs several ranks, found 1; ask for more devices");
         }
         if placement.is_some_and(|p| row(p).is_some_and(|row| row.samples())) {
-            if self.batch.is_some() && ranks != 1 {
-                return format!("{name} trains on one rank so far, found {ranks}; ask for ranks=1");
-            }
             return format!(
                 "{name} needs permission to sample, the seeds of a batch and a fanout for each hop; give \
                  --allow sample --batch 1000 --fanouts 25,10, or the same in the model's train block"

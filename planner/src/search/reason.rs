@@ -176,20 +176,22 @@ impl Priced<'_> {
     /// Steps of an epoch on batches, and when they pay. How many epochs a run needs is not known
     /// without training.
     fn batches(&self, best: &Priced) -> String {
-        let Some(batch) = self.parts.batch.filter(|_| self.samples()) else {
+        let Some(batch) = self.parts.batch.as_ref().filter(|_| self.samples()) else {
             return String::new();
         };
         let epoch = self.estimate.epoch.seconds.0;
-        let step = Seconds(rounded(Seconds(epoch / f64::from(batch.count.max(1)))).0);
-        let levels = batch.expected.levels;
+        let count = batch.count();
+        let step = Seconds(rounded(Seconds(epoch / count.max(1) as f64)).0);
+        let levels = batch.expected.iter().map(|sizes| sizes.levels[0]);
+        let outermost = levels.max().unwrap_or(0);
         let basis = match batch.basis {
             AlphaBasis::Measured => "drawn",
             AlphaBasis::Declared | AlphaBasis::Interpolated | AlphaBasis::Estimated => "estimated",
         };
         let mut text = format!(
             "; {} of {step} an epoch, each with {} at the outermost level ({basis})",
-            counted(batch.count, "step"),
-            counted(levels[0], "vertex"),
+            counted(count, "step"),
+            counted(outermost, "vertex"),
         );
         if !best.samples() && epoch > 0.0 {
             let times = best.estimate.epoch.seconds.0 / epoch;

@@ -10,11 +10,16 @@ pub(super) struct BatchNeeds {
     walked: Vec<(Extent, bool)>,
     /// Edges whose sources are also named as vertices.
     vertices: Vec<Extent>,
+    /// The level of which rows are fetched from other ranks.
+    pub(super) asks: Option<u8>,
 }
 
 impl BatchNeeds {
     /// Records the edges that an instruction walks.
     pub(super) fn collect(&mut self, instr: &Instr, program: &Program) {
+        if let Instr::AskRows(ask) = instr.whole() {
+            self.asks = Some(ask.level);
+        }
         let Some(launch) = instr.launch().filter(|launch| launch.rows.of_batch()) else {
             return;
         };
@@ -33,13 +38,24 @@ impl BatchNeeds {
         }
     }
 
-    /// Bytes of the graph that is sampled, of the draws, and of the edges as kernels walk them.
-    pub(super) fn bytes(&self, sizes: &RankSizes) -> u64 {
+    /// Bytes of what the ranks of a process share: the graph that is sampled, and with several ranks
+    /// the owners, rows and labels of all vertices.
+    pub(super) fn shared_bytes(&self, sizes: &RankSizes, ranks: u32, labels: u64) -> u64 {
         if sizes.batch == BatchSizes::NONE {
             return 0;
         }
-        // The graph, and a number for each vertex.
-        let graph = 12 * sizes.vertices + 4 * sizes.all_edges;
+        let row = match ranks {
+            1 => 0,
+            _ => 4 + 4 * labels,
+        };
+        (12 + row) * sizes.vertices + 4 * sizes.all_edges
+    }
+
+    /// Bytes of a rank's draws, of the edges as kernels walk them, and of the rows of each owner.
+    pub(super) fn bytes(&self, sizes: &RankSizes, ranks: u32) -> u64 {
+        if sizes.batch == BatchSizes::NONE {
+            return 0;
+        }
         let edges: u64 = sizes.batch.edges.iter().sum();
         let blocks = 12 * edges + 4 * sizes.batch.levels[0];
         let lists = self.walked.iter().map(|(edges, by_source)| {
@@ -54,6 +70,13 @@ impl BatchNeeds {
             }
         });
         let vertices = self.vertices.iter().map(|edges| 4 * sizes.rows(*edges));
-        graph + blocks + lists.sum::<u64>() + vertices.sum::<u64>()
+        // Rows and places by owner, and about as many rows that others ask for.
+        let asked = match (ranks, self.asks) {
+            (1, _) | (_, None) => 0,
+            (_, Some(level)) => {
+                8 * sizes.rows(Extent::Level(level)) + 4 * sizes.batch.remote(level)
+            }
+        };
+        4 * sizes.vertices + blocks + lists.sum::<u64>() + vertices.sum::<u64>() + asked
     }
 }

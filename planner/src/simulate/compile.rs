@@ -12,7 +12,7 @@ use gnnc_ir::cluster::{Cluster, Costs, Link, SharedBy};
 use gnnc_ir::graph::op::Redistribute;
 use gnnc_ir::program::instr::{self, Collective};
 use gnnc_ir::program::trace::Resource;
-use gnnc_ir::program::traffic::{all_reduce_floats, redistribute_total};
+use gnnc_ir::program::traffic::{Reads, all_reduce_floats, redistribute_total, traffic};
 use gnnc_ir::program::work::{Counts, KernelClass, Work, demand, strips};
 use gnnc_ir::program::{Chunk, Instr, Moved, Neighbour, Program, RankSizes};
 use gnnc_ir::words::units::{Bytes, Flops};
@@ -158,8 +158,6 @@ pub(super) struct Compiler<'a> {
     costs: Option<&'a Costs>,
     /// Shares of chunks that were counted.
     chunks: &'a BTreeMap<u32, Vec<ChunkShare>>,
-    /// Batches of an epoch.
-    batches: u32,
     /// The share of the current chunk; everything without chunks.
     share: ChunkShare,
     /// The same share of the ranks of each class.
@@ -183,7 +181,6 @@ impl<'a> Compiler<'a> {
             names: Vec::new(),
             costs: measured.and_then(|measured| measured.of(program.ranks)),
             chunks: &parts.chunks,
-            batches: parts.batch.as_ref().map_or(1, |batch| batch.count),
             share: ChunkShare::even(1),
             shares: of_classes(fabric, ChunkShare::even(1)),
         }
@@ -234,7 +231,7 @@ impl<'a> Compiler<'a> {
         }
         if matches!(whole, Instr::Batches(_)) {
             return Step::Loop {
-                count: self.batches,
+                count: (self.sizes.first()).map_or(1, |sizes| sizes.batch.count.max(1) as u32),
                 reverse: false,
                 body: self.list(&line.body),
             };
@@ -389,8 +386,15 @@ impl<'a> Compiler<'a> {
                 let shape = (*heads, *width);
                 let elements = redistribute_total(*how, shape, self.fabric.ranks, self.sizes);
                 let bytes = elements * self.program.buffer(to.buffer).storage.bytes();
-                let cost = self.all_to_all(*how, self.moved(bytes, *moved));
+                let adds = *how == Redistribute::Reduce;
+                let cost = self.all_to_all(adds, self.moved(bytes, *moved));
                 TransferCost::Everyone(self.as_measured(cost, instr, name))
+            }
+            Some(Collective::AskRows(_) | Collective::ServeRows(_)) => {
+                let none = Reads::default();
+                let one = std::slice::from_ref(instr);
+                let bytes = traffic(one, self.program, &none, self.sizes).fetch;
+                TransferCost::Everyone(self.all_to_all(false, bytes))
             }
             None => TransferCost::Everyone(CollectiveCost::default()),
         };
@@ -454,18 +458,14 @@ impl<'a> Compiler<'a> {
     }
 
     /// A message from every rank to every other one, `total` bytes in equal shares, packed before
-    /// and unpacked (or added up) after.
-    fn all_to_all(&self, how: Redistribute, total: u64) -> CollectiveCost {
+    /// and unpacked (or added up, if `adds`) after.
+    fn all_to_all(&self, adds: bool, total: u64) -> CollectiveCost {
         let ranks = u64::from(self.fabric.ranks);
         if ranks < 2 || total == 0 {
             return CollectiveCost::default();
         }
         let own = total as f64 / ranks as f64;
-        let flops = if how == Redistribute::Reduce {
-            own / 4.0
-        } else {
-            0.0
-        };
+        let flops = if adds { own / 4.0 } else { 0.0 };
         CollectiveCost {
             before: self.pass(own, own, 0.0),
             messages: self.everyone(own / (ranks - 1) as f64),

@@ -102,8 +102,10 @@ fn each(
         let messages = known.map_or_else(|| needs.messages(parts, rank), |one| one.2);
         if !seen.contains(&(*sizes, sent, messages, sharers)) {
             seen.push((*sizes, sent, messages, sharers));
-            let own = needs.bytes(sizes, sent) + needs.whole_bytes(sizes) / sharers;
-            let own = own + needs.batch.bytes(sizes);
+            let shared = needs.whole_bytes(sizes)
+                + (needs.batch).shared_bytes(sizes, program.ranks, needs.labels);
+            let own = needs.bytes(sizes, sent) + shared / sharers;
+            let own = own + needs.batch.bytes(sizes, program.ranks);
             let messages = messages.saturating_add(sizes.inner.saturating_mul(row));
             let own = messages
                 .saturating_add(fixed)
@@ -196,6 +198,8 @@ struct Sent {
     redistributed: u64,
     /// Floats of all-reduce messages.
     reduced: u64,
+    /// Words per row of a batch that other ranks own.
+    fetched: u64,
 }
 
 impl Sent {
@@ -232,6 +236,10 @@ impl Sent {
                 let chunks = moved.chunk().map_or(1, |chunk| u64::from(chunk.of.max(1)));
                 sent.redistributed = columns.div_ceil(chunks);
             }
+            Some(Collective::AskRows(_)) => sent.fetched = 1,
+            Some(Collective::ServeRows(instr::ServeRows { to, .. })) => {
+                sent.fetched = u64::from(program.buffer(to.buffer).row_words());
+            }
             None => {}
         }
         sent
@@ -242,6 +250,7 @@ impl Sent {
             exchanged: self.exchanged.saturating_add(other.exchanged),
             redistributed: self.redistributed.saturating_add(other.redistributed),
             reduced: self.reduced.saturating_add(other.reduced),
+            fetched: self.fetched.saturating_add(other.fetched),
         }
     }
 }
@@ -356,6 +365,10 @@ impl Needs {
         };
         let columns = self.sent.iter().map(|sent| sent.redistributed).max();
         let moved = parts.sizes[rank].inner.saturating_mul(columns.unwrap_or(0));
+        // Others ask for about as many rows as they are asked for.
+        let asked = (self.batch.asks).map_or(0, |level| parts.sizes[rank].batch.remote(level));
+        let words = self.sent.iter().map(|sent| sent.fetched).max();
+        let moved = moved.max(asked.saturating_mul(words.unwrap_or(0)));
         // The sum of the own chunk, and the message that sends it to all others.
         let sums = self.sent.iter().map(|sent| 2 * part(sent.reduced)).max();
         to_others.max(moved).saturating_add(sums.unwrap_or(0))

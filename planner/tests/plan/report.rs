@@ -64,7 +64,7 @@ fn planned(workload: &Workload, cluster: &Cluster, objective: Objective) -> Plan
         pin: Pin::default(),
         top: None,
         layers: 0,
-        batch: None,
+        batches: None,
     };
     plan(&request, &ANY)
 }
@@ -122,7 +122,7 @@ fn failed_lowerings_are_rejected() {
         pin: Pin::default(),
         top: None,
         layers: 0,
-        batch: None,
+        batches: None,
     };
     let plan = plan(&request, &UpTo(1));
     let others = request.candidates().len() - 1;
@@ -201,7 +201,7 @@ fn what_is_pinned_is_all_that_is_priced() {
             pin,
             top: None,
             layers: 0,
-            batch: None,
+            batches: None,
         };
         let plan = plan(&request, &ANY);
         let names = plan.candidates.iter().map(|c| c.name());

@@ -4,6 +4,8 @@ use super::moves::Write;
 use super::{CommStep, CommSteps, Memory, Rows, Words};
 use crate::clocks::Squares;
 use crate::fault::Fault;
+use crate::part::asked::OfBatch;
+use crate::part::lists::List;
 use crate::part::rows::Sent;
 use crate::rank::Rank;
 use gnnc_ir::program::traffic::chunk;
@@ -96,6 +98,8 @@ impl Rank {
             plan.all_reduce(&one.buffers);
         } else if let Instr::Redistribute(one) = whole {
             plan.redistribute(one);
+        } else if let Instr::ServeRows(one) = whole {
+            plan.serve(one.from, one.to);
         } else if let Instr::Send(stage_message) = whole {
             plan.send(stage_message)?;
         } else if let Instr::Receive(stage_message) = whole {
@@ -228,6 +232,40 @@ impl Plan<'_> {
             if due(other) {
                 let from = self.own.group.rank(other);
                 self.steps.expect(from, rows.len() * matrix.stride);
+            }
+        }
+    }
+
+    /// Rows go to the ranks that asked for them, and fill those of a level.
+    fn serve(&mut self, from: Ref, to: Ref) {
+        let Some(batch) = &self.own.part.batch else {
+            return;
+        };
+        let (from, to) = (self.matrix(from), self.matrix(to));
+        let (rank, group) = (self.own.in_group(), self.own.group);
+        let listed = |matrix: &Rows, which, of| {
+            let count = batch.asked.list(which, of).len();
+            matrix.listed(List::Fetched(which, of), 0, count)
+        };
+        if self.what.begins {
+            for other in group.others(rank) {
+                let rows = listed(&from, OfBatch::Served, other);
+                self.steps.send(group.rank(other), [rows]);
+                let rows = listed(&to, OfBatch::Places, other);
+                self.steps.expect(group.rank(other), rows.floats());
+            }
+            self.steps.round();
+        }
+        if self.what.finishes {
+            let source = listed(&from, OfBatch::Rows, rank);
+            let target = listed(&to, OfBatch::Places, rank);
+            let put = CommStep::Put(source, target, Write::Replace);
+            self.steps.add(put);
+            self.steps.add(CommStep::Packed);
+            self.steps.add(CommStep::Await);
+            for other in group.others(rank) {
+                let (from, rows) = (group.rank(other), listed(&to, OfBatch::Places, other));
+                self.steps.receive(from, [rows], Write::Replace);
             }
         }
     }

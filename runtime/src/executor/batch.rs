@@ -3,10 +3,12 @@
 use super::Worker;
 use crate::arena::Arena;
 use crate::fault::Fault;
+use crate::part::asked::OfBatch;
 use crate::step_context::StepContext;
+use gnnc_graph::sample::At;
 use gnnc_ir::program::instr::Sample;
 use gnnc_ir::program::memory::layout;
-use gnnc_ir::program::{Capacity, Program, RankSizes, Ref};
+use gnnc_ir::program::{Capacity, Instr, Program, RankSizes, Ref, Transfer};
 
 /// Least bytes of rows that a thread fetches.
 const PIECE: usize = 64 << 10;
@@ -23,11 +25,15 @@ impl Worker {
         sample: &Sample,
         step_context: &StepContext,
     ) -> Result<(), Fault> {
-        let number = self.own.place.batch.unwrap_or(0);
         let Some(batch) = &mut self.own.part.batch else {
             return Err(Fault::Missing("batches"));
         };
-        let sizes = batch.draw(step_context.epoch, number, step_context.draw.into())?;
+        let epoch = u32::try_from(step_context.epoch);
+        let sizes = batch.draw(At {
+            epoch: epoch.map_err(|_| Fault::Missing("that many epochs"))?,
+            batch: self.own.place.batch.unwrap_or(0),
+            step: step_context.draw,
+        })?;
         self.own.part.sizes.batch = sizes;
         if !sizes.within(&self.own.capacity.most().batch) {
             self.grow(program)?;
@@ -69,6 +75,50 @@ impl Worker {
             arena.span(0, kept).write().copy_from_slice(from.read());
         }
         (self.arena, self.own.layout, self.own.capacity) = (arena, layout, capacity);
+        Ok(())
+    }
+
+    /// Tells other ranks which of their rows this one needs, and learns which of its own they need.
+    pub(super) fn ask_rows(&mut self, instr: &Instr) -> Result<(), Fault> {
+        let (mut tag, mut begins, mut finishes) = (Transfer::WHOLE, true, true);
+        if let Instr::Begin(transfer) = instr {
+            (tag, finishes) = (transfer.tag, false);
+        } else if let Instr::Finish(transfer) = instr {
+            (tag, begins) = (transfer.tag, false);
+        }
+        let (rank, group) = (self.own.number - self.own.group.first, self.own.group);
+        let inner = self.own.part.inner;
+        let Some(batch) = &mut self.own.part.batch else {
+            return Err(Fault::Missing("batches"));
+        };
+        for other in group.others(rank).filter(|_| begins) {
+            let (to, rows) = (group.rank(other), batch.asked.list(OfBatch::Rows, other));
+            self.transport.send(to, tag, rows.len(), &mut |message| {
+                // SAFETY: both types have the same size, and every bit pattern is valid for either.
+                let (_, numbers, _) = unsafe { message.align_to_mut::<u32>() };
+                numbers.copy_from_slice(rows);
+            })?;
+        }
+        if !finishes {
+            return Ok(());
+        }
+        let mut from = group.others(rank).map(|other| group.rank(other));
+        self.transport.wait_for(&mut from, tag)?;
+        for other in group.others(rank) {
+            let (from, mut known) = (group.rank(other), false);
+            let take = &mut |message: &[f32]| {
+                // SAFETY: as above.
+                let (_, numbers, _) = unsafe { message.align_to::<u32>() };
+                if let Some(rows) = batch.asked.serve(other, numbers.len()) {
+                    rows.copy_from_slice(numbers);
+                    known = numbers.iter().all(|row| (*row as usize) < inner);
+                }
+            };
+            self.transport.recv_up_to(from, tag, inner, take)?;
+            if !known {
+                return Err(Fault::Missing("the rows that another rank asks for"));
+            }
+        }
         Ok(())
     }
 

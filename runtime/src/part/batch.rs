@@ -1,10 +1,12 @@
 //! The sampled batch at hand: its vertices, and the edges between its levels as kernels walk them.
 
-use super::{Edges, Walkable, Ways, index, pieces_into};
+use super::asked::{Asked, Owners};
+use super::{Edges, Needs, Walkable, Ways, index, pieces_into};
 use crate::RuntimeError;
 use crate::fault::Fault;
-use gnnc_graph::sample::{Batches, Blocks, Epoch, Layer, Pilot, Rule, SampleError, Sampler, room};
-use gnnc_graph::{Csr, GraphData, Topology};
+use gnnc_graph::partition::Partition;
+use gnnc_graph::sample::{At, Blocks, Layer, Pilot, RankSeeds, Rule, SampleError, Sampler, room};
+use gnnc_graph::{Csr, GraphData, Labels, LocalPart, Topology};
 use gnnc_ir::EdgeSet;
 use gnnc_ir::program::BatchSizes;
 use gnnc_ir::words::sampling::{Drawn, Sampling};
@@ -13,66 +15,116 @@ use std::sync::Arc;
 /// For each layer from the seeds outwards, how its plain and its looped edges are walked.
 pub(crate) type LayerWays = Vec<[Ways; 2]>;
 
-/// The batches of a run, and the one at hand.
-pub(crate) struct Batch {
+/// What all ranks of a process need of a graph that they sample.
+pub(crate) struct Sampled {
     topology: Arc<Topology>,
     /// For each edge of the graph, the edges of its type into its destination; empty if nothing
     /// reads that.
     type_degrees: Vec<u32>,
+    /// Training vertices.
+    trained: Vec<u32>,
+    /// Labels of all vertices, as seeds need not be a rank's own. A single rank has them anyway.
+    labels: Labels,
+    pub(crate) owners: Owners,
+}
+
+impl Sampled {
+    /// What ranks need to sample a graph.
+    pub(crate) fn new(
+        data: &GraphData,
+        partition: &Partition,
+        parts: &[LocalPart],
+        type_degrees: bool,
+    ) -> Self {
+        let trains = |v: &u32| data.train.get(*v as usize) == Some(&true);
+        Self {
+            type_degrees: match type_degrees {
+                true => data.topology.relation_degrees(),
+                false => Vec::new(),
+            },
+            topology: Arc::new(data.topology.clone()),
+            trained: (0..data.vertices()).filter(trains).collect(),
+            labels: match parts.len() {
+                1 => Labels::None,
+                _ => data.labels.clone(),
+            },
+            owners: Owners::new(partition, parts),
+        }
+    }
+
+    /// Size in bytes.
+    pub(crate) fn bytes(&self) -> u64 {
+        let graph = 8 * u64::from(self.topology.vertices()) + 4 * self.topology.edges();
+        let labels = match &self.labels {
+            Labels::None => 0,
+            Labels::Single(labels) => 4 * labels.len(),
+            Labels::Multi { values, .. } => 4 * values.len(),
+        };
+        let lists = self.owners.bytes() + 4 * self.type_degrees.len();
+        graph + (labels + lists) as u64
+    }
+}
+
+/// The batches of a run, and a rank's part of the one at hand.
+pub(crate) struct Batch {
+    shared: Arc<Sampled>,
     sampler: Sampler<Arc<Topology>>,
-    batches: Batches,
+    seeds: RankSeeds,
+    rank: u32,
     ways: LayerWays,
-    /// The epoch at hand with its number.
-    epoch: Option<(u64, Epoch)>,
-    seeds: Vec<u32>,
-    /// Seeds of all batches of the epoch.
-    used: u32,
+    /// The level of which rows are fetched from other ranks.
+    asks: Option<u8>,
+    /// Seeds of the batch at hand, and of all batches of its epoch; on all ranks.
+    of_batch: u32,
+    of_epoch: u32,
     blocks: Blocks,
     /// By layer, from the seeds outwards: plain and looped edges.
     layers: Vec<[Option<Edges>; 2]>,
+    /// Rows of the batch by owner.
+    pub(crate) asked: Asked,
+    /// For each batch of the epoch so far, the rows that other ranks own.
+    pub(crate) fetched: Vec<u64>,
     /// How often a batch was larger than the memory laid out for it.
     pub(crate) grown: u32,
 }
 
 impl Batch {
-    /// The batches of a program on a graph.
+    /// The batches of a program on a rank.
     ///
     /// # Errors
     /// Settings that do not fit the graph, such as no training vertices.
     pub(crate) fn new(
-        data: &GraphData,
+        shared: &Arc<Sampled>,
         sampling: &Sampling,
-        (ways, type_degrees): (LayerWays, bool),
-        seed: u64,
+        needs: Needs,
+        (rank, seed): (u32, u64),
         threads: usize,
     ) -> Result<Self, RuntimeError> {
         let refused = |error: SampleError| RuntimeError::Sampling(error);
-        let topology = Arc::new(data.topology.clone());
+        let topology = Arc::clone(&shared.topology);
         let rule = Rule::new(sampling.kind, sampling.fanouts.clone(), seed).map_err(refused)?;
-        let trains = |v: &u32| data.train.get(*v as usize) == Some(&true);
-        let seeds: Vec<u32> = (0..data.vertices()).filter(trains).collect();
-        let layers = ways.iter().map(|_| [None, None]).collect();
+        let (trained, partition) = (shared.trained.clone(), &shared.owners.partition);
+        let seeds = RankSeeds::new(trained, sampling, partition, rank, seed).map_err(refused)?;
         Ok(Self {
-            type_degrees: match type_degrees {
-                true => topology.relation_degrees(),
-                false => Vec::new(),
-            },
-            sampler: Sampler::new(Arc::clone(&topology), &rule, threads).map_err(refused)?,
-            batches: Batches::new(seeds, sampling.batch, sampling.cut, seed).map_err(refused)?,
-            topology,
-            ways,
-            epoch: None,
-            seeds: Vec::new(),
-            used: 0,
+            sampler: Sampler::new(topology, &rule, threads).map_err(refused)?,
+            shared: Arc::clone(shared),
+            seeds,
+            rank,
+            layers: needs.layers.iter().map(|_| [None, None]).collect(),
+            ways: needs.layers,
+            asks: needs.asks,
+            of_batch: 0,
+            of_epoch: 0,
             blocks: Blocks::default(),
-            layers,
+            asked: Asked::default(),
+            fetched: Vec::new(),
             grown: 0,
         })
     }
 
     /// Batches of an epoch.
     pub(crate) fn count(&self) -> u32 {
-        self.batches.count()
+        self.seeds.count()
     }
 
     /// Room for batches a little larger than the first ones of a run.
@@ -80,41 +132,39 @@ impl Batch {
     /// # Errors
     /// Numbers that 32 bits do not hold.
     pub(crate) fn pilot(&mut self) -> Result<BatchSizes, SampleError> {
-        let pilot = Pilot::draw(&mut self.sampler, &self.batches, 0)?;
+        let pilot = Pilot::draw(&mut self.sampler, &mut self.seeds)?;
         Ok(self.room(pilot.most))
     }
 
     /// A little more than the sizes of a batch, but no more than there can be.
     pub(crate) fn room(&self, sizes: BatchSizes) -> BatchSizes {
-        let vertices = u64::from(self.topology.vertices());
-        room(sizes, vertices, self.topology.edges())
+        let vertices = u64::from(self.shared.topology.vertices());
+        room(sizes, vertices, self.shared.topology.edges())
     }
 
-    /// Draws a batch of an epoch (both from 0) in an optimizer step, and returns its sizes.
+    /// Draws a batch, and returns its sizes.
     ///
     /// # Errors
     /// Numbers that 32 bits do not hold.
-    pub(crate) fn draw(&mut self, epoch: u64, batch: u32, step: u64) -> Result<BatchSizes, Fault> {
-        if self.epoch.as_ref().is_none_or(|(known, _)| *known != epoch) {
-            let number = u32::try_from(epoch).map_err(|_| Fault::Missing("that many epochs"))?;
-            let drawn = self.batches.epoch(number)?;
-            self.used = drawn.used();
-            self.epoch = Some((epoch, drawn));
+    pub(crate) fn draw(&mut self, at: At) -> Result<BatchSizes, Fault> {
+        let sizes = self.seeds.draw(&mut self.sampler, at, &mut self.blocks)?;
+        self.of_batch = self.seeds.of_all(at.batch);
+        if at.batch == 0 {
+            self.of_epoch = self.seeds.used();
+            self.fetched.clear();
         }
-        if let Some((_, epoch)) = &self.epoch {
-            self.seeds.clear();
-            self.seeds.extend_from_slice(epoch.seeds(batch));
+        if let Some(level) = self.asks {
+            let level = self.blocks.level(usize::from(level));
+            self.asked.sort(level, &self.shared.owners);
+            self.fetched.push(self.asked.remote(self.rank));
         }
-        self.sampler
-            .sample(&self.seeds, step as u32, &mut self.blocks)?;
         let hops = self.ways.len();
-        let sizes = self.blocks.batch_sizes();
         for number in (1..=hops).rev() {
             let layer = self.blocks.layer(number);
             let below = self.blocks.level(number - 1).len();
             let ids = self.blocks.level(number - 1);
             let types = Types {
-                topology: &self.topology,
+                topology: &self.shared.topology,
                 ids,
                 layer,
             };
@@ -144,14 +194,24 @@ impl Batch {
         self.layers.get(from_seeds)?[index(set)].as_ref()
     }
 
-    /// Seeds of the batch.
+    /// Seeds of the batch, on all ranks.
     pub(crate) fn seeds(&self) -> u32 {
-        self.seeds.len() as u32
+        self.of_batch
     }
 
     /// The part of the epoch's seeds that the batch has.
     pub(crate) fn share(&self) -> f64 {
-        f64::from(self.seeds()) / f64::from(self.used.max(1))
+        f64::from(self.of_batch) / f64::from(self.of_epoch.max(1))
+    }
+
+    /// Labels of all vertices, unless the only rank has them.
+    pub(crate) fn labels(&self) -> Option<&Labels> {
+        (self.shared.owners.partition.parts() > 1).then_some(&self.shared.labels)
+    }
+
+    /// Size in bytes of what all ranks of a process share.
+    pub(crate) fn shared_bytes(&self) -> u64 {
+        self.shared.bytes()
     }
 
     /// Writes numbers of the batch, one a row.
@@ -174,15 +234,15 @@ impl Batch {
                 out.iter_mut().zip(kept).for_each(|(out, kept)| *out = kept);
             }
             Drawn::Scale(_, set) => {
-                let typed = self.topology.relations() > 0;
+                let typed = self.shared.topology.relations() > 0;
                 scales(layer, typed, set, ids, out);
             }
             Drawn::Relation(..) => {
-                let types = self.topology.types();
+                let types = self.shared.topology.types();
                 self.each_edge(layer, ids, |at, edge| out[at] = f32::from(types[edge]));
             }
             Drawn::RelationDegree(..) => {
-                let degrees = &self.type_degrees;
+                let degrees = &self.shared.type_degrees;
                 self.each_edge(layer, ids, |at, edge| out[at] = degrees[edge] as f32);
             }
         }
@@ -190,15 +250,15 @@ impl Batch {
 
     /// Visits the kept edges with their places in the graph.
     fn each_edge(&self, layer: &Layer, ids: &[u32], mut visit: impl FnMut(usize, usize)) {
-        each_edge(&self.topology, layer, ids, &mut visit);
+        each_edge(&self.shared.topology, layer, ids, &mut visit);
     }
 
-    /// Size in bytes, without what stays the same however large batches are.
+    /// Size in bytes, without what ranks share.
     pub(crate) fn bytes(&self) -> u64 {
-        let graph = 12 * u64::from(self.topology.vertices()) + 4 * self.topology.edges();
+        let numbers = 4 * u64::from(self.shared.topology.vertices());
         let edges = self.layers.iter().flatten().flatten().map(Edges::bytes);
         let blocks = 12 * self.blocks.edges() + 4 * self.ids().len() as u64;
-        graph + edges.sum::<usize>() as u64 + blocks + 4 * self.type_degrees.len() as u64
+        numbers + (edges.sum::<usize>() + self.asked.bytes()) as u64 + blocks
     }
 }
 

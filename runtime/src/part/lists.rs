@@ -1,6 +1,7 @@
 //! Names for the number lists that instructions read besides buffers. The CPU reads a list where
 //! the rank keeps it, a device reads its copy; both use the same names.
 
+use super::asked::OfBatch;
 use super::{Part, Walkable, index, sliced};
 use crate::chunks::Set;
 
@@ -19,6 +20,8 @@ pub(crate) enum List {
     Moved(Option<Set>, u32),
     /// Positions of these among that rank's rows, if not all rows are moved.
     Places(Set, u32),
+    /// Rows of the batch at hand that belong to a rank, or that it asked for.
+    Fetched(OfBatch, u32),
     /// The first entry of each row of a table, plus one final entry.
     First(Table),
     /// The other end of each entry.
@@ -80,6 +83,7 @@ impl List {
             | Self::Positions(Table::Edges(over, ..)) => over == Over::All,
             Self::Moved(..) | Self::Places(..) => true,
             Self::Sent(_)
+            | Self::Fetched(..)
             | Self::First(Table::Features(..))
             | Self::Ends(Table::Features(..))
             | Self::Positions(Table::Features(..)) => false,
@@ -153,6 +157,9 @@ impl Part {
             }
             List::Places(set, rank) => {
                 Numbers::Rows(self.whole.chunks.set(set)?.rows.get(rank as usize)?)
+            }
+            List::Fetched(which, rank) => {
+                Numbers::Rows(self.batch.as_ref()?.asked.list(which, rank))
             }
             List::First(table) => Numbers::Places(&self.table(table)?.0.csr.indptr),
             List::Ends(table) => Numbers::Rows(&self.table(table)?.0.csr.indices),

@@ -45,6 +45,8 @@ pub(crate) struct Needs {
     pub(crate) all_edges: [Ways; 2],
     /// The same for the edges of a batch, by layer from the seeds outwards.
     pub(crate) layers: LayerWays,
+    /// The level of a batch whose rows are fetched from other ranks.
+    pub(crate) asks: Option<u8>,
     /// Whether a batch gives the numbers of edges by type.
     pub(crate) type_degrees: bool,
     /// Whether kernels run over all vertices.
@@ -92,6 +94,9 @@ impl Needs {
             if let Instr::Sample(sample) = instr {
                 let of_types = |one: &DrawnBuffer| matches!(one.drawn, Drawn::RelationDegree(..));
                 self.type_degrees |= sample.outputs.iter().any(of_types);
+            }
+            if let Instr::AskRows(ask) = instr.whole() {
+                self.asks = Some(ask.level);
             }
             if let Instr::SparseMatMul(one) = instr
                 && one.product == Product::Tn

@@ -82,6 +82,19 @@ pub trait Transport: Send {
         take: &mut dyn FnMut(&[f32]),
     ) -> Result<(), TransportError>;
 
+    /// Receives the next message from rank `from` with this tag, which has at most `most` floats;
+    /// `take` reads them.
+    ///
+    /// # Errors
+    /// As [`Transport::recv`].
+    fn recv_up_to(
+        &mut self,
+        from: u32,
+        tag: u32,
+        most: usize,
+        take: &mut dyn FnMut(&[f32]),
+    ) -> Result<(), TransportError>;
+
     /// Payload bytes sent from this end so far.
     fn bytes_sent(&self) -> u64;
 
@@ -106,6 +119,12 @@ impl Group {
     /// Global number of a rank of the group.
     pub(crate) fn rank(self, other: u32) -> u32 {
         self.first + other
+    }
+
+    /// The other ranks of the group, beginning with the next, so that not all send to the same one
+    /// at once.
+    pub(crate) fn others(self, rank: u32) -> impl Iterator<Item = u32> {
+        (1..self.ranks).map(move |step| (rank + step) % self.ranks)
     }
 }
 

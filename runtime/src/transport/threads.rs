@@ -8,6 +8,7 @@ use self::memory::Memory;
 use super::{Transport, TransportError};
 use crate::error::Failure;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -227,6 +228,45 @@ impl Threads {
         still
     }
 
+    /// Receives a message whose length is in a range.
+    fn take(
+        &mut self,
+        from: u32,
+        tag: u32,
+        lengths: RangeInclusive<usize>,
+        take: &mut dyn FnMut(&[f32]),
+    ) -> Result<(), TransportError> {
+        let inbox = self.inbox(self.rank, from)?;
+        let mut mail = self.wait(inbox, &mut std::iter::once(from), tag)?;
+        let queue = mail.queues.get_mut(&from);
+        let next = queue.and_then(|queue| {
+            let place = queue.next(tag)?;
+            queue.messages.remove(place)
+        });
+        drop(mail);
+        let Some((_, message)) = next else {
+            return Err(TransportError::Broken {
+                rank: from,
+                reason: "its message was lost".to_owned(),
+            });
+        };
+        let found = message.floats().len();
+        if !lengths.contains(&found) {
+            return Err(TransportError::Length {
+                from,
+                found,
+                expected: *lengths.end(),
+            });
+        }
+        take(message.floats());
+        if let Message::Own(memory) = message
+            && let Some(queue) = lock(&inbox.mail).queues.get_mut(&from)
+        {
+            queue.keep(memory);
+        }
+        Ok(())
+    }
+
     fn check_aborted(&self) -> Result<(), TransportError> {
         if !self.hub.aborted.load(Ordering::Acquire) {
             return Ok(());
@@ -359,35 +399,17 @@ impl Transport for Threads {
         floats: usize,
         take: &mut dyn FnMut(&[f32]),
     ) -> Result<(), TransportError> {
-        let inbox = self.inbox(self.rank, from)?;
-        let mut mail = self.wait(inbox, &mut std::iter::once(from), tag)?;
-        let queue = mail.queues.get_mut(&from);
-        let next = queue.and_then(|queue| {
-            let place = queue.next(tag)?;
-            queue.messages.remove(place)
-        });
-        drop(mail);
-        let Some((_, message)) = next else {
-            return Err(TransportError::Broken {
-                rank: from,
-                reason: "its message was lost".to_owned(),
-            });
-        };
-        let found = message.floats().len();
-        if found != floats {
-            return Err(TransportError::Length {
-                from,
-                found,
-                expected: floats,
-            });
-        }
-        take(message.floats());
-        if let Message::Own(memory) = message
-            && let Some(queue) = lock(&inbox.mail).queues.get_mut(&from)
-        {
-            queue.keep(memory);
-        }
-        Ok(())
+        self.take(from, tag, floats..=floats, take)
+    }
+
+    fn recv_up_to(
+        &mut self,
+        from: u32,
+        tag: u32,
+        most: usize,
+        take: &mut dyn FnMut(&[f32]),
+    ) -> Result<(), TransportError> {
+        self.take(from, tag, 0..=most, take)
     }
 
     fn bytes_sent(&self) -> u64 {

@@ -17,7 +17,7 @@ pub enum Call {
     Receive {
         /// The sender.
         from: u32,
-        /// Length of the message.
+        /// Length of the message, or the most that it may have.
         floats: usize,
     },
 }
@@ -72,6 +72,18 @@ impl<T: Transport> Transport for Watched<T> {
     ) -> Result<(), TransportError> {
         (self.watch)(Call::Receive { from, floats })?;
         self.inner.recv(from, tag, floats, take)
+    }
+
+    fn recv_up_to(
+        &mut self,
+        from: u32,
+        tag: u32,
+        most: usize,
+        take: &mut dyn FnMut(&[f32]),
+    ) -> Result<(), TransportError> {
+        let floats = most;
+        (self.watch)(Call::Receive { from, floats })?;
+        self.inner.recv_up_to(from, tag, most, take)
     }
 
     fn bytes_sent(&self) -> u64 {

@@ -1,6 +1,6 @@
 //! Communication among all ranks of a group.
 
-use super::{Instruction, Operand, Use};
+use super::{AskRows, Instruction, Operand, ServeRows, Use};
 use crate::graph::op;
 use crate::program::access::Touched;
 use crate::program::text::line::{after, arrow, matrix, matrix_at, optional, words};
@@ -69,6 +69,10 @@ pub enum Collective<'a> {
     AllReduce(&'a AllReduce),
     /// Changes a layout.
     Redistribute(&'a Redistribute),
+    /// Names rows of a batch to their owners.
+    AskRows(&'a AskRows),
+    /// Fills these rows.
+    ServeRows(&'a ServeRows),
 }
 
 impl Instruction for HaloExchange {

@@ -170,8 +170,8 @@ impl Instruction for Batches {
     unpriced!();
 
     fn traffic(&self, program: &Program, reads: &Reads, sizes: &[RankSizes], sum: &mut Traffic) {
-        // Of one batch: how many there are is known with the data.
-        sum.add(traffic(&self.body, program, reads, sizes), 1);
+        let count = sizes.first().map_or(1, |sizes| sizes.batch.count.max(1));
+        sum.add(traffic(&self.body, program, reads, sizes), count);
     }
 
     fn print(&self, _: &Program) -> String {

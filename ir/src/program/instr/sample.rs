@@ -123,7 +123,7 @@ impl Instruction for FetchRows {
     }
 
     fn check(&self, check: &Check) -> Checked {
-        check.fetch_rows(self)
+        check.rows_of_level(self.from, self.to)
     }
 
     fn fits_chunks(&self, _: &Program) -> bool {
@@ -198,8 +198,9 @@ impl Check<'_> {
         types
     }
 
-    fn fetch_rows(&self, one: &FetchRows) -> Checked {
-        let [from, to] = [one.from, one.to].map(|at| self.program.buffer(at.buffer));
+    /// Checks that rows of own vertices fit into those of a level.
+    pub(super) fn rows_of_level(&self, source: Ref, target: Ref) -> Checked {
+        let [from, to] = [source, target].map(|at| self.program.buffer(at.buffer));
         let of_vertices = matches!(from.extent, Extent::Inner | Extent::Local);
         if !of_vertices || !matches!(to.extent, Extent::Level(_)) {
             return Err(format!(
@@ -213,6 +214,6 @@ impl Check<'_> {
                 from.columns, from.storage, to.columns, to.storage
             ));
         }
-        self.moved_rows("to", one.to)
+        self.moved_rows("to", target)
     }
 }

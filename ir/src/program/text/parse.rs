@@ -4,7 +4,7 @@ use super::lex::{TextError, Token, tokens};
 use super::words::{Text, storage};
 use crate::graph::{Element, Init, ParamSpec, Shard};
 use crate::program::{Buffer, BufferId, Extent, Halo, Instr, Pipeline, Program, Ref, Role};
-use crate::words::sampling::{Cut, Kind, Sampling};
+use crate::words::sampling::{Cut, Kind, Roots, Sampling};
 use crate::words::types::Type;
 use std::str::FromStr;
 
@@ -269,12 +269,15 @@ impl<'a> Reader<'a> {
         }
         let kinds: Vec<(&str, Kind)> = Kind::ALL.iter().map(|kind| (kind.name(), *kind)).collect();
         let cuts: Vec<(&str, Cut)> = Cut::ALL.iter().map(|cut| (cut.name(), *cut)).collect();
+        let roots: Vec<(&str, Roots)> = Roots::ALL.iter().map(|one| (one.name(), *one)).collect();
         let (kind, cut) = (self.named(&kinds)?, self.named(&cuts)?);
+        let roots = self.named(&roots)?;
         Ok(Sampling {
             batch,
             fanouts,
             kind,
             cut,
+            roots,
         })
     }
 

@@ -133,9 +133,9 @@ fn head(program: &Program) -> String {
             .iter()
             .map(|f| format!(" \"{f}\""))
             .collect();
-        let (kind, cut) = (sampling.kind, sampling.cut);
+        let (kind, cut, roots) = (sampling.kind, sampling.cut, sampling.roots);
         out += &format!(
-            "sampling batch {} fanouts{} {kind} {cut}\n",
+            "sampling batch {} fanouts{} {kind} {cut} {roots}\n",
             sampling.batch,
             fanouts.concat()
         );

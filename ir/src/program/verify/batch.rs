@@ -27,8 +27,9 @@ pub(super) fn verify(program: &Program) -> Result<(), ProgramError> {
             if !matches!(body.first(), Some(Instr::Sample(_))) {
                 return Err(at("batches that do not begin with a sample".to_owned()));
             }
+            let mut asked = None;
             for (index, instr) in body.iter().enumerate().skip(1) {
-                inside(instr, program).map_err(|what| {
+                inside(instr, &mut asked, program).map_err(|what| {
                     let place = format!("{place}.{index}");
                     ProgramError::new(what).at(&place, instr, program)
                 })?;
@@ -77,8 +78,12 @@ fn levels(program: &Program) -> Result<(), String> {
 /// Checks that an instruction outside of batches uses no rows of levels.
 fn outside(instr: &Instr, program: &Program) -> Result<(), String> {
     let mut level = matches!(
-        instr,
-        Instr::Sample(_) | Instr::FetchRows(_) | Instr::Batches(_)
+        instr.whole(),
+        Instr::Sample(_)
+            | Instr::FetchRows(_)
+            | Instr::AskRows(_)
+            | Instr::ServeRows(_)
+            | Instr::Batches(_)
     );
     level |= instr.launch().is_some_and(|launch| launch.rows.of_batch());
     instr.each_access(&mut |at, _| {
@@ -92,8 +97,9 @@ fn outside(instr: &Instr, program: &Program) -> Result<(), String> {
     body.iter().try_for_each(|instr| outside(instr, program))
 }
 
-/// Checks an instruction of a batch after its sample.
-fn inside(instr: &Instr, program: &Program) -> Result<(), String> {
+/// Checks an instruction of a batch after its sample. Rows that other ranks own must have been asked
+/// for; `asked` is the level of the last question whose answers may be sent.
+fn inside(instr: &Instr, asked: &mut Option<u8>, program: &Program) -> Result<(), String> {
     let name = instr.name(program);
     if instr.body().is_some() || matches!(instr, Instr::Sample(_)) {
         return Err(format!("{name} inside of batches"));
@@ -101,6 +107,20 @@ fn inside(instr: &Instr, program: &Program) -> Result<(), String> {
     let rows = instr.launch().map(|launch| launch.rows);
     if matches!(rows, Some(Extent::LevelEdges(..))) {
         return Err(format!("{name} over edges, expected over a level"));
+    }
+    if matches!(instr, Instr::FetchRows(_)) && program.ranks > 1 {
+        return Err(format!("{name} on several ranks, expected serve-rows"));
+    }
+    if let Instr::AskRows(ask) = instr.whole() {
+        let begins = matches!(instr, Instr::Begin(_));
+        *asked = Some(ask.level).filter(|_| !begins);
+    }
+    if let Instr::ServeRows(serve) = instr.whole() {
+        let level = program.buffer(serve.to.buffer).extent.level();
+        if level.is_none() || level != *asked {
+            let to = program.buffer(serve.to.buffer).extent;
+            return Err(format!("{name} to {to} rows, which were not asked for"));
+        }
     }
     Ok(())
 }

@@ -100,6 +100,8 @@ impl Facts {
             | Instr::Batches(_)
             | Instr::Sample(_)
             | Instr::FetchRows(_)
+            | Instr::AskRows(_)
+            | Instr::ServeRows(_)
             | Instr::Send(_)
             | Instr::Receive(_)
             | Instr::Move(_) => {

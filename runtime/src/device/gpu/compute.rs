@@ -119,7 +119,9 @@ impl DeviceRank {
             | Instr::Chunks(_)
             | Instr::Batches(_)
             | Instr::Sample(_)
-            | Instr::FetchRows(_) => Err(NO_KERNEL.into()),
+            | Instr::FetchRows(_)
+            | Instr::AskRows(_)
+            | Instr::ServeRows(_) => Err(NO_KERNEL.into()),
         }
     }
 

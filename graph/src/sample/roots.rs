@@ -1,0 +1,209 @@
+//! The seeds that one rank works on, and how large its part of a batch is.
+
+use super::{Batches, Blocks, Cut, Epoch, SampleError, Sampler, home, shares};
+use crate::Topology;
+use crate::partition::Partition;
+use gnnc_ir::program::BatchSizes;
+use gnnc_ir::words::sampling::{Roots, Sampling};
+use std::borrow::Borrow;
+use std::sync::Arc;
+
+/// A batch of a run; all numbers count from 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct At {
+    /// The epoch.
+    pub epoch: u32,
+    /// The batch of the epoch.
+    pub batch: u32,
+    /// The optimizer step of the run.
+    pub step: u32,
+}
+
+impl At {
+    /// A batch of the first epoch of a run.
+    pub fn first_epoch(batch: u32) -> Self {
+        Self {
+            epoch: 0,
+            batch,
+            step: batch,
+        }
+    }
+}
+
+/// The seeds of one rank, batch by batch.
+#[derive(Clone, Debug)]
+pub struct RankSeeds {
+    partition: Arc<Partition>,
+    rank: u32,
+    roots: Roots,
+    /// Batches of all ranks together; with [`Roots::Own`], those of each rank.
+    batches: Vec<Batches>,
+    /// The epoch at hand.
+    epoch: Option<u32>,
+    /// Its order, for each entry of `batches`.
+    orders: Vec<Epoch>,
+    /// Own seeds of the batch at hand.
+    seeds: Vec<u32>,
+}
+
+impl RankSeeds {
+    /// The seeds of a rank among `trained` vertices. `seed` is that of the run.
+    ///
+    /// # Errors
+    /// No training vertices; a batch size of 0; a cut that leaves no batch, or that does not go with
+    /// [`Roots::Own`].
+    pub fn new(
+        trained: Vec<u32>,
+        sampling: &Sampling,
+        partition: &Arc<Partition>,
+        rank: u32,
+        seed: u64,
+    ) -> Result<Self, SampleError> {
+        let own = sampling.roots == Roots::Own && partition.parts() > 1;
+        if own && sampling.cut != Cut::Even {
+            return Err(SampleError::CutOfShares { cut: sampling.cut });
+        }
+        let batches = match own {
+            true => Batches::own(&shares(&trained, partition), sampling.batch, seed)?,
+            false => vec![Batches::new(trained, sampling.batch, sampling.cut, seed)?],
+        };
+        Ok(Self {
+            partition: Arc::clone(partition),
+            rank,
+            roots: sampling.roots,
+            batches,
+            epoch: None,
+            orders: Vec::new(),
+            seeds: Vec::new(),
+        })
+    }
+
+    /// Batches of an epoch, the same on all ranks.
+    pub fn count(&self) -> u32 {
+        self.batches.first().map_or(0, Batches::count)
+    }
+
+    /// Goes to a batch of an epoch, both counted from 0.
+    ///
+    /// # Errors
+    /// An epoch with steps that 32 bits cannot count.
+    pub fn go_to(&mut self, epoch: u32, batch: u32) -> Result<(), SampleError> {
+        if self.epoch != Some(epoch) {
+            let orders = self.batches.iter().map(|batches| batches.epoch(epoch));
+            self.orders = orders.collect::<Result<_, _>>()?;
+            self.epoch = Some(epoch);
+        }
+        let ranks = self.partition.parts();
+        let of_rank = self.orders.get(self.rank as usize);
+        match (&self.orders[..], of_rank) {
+            ([order], _) if self.roots == Roots::Dealt => {
+                self.seeds.clear();
+                let dealt = order.dealt(batch, ranks, self.rank);
+                self.seeds.extend_from_slice(dealt);
+            }
+            ([order], _) => {
+                let seeds = order.seeds(batch);
+                home(seeds, &self.partition, self.rank, &mut self.seeds);
+            }
+            (_, Some(order)) => {
+                self.seeds.clear();
+                self.seeds.extend_from_slice(order.seeds(batch));
+            }
+            (_, None) => self.seeds.clear(),
+        }
+        Ok(())
+    }
+
+    /// This rank's seeds of the batch at hand; there may be none.
+    pub fn seeds(&self) -> &[u32] {
+        &self.seeds
+    }
+
+    /// Seeds of a batch of the epoch at hand, on all ranks.
+    pub fn of_all(&self, batch: u32) -> u32 {
+        let seeds = self.orders.iter().map(|order| order.seeds(batch).len());
+        seeds.sum::<usize>() as u32
+    }
+
+    /// Seeds of all batches of the epoch at hand, on all ranks.
+    pub fn used(&self) -> u32 {
+        self.orders.iter().map(Epoch::used).sum()
+    }
+
+    /// Draws a batch, and counts its rows.
+    ///
+    /// # Errors
+    /// As [`Self::go_to`] and [`Sampler::sample`].
+    pub fn draw<T: Borrow<Topology> + Send + Sync>(
+        &mut self,
+        sampler: &mut Sampler<T>,
+        at: At,
+        blocks: &mut Blocks,
+    ) -> Result<BatchSizes, SampleError> {
+        self.go_to(at.epoch, at.batch)?;
+        sampler.sample(&self.seeds, at.step, blocks)?;
+        let mut sizes = blocks.batch_sizes();
+        sizes.count = self.count().into();
+        if self.partition.parts() == 1 {
+            return Ok(sizes);
+        }
+        let owner = self.partition.owner();
+        let elsewhere = |v: &&u32| owner[**v as usize] != self.rank;
+        let (mut known, mut remote) = (0, 0);
+        for level in (0..=blocks.layers()).rev() {
+            let ids = blocks.level(level);
+            remote += ids[known..].iter().filter(elsewhere).count() as u64;
+            known = ids.len();
+            sizes.remote[level] = remote;
+        }
+        Ok(sizes)
+    }
+}
+
+/// Draws batches as all ranks do, to count their rows.
+pub struct Replay<T> {
+    sampler: Sampler<T>,
+    ranks: Vec<RankSeeds>,
+    blocks: Blocks,
+}
+
+impl<T: Borrow<Topology> + Send + Sync> Replay<T> {
+    /// The batches that a sampler draws for the ranks of a partition. `seed` is that of the run.
+    ///
+    /// # Errors
+    /// As [`RankSeeds::new`].
+    pub fn new(
+        sampler: Sampler<T>,
+        trained: &[u32],
+        sampling: &Sampling,
+        partition: &Arc<Partition>,
+        seed: u64,
+    ) -> Result<Self, SampleError> {
+        let of_rank = |rank| RankSeeds::new(trained.to_vec(), sampling, partition, rank, seed);
+        let ranks: Result<_, _> = (0..partition.parts()).map(of_rank).collect();
+        Ok(Self {
+            sampler,
+            ranks: ranks?,
+            blocks: Blocks::default(),
+        })
+    }
+
+    /// Batches of an epoch.
+    pub fn count(&self) -> u32 {
+        self.ranks.first().map_or(0, RankSeeds::count)
+    }
+
+    /// The rows of a batch, rank by rank.
+    ///
+    /// # Errors
+    /// As [`RankSeeds::draw`].
+    pub fn sizes(&mut self, at: At) -> Result<Vec<BatchSizes>, SampleError> {
+        let Self {
+            sampler,
+            ranks,
+            blocks,
+        } = self;
+        let of_rank = |rank: &mut RankSeeds| rank.draw(sampler, at, blocks);
+        ranks.iter_mut().map(of_rank).collect()
+    }
+}

@@ -1,0 +1,129 @@
+//! Rows of a sampled batch that other ranks own: asking for them, and sending them.
+
+use super::{Collective, Instruction, Operand, Use};
+use crate::program::access::Touched;
+use crate::program::text::line::arrow;
+use crate::program::text::{Reader, Text, TextError};
+use crate::program::traffic::{Reads, Traffic, row_bytes};
+use crate::program::verify::{Check, Checked};
+use crate::program::work::{Counts, INDEX, Terms, Work};
+use crate::program::{Extent, Program, RankSizes, Ref};
+use serde::{Deserialize, Serialize};
+
+/// Tells every rank which of its rows this one needs at a level of the batch at hand.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AskRows {
+    /// The level.
+    pub level: u8,
+}
+
+/// Sends the rows that other ranks asked for, and fills the rows of a level: own vertices from this
+/// rank's rows, the others from those of their owners.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ServeRows {
+    /// Rows of own vertices.
+    pub from: Ref,
+    /// Rows of the level that was asked for.
+    pub to: Ref,
+}
+
+impl Instruction for AskRows {
+    fn name(&self, _: &Program) -> &'static str {
+        "ask-rows"
+    }
+
+    fn operands<'a>(&'a self, _: &mut impl FnMut(Operand<'a>)) {}
+
+    fn each_ref(&mut self, _: &mut dyn FnMut(&mut Ref)) {}
+
+    fn check(&self, check: &Check) -> Checked {
+        let hops = check.program.sampling.as_ref().map_or(0, |one| one.hops());
+        match self.level <= hops {
+            true => Ok(()),
+            false => Err(format!(
+                "asks for rows of level {}, expected one of levels 0 to {hops}",
+                self.level
+            )),
+        }
+    }
+
+    fn fits_chunks(&self, _: &Program) -> bool {
+        false
+    }
+
+    unpriced!();
+
+    fn traffic(&self, _: &Program, _: &Reads, sizes: &[RankSizes], sum: &mut Traffic) {
+        sum.fetch += INDEX * remote(sizes, self.level);
+    }
+
+    fn print(&self, _: &Program) -> String {
+        format!("ask-rows {}", Extent::Level(self.level).text())
+    }
+
+    fn collective(&self) -> Option<Collective<'_>> {
+        Some(Collective::AskRows(self))
+    }
+}
+
+impl AskRows {
+    pub(super) fn parse(from: &mut Reader<'_>) -> Result<Self, TextError> {
+        match Extent::parse(from)? {
+            Extent::Level(level) => Ok(Self { level }),
+            _ => Err(from.wrong_before("the rows of a level, such as level(0)")),
+        }
+    }
+}
+
+impl Instruction for ServeRows {
+    fn name(&self, _: &Program) -> &'static str {
+        "serve-rows"
+    }
+
+    fn operands<'a>(&'a self, visit: &mut impl FnMut(Operand<'a>)) {
+        visit(Operand::read(self.from, Use::Rows(Touched::Own)));
+        visit(Operand::write(self.to, Use::Rows(Touched::All)));
+    }
+
+    fn each_ref(&mut self, visit: &mut dyn FnMut(&mut Ref)) {
+        visit(&mut self.from);
+        visit(&mut self.to);
+    }
+
+    fn check(&self, check: &Check) -> Checked {
+        check.rows_of_level(self.from, self.to)
+    }
+
+    fn fits_chunks(&self, _: &Program) -> bool {
+        false
+    }
+
+    unpriced!();
+
+    fn traffic(&self, program: &Program, _: &Reads, sizes: &[RankSizes], sum: &mut Traffic) {
+        let level = program.buffer(self.to.buffer).extent.level();
+        sum.fetch += row_bytes(program, self.to) * level.map_or(0, |level| remote(sizes, level));
+    }
+
+    fn print(&self, _: &Program) -> String {
+        format!("serve-rows {} -> {}", self.from.text(), self.to.text())
+    }
+
+    fn collective(&self) -> Option<Collective<'_>> {
+        Some(Collective::ServeRows(self))
+    }
+}
+
+impl ServeRows {
+    pub(super) fn parse(from: &mut Reader<'_>) -> Result<Self, TextError> {
+        Ok(Self {
+            from: Ref::parse(from)?,
+            to: arrow(from)?,
+        })
+    }
+}
+
+/// Vertices of a level that ranks do not own, all ranks together.
+fn remote(sizes: &[RankSizes], level: u8) -> u64 {
+    sizes.iter().map(|sizes| sizes.batch.remote(level)).sum()
+}

@@ -1,0 +1,41 @@
+//! Fetches rows of batches from the ranks that own them.
+//!
+//! One question serves all tensors: it names the vertices of the lowest level of which rows are read.
+//! Levels are prefixes of each other, so tensors that are read at higher levels are fetched for the
+//! same vertices, whose ids are then sent only once.
+
+use gnnc_ir::program::instr::{self, AskRows, FetchRows, ServeRows};
+use gnnc_ir::program::{Extent, Instr, Program};
+
+/// The program of one of several ranks, each of which owns a part of the rows that batches read.
+pub fn from_owners(mut program: Program) -> Program {
+    for index in 0..program.step.len() {
+        let Instr::Batches(instr::Batches { body }) = &program.step[index] else {
+            continue;
+        };
+        let mut body = body.clone();
+        if let Some(level) = lowest(&body, &program) {
+            for instr in &mut body {
+                let Instr::FetchRows(FetchRows { from, to }) = *instr else {
+                    continue;
+                };
+                program.buffers[to.buffer.0 as usize].extent = Extent::Level(level);
+                *instr = Instr::ServeRows(ServeRows { from, to });
+            }
+            let sampled = (body.iter()).position(|instr| matches!(instr, Instr::Sample(_)));
+            let behind = sampled.map_or(0, |sample| sample + 1);
+            body.insert(behind, Instr::AskRows(AskRows { level }));
+        }
+        program.step[index] = Instr::Batches(instr::Batches { body });
+    }
+    program
+}
+
+/// The lowest level of which rows are fetched; `None` if none are.
+fn lowest(body: &[Instr], program: &Program) -> Option<u8> {
+    let fetched = body.iter().filter_map(|instr| match instr {
+        Instr::FetchRows(fetch) => program.buffer(fetch.to.buffer).extent.level(),
+        _ => None,
+    });
+    fetched.min()
+}

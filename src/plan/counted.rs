@@ -1,0 +1,134 @@
+//! What plans count of a data graph: its partitions, and the batches that ranks draw on them.
+
+use crate::Error;
+use gnnc_graph::partition::{self, Partition};
+use gnnc_graph::sample::{At, Replay, Rule, SampleError, Sampler};
+use gnnc_graph::{GraphData, Topology, summary};
+use gnnc_ir::plan::Partitioner;
+use gnnc_ir::words::sampling::Sampling;
+use gnnc_ir::workload::PartitionSummary;
+use gnnc_planner::parts::BatchPlan;
+use gnnc_runtime::RuntimeError;
+use std::borrow::Borrow;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// A number of parts, and the partitioner that makes them.
+pub(super) type Division = (u32, Partitioner);
+
+/// Batches that are drawn to find out how large they are, at most.
+const PILOT: u32 = 4;
+
+/// The divisions of a graph that were counted.
+#[derive(Default)]
+pub(super) struct Counted {
+    /// Statistics of partitions.
+    pub(super) partitions: BTreeMap<Division, PartitionSummary>,
+    /// Sizes of batches.
+    pub(super) batches: BTreeMap<Division, BatchPlan>,
+}
+
+/// The batches to draw.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Draws {
+    /// How; nothing is drawn without.
+    pub(super) sampling: Option<Sampling>,
+    /// The seed of the run.
+    pub(super) seed: u64,
+    /// On which divisions.
+    pub(super) on: BTreeSet<Division>,
+}
+
+impl Counted {
+    /// Partitions a graph and counts its parts and the batches on them, where that is not known yet.
+    /// Each partitioner gets all its requests at once, to share work between them.
+    ///
+    /// # Errors
+    /// A graph that cannot be partitioned; batches that do not fit the graph.
+    pub(super) fn count(
+        &mut self,
+        data: &GraphData,
+        divisions: &BTreeSet<Division>,
+        draws: &Draws,
+    ) -> Result<(), Error> {
+        let of_one = draws.on.iter().filter(|(parts, _)| *parts == 1);
+        for division in of_one {
+            self.draw(data, *division, Partition::whole(data.vertices()), draws)?;
+        }
+        let mut missing: BTreeMap<Partitioner, Vec<u32>> = BTreeMap::new();
+        let known = |division: &&Division| {
+            let drawn = draws.sampling.is_none() || !draws.on.contains(division);
+            self.partitions.contains_key(division) && (drawn || self.batches.contains_key(division))
+        };
+        for (parts, partitioner) in divisions.iter().filter(|division| !known(division)) {
+            missing.entry(*partitioner).or_default().push(*parts);
+        }
+        for (partitioner, counts) in missing {
+            let name = partitioner.name();
+            let method = partition::by_name(name, 0)
+                .ok_or_else(|| Error::Input(format!("there is no partitioner {name}")))?;
+            let made = method.partitions(&data.topology, &counts)?;
+            for (parts, partition) in counts.into_iter().zip(made) {
+                let division = (parts, partitioner);
+                let found = summary::summarise_partition(data, &partition, name)?;
+                self.partitions.insert(division, found);
+                self.draw(data, division, partition, draws)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Draws the first batches of a run on a partition, if they are asked for.
+    fn draw(
+        &mut self,
+        data: &GraphData,
+        division: Division,
+        partition: Partition,
+        draws: &Draws,
+    ) -> Result<(), Error> {
+        let wanted = draws.on.contains(&division) && !self.batches.contains_key(&division);
+        let Some(sampling) = draws.sampling.as_ref().filter(|_| wanted) else {
+            return Ok(());
+        };
+        let mut replay = replay(
+            data,
+            &data.topology,
+            sampling,
+            &Arc::new(partition),
+            draws.seed,
+        )?;
+        let first = 0..replay.count().min(PILOT);
+        let drawn = first.map(|batch| replay.sizes(At::first_epoch(batch)));
+        let drawn = drawn.collect::<Result<Vec<_>, _>>().map_err(no_batches)?;
+        let (vertices, edges) = (data.vertices().into(), data.topology.edges());
+        let found = BatchPlan::drawn(&drawn, vertices, edges);
+        self.batches.insert(division, found);
+        Ok(())
+    }
+}
+
+/// Draws the batches of a graph on all ranks of a partition.
+///
+/// # Errors
+/// Settings that do not fit the graph, such as no training vertices.
+pub(crate) fn replay<T: Borrow<Topology> + Send + Sync>(
+    data: &GraphData,
+    topology: T,
+    sampling: &Sampling,
+    partition: &Arc<Partition>,
+    seed: u64,
+) -> Result<Replay<T>, Error> {
+    let made = move || {
+        let rule = Rule::new(sampling.kind, sampling.fanouts.clone(), seed)?;
+        let sampler = Sampler::new(topology, &rule, 1)?;
+        let trains = |v: &u32| data.train.get(*v as usize) == Some(&true);
+        let trained: Vec<u32> = (0..data.vertices()).filter(trains).collect();
+        Replay::new(sampler, &trained, sampling, partition, seed)
+    };
+    made().map_err(no_batches)
+}
+
+/// Says why batches cannot be drawn.
+pub(super) fn no_batches(error: SampleError) -> Error {
+    Error::Input(RuntimeError::Sampling(error).to_string())
+}
