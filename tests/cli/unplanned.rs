@@ -142,8 +142,8 @@ fn batches_that_are_not_described_are_not_planned() {
     for missing in missing {
         of_plan(&format!("{pin} {missing}"), "--allow sample --batch 1000");
     }
-    let two = format!("{pin} --gpus 4 --pin ranks=2 {BATCHES}");
-    of_plan(&two, "one rank so far");
+    let short = format!("{pin} --gpus 4 --pin ranks=2 {BATCHES} --roots own --cut short");
+    of_plan(&short, "roots `own` go with cut `even`");
     let one_hop = format!("{pin} --allow sample --batch 20 --fanouts 5");
     of_plan(&one_hop, "found 1 fanout");
 }

@@ -14,10 +14,17 @@ pub struct Volume {
     pub redistribute: Bytes,
     /// Bytes of all-reduces.
     pub all_reduce: Bytes,
+    /// Bytes of the rows that batches fetch, and of their ids.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub fetch: Bytes,
     /// Rows per halo exchange: the replication factor, or ranks - 1 if everything is sent.
     pub halo_rows: f64,
     /// Rows per redistribution between rows and columns: (ranks - 1) / ranks.
     pub redistribute_rows: f64,
+}
+
+fn is_zero(bytes: &Bytes) -> bool {
+    bytes.0 == 0
 }
 
 /// What is offloaded to the hosts.

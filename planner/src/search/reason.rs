@@ -67,6 +67,7 @@ impl Priced<'_> {
             halo: Bytes(halo),
             redistribute: Bytes(sent.redistribute),
             all_reduce: Bytes(sent.all_reduce),
+            fetch: Bytes(sent.fetch),
             halo_rows: if halo > 0 { significant(rows) } else { 0.0 },
             redistribute_rows: match sent.redistribute {
                 0 => 0.0,
@@ -196,8 +197,8 @@ impl Priced<'_> {
         if !best.samples() && epoch > 0.0 {
             let times = best.estimate.epoch.seconds.0 / epoch;
             text += &format!(
-                "; trains another function than the whole graph: faster if it needs fewer than {} times as many epochs",
-                significant(times)
+                "; trains another function than the whole graph: faster if it needs fewer than {times:.2} times as many \
+                 epochs"
             );
         }
         text
@@ -289,6 +290,7 @@ impl Priced<'_> {
             halo,
             redistribute,
             all_reduce,
+            fetch,
             halo_rows,
             redistribute_rows,
         } = self.volume();
@@ -299,6 +301,7 @@ impl Priced<'_> {
                 format!("redistributions ({redistribute_rows:.2} of all rows each)"),
             ),
             (all_reduce, "weight gradients".to_owned()),
+            (fetch, "rows that batches fetch".to_owned()),
         ];
         // Largest first; less than a tenth is no reason.
         ways.sort_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
