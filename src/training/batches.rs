@@ -4,9 +4,8 @@ use crate::Error;
 use crate::plan::replay;
 use gnnc_graph::sample::{At, Replay};
 use gnnc_graph::{GraphData, Partition, Topology};
-use gnnc_ir::program::instr::{AskRows, Batches};
 use gnnc_ir::program::traffic::{Reads, traffic};
-use gnnc_ir::program::{BatchSizes, Instr, Program, RankSizes};
+use gnnc_ir::program::{BatchSizes, Program, RankSizes};
 use gnnc_runtime::{RuntimeError, Session};
 use std::sync::Arc;
 
@@ -73,7 +72,7 @@ pub(super) fn predicted(program: &Program, session: &Session) -> u64 {
         let sizes = fetched.iter().map(|rows| {
             let mut sizes = BatchSizes::NONE;
             sizes.count = 1;
-            if let Some(level) = asks(program) {
+            if let Some(level) = program.asks() {
                 sizes.remote[usize::from(level)] = rows.get(batch).copied().unwrap_or(0);
             }
             sizes
@@ -81,20 +80,6 @@ pub(super) fn predicted(program: &Program, session: &Session) -> u64 {
         bytes(program, sizes)
     };
     (0..count).map(of_batch).sum()
-}
-
-/// The level of which rows are fetched.
-fn asks(program: &Program) -> Option<u8> {
-    let mut bodies = program.step.iter().filter_map(|instr| match instr {
-        Instr::Batches(Batches { body }) => Some(body),
-        _ => None,
-    });
-    bodies.find_map(|body| {
-        body.iter().find_map(|instr| match instr.whole() {
-            Instr::AskRows(AskRows { level }) => Some(*level),
-            _ => None,
-        })
-    })
 }
 
 /// Bytes of a batch with these rows on each rank.

@@ -33,9 +33,12 @@ pub fn from_owners(mut program: Program) -> Program {
 
 /// The lowest level of which rows are fetched; `None` if none are.
 fn lowest(body: &[Instr], program: &Program) -> Option<u8> {
-    let fetched = body.iter().filter_map(|instr| match instr {
-        Instr::FetchRows(fetch) => program.buffer(fetch.to.buffer).extent.level(),
-        _ => None,
+    let fetched = body.iter().filter_map(|instr| {
+        if let Instr::FetchRows(fetch) = instr {
+            program.buffer(fetch.to.buffer).extent.level()
+        } else {
+            None
+        }
     });
     fetched.min()
 }

@@ -72,6 +72,7 @@ impl Needs {
             .map_or(0, |sampling| sampling.hops());
         let mut needs = Self {
             layers: vec![Default::default(); usize::from(hops)],
+            asks: program.asks(),
             ..Self::default()
         };
         for instrs in [&program.setup, &program.step, &program.eval] {
@@ -94,9 +95,6 @@ impl Needs {
             if let Instr::Sample(sample) = instr {
                 let of_types = |one: &DrawnBuffer| matches!(one.drawn, Drawn::RelationDegree(..));
                 self.type_degrees |= sample.outputs.iter().any(of_types);
-            }
-            if let Instr::AskRows(ask) = instr.whole() {
-                self.asks = Some(ask.level);
             }
             if let Instr::SparseMatMul(one) = instr
                 && one.product == Product::Tn

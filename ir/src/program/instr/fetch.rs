@@ -7,7 +7,7 @@ use crate::program::text::{Reader, Text, TextError};
 use crate::program::traffic::{Reads, Traffic, row_bytes};
 use crate::program::verify::{Check, Checked};
 use crate::program::work::{Counts, INDEX, Terms, Work};
-use crate::program::{Extent, Program, RankSizes, Ref};
+use crate::program::{Extent, Instr, Program, RankSizes, Ref};
 use serde::{Deserialize, Serialize};
 
 /// Tells every rank which of its rows this one needs at a level of the batch at hand.
@@ -68,9 +68,10 @@ impl Instruction for AskRows {
 
 impl AskRows {
     pub(super) fn parse(from: &mut Reader<'_>) -> Result<Self, TextError> {
-        match Extent::parse(from)? {
-            Extent::Level(level) => Ok(Self { level }),
-            _ => Err(from.wrong_before("the rows of a level, such as level(0)")),
+        let rows = Extent::parse(from)?;
+        match rows.level().filter(|level| rows == Extent::Level(*level)) {
+            Some(level) => Ok(Self { level }),
+            None => Err(from.wrong_before("the rows of a level, such as level(0)")),
         }
     }
 }
@@ -119,6 +120,20 @@ impl ServeRows {
         Ok(Self {
             from: Ref::parse(from)?,
             to: arrow(from)?,
+        })
+    }
+}
+
+impl Program {
+    /// The level of which batches read rows of other ranks, if they do.
+    pub fn asks(&self) -> Option<u8> {
+        let bodies = self.step.iter().filter_map(Instr::body);
+        bodies.flatten().find_map(|instr| {
+            if let Instr::AskRows(ask) = instr.whole() {
+                Some(ask.level)
+            } else {
+                None
+            }
         })
     }
 }
