@@ -26,7 +26,19 @@ const POOL: &str = "layer pool(h, out) { return gather(h@src, max) |> linear(out
 const POOLED: &str = "let h = x |> pool(6) |> tanh
          loss cross_entropy(h |> dropout(0.3) |> pool(classes), labels, on = train)";
 
-const ONE: Way = Way {
+/// Attention whose scores are not sums of vertex scores.
+const GATV2_LAYER: &str = "layer gatv2(h, out) on edges + loops {
+       let l = linear(h, out)
+       let r = linear(h, out)
+       let score = dot(leaky_relu(l@src + r@dst, 0.2), parameter(out))
+       return gather(softmax(score) * l@src, sum)
+     }";
+const GATV2: &str = "let h = x |> dropout(0.3) |> gatv2(5) |> elu
+         loss cross_entropy(h |> dropout(0.3) |> gatv2(classes), labels, on = train)";
+const SGC: &str = "let h = x |> propagate |> propagate
+         loss cross_entropy(h |> dropout(0.3) |> linear(classes), labels, on = train)";
+
+pub const ONE: Way = Way {
     placement: Placement::Minibatch,
     ranks: 1,
     partitioner: "range",
@@ -34,7 +46,7 @@ const ONE: Way = Way {
 };
 
 /// Several ranks, on each of the partitions that divide vertices differently.
-const SEVERAL: [Way; 3] = [
+pub const SEVERAL: [Way; 3] = [
     Way {
         ranks: 2,
         partitioner: "hash",
@@ -49,7 +61,7 @@ const SEVERAL: [Way; 3] = [
 ];
 
 /// The same graph without types of edges.
-fn untyped(mut data: GraphData) -> GraphData {
+pub fn untyped(mut data: GraphData) -> GraphData {
     let (indptr, indices) = (data.topology.indptr(), data.topology.indices());
     let mut edges = Vec::new();
     for (v, row) in indptr.windows(2).enumerate() {
@@ -62,7 +74,7 @@ fn untyped(mut data: GraphData) -> GraphData {
 }
 
 /// A model with steps that are small enough for several of them.
-fn case(layers: &str, body: &str, data: GraphData) -> Case {
+pub fn case(layers: &str, body: &str, data: GraphData) -> Case {
     let mut case = Case::new(layers, body, data);
     case.loaded.model.train.optimizer = Optimizer::Sgd {
         lr: LEARNING_RATE,
@@ -72,7 +84,7 @@ fn case(layers: &str, body: &str, data: GraphData) -> Case {
     case
 }
 
-fn with(mut case: Case, sampling: &Sampling) -> Case {
+pub fn with(mut case: Case, sampling: &Sampling) -> Case {
     case.knobs.sampling = SamplingSettings {
         batch: Some(sampling.batch),
         fanouts: sampling.fanouts.clone(),
@@ -83,7 +95,7 @@ fn with(mut case: Case, sampling: &Sampling) -> Case {
     case
 }
 
-fn sampling(batch: u32, fanouts: Vec<u32>, kind: Kind, cut: Cut) -> Sampling {
+pub fn sampling(batch: u32, fanouts: Vec<u32>, kind: Kind, cut: Cut) -> Sampling {
     Sampling {
         batch,
         fanouts: fanouts.into_iter().map(Fanout::Each).collect(),
@@ -110,6 +122,8 @@ fn models() -> Vec<(&'static str, &'static str, bool)> {
         ("", RGCN, true),
         (KINDS, RGCN_WEIGHTS, true),
         (POOL, POOLED, false),
+        (GATV2_LAYER, GATV2, false),
+        ("", SGC, false),
     ]
 }
 

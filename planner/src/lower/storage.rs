@@ -300,7 +300,7 @@ fn stage_messages(
 fn by_vertices(buffer: &Buffer) -> bool {
     let rows = matches!(
         buffer.extent,
-        Extent::Inner | Extent::Local | Extent::Halo | Extent::All
+        Extent::Inner | Extent::Local | Extent::Halo | Extent::All | Extent::Level(_)
     );
     let role = matches!(
         buffer.role,

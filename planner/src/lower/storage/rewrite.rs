@@ -18,7 +18,7 @@ pub(super) struct Rewrite<'a> {
     storage: Storage,
     /// The original kernels.
     before: Vec<Kernel>,
-    /// Copies of parameters, at the start of the list.
+    /// Copies of parameters, at the start of the list or of what is done for a batch.
     head: Vec<Instr>,
     params: Vec<(BufferId, BufferId)>,
 }
@@ -72,8 +72,13 @@ impl<'a> Rewrite<'a> {
             if let Some(launch) = instr.launch_mut() {
                 self.launch(launch);
             }
+            let steps = matches!(instr, Instr::Batches(_));
             if let Some(body) = instr.body_mut() {
-                *body = self.list(std::mem::take(body));
+                let all = std::mem::take(body);
+                *body = match steps {
+                    true => self.batch(all),
+                    false => self.list(all),
+                };
                 copied.clear();
             }
             let (_, writes) = instr.accesses();
@@ -81,6 +86,18 @@ impl<'a> Rewrite<'a> {
             out.push(instr);
         }
         out
+    }
+
+    /// What is done for a batch. Each changes the parameters, so they are copied in each: after the
+    /// sample, which comes first.
+    fn batch(&mut self, instrs: Vec<Instr>) -> Vec<Instr> {
+        let head = std::mem::take(&mut self.head);
+        let params = std::mem::take(&mut self.params);
+        let mut body = self.list(instrs);
+        let behind = body.len().min(1);
+        body.splice(behind..behind, std::mem::replace(&mut self.head, head));
+        self.params = params;
+        body
     }
 
     fn is_half(&self, id: BufferId) -> bool {

@@ -1,0 +1,162 @@
+//! Sampled batches on several ranks: the same losses as on one, and bytes that a formula gives.
+
+use crate::check::{Case, Way};
+use crate::data::{FEATURES, Shape, planted};
+use crate::minibatch::{ONE, SEVERAL, case, sampling, untyped, with};
+use crate::models::{GAT, GCN, SAGE, shape};
+use gnnc::graph::GraphData;
+use gnnc::ir::words::sampling::{ALL, Cut, Kind, Roots, Sampling};
+use gnnc::ir::words::storage::Storage;
+
+/// Sums over ranks are rounded in another order than on one, in every step.
+const TOLERANCE: f64 = 1e-5;
+
+/// Losses of some epochs, which check their bytes.
+fn losses(case: &Case, way: Way, epochs: usize) -> Vec<f64> {
+    let mut trainer = case.start(way);
+    let epoch = |_| {
+        let report = trainer.epoch().unwrap_or_else(|e| panic!("{way:?}: {e}"));
+        report.loss
+    };
+    (0..epochs).map(epoch).collect()
+}
+
+/// Fails unless several ranks have the losses of one, whoever works on which seeds.
+fn same(body: &str, data: &GraphData, batches: &Sampling, epochs: usize) {
+    let of = |roots| {
+        let sampling = Sampling {
+            roots,
+            ..batches.clone()
+        };
+        with(case("", body, data.clone()), &sampling)
+    };
+    let expected = losses(&of(Roots::Home), ONE, epochs);
+    assert!(expected.iter().all(|loss| loss.is_finite() && *loss > 0.0));
+    for way in SEVERAL {
+        for roots in [Roots::Home, Roots::Dealt] {
+            let found = losses(&of(roots), way, epochs);
+            let pairs = found.iter().zip(&expected);
+            let close = pairs.clone().all(|(a, b)| (a - b).abs() <= TOLERANCE * b);
+            assert!(close, "{way:?} {roots}: {found:?}, not {expected:?}");
+        }
+    }
+}
+
+#[test]
+fn twenty_steps_with_dropout_are_the_same_on_any_number_of_ranks() {
+    let data = untyped(planted(shape(false)));
+    let trained = data.train.iter().filter(|trains| **trains).count() as u32;
+    // Five steps an epoch.
+    let some = sampling(trained.div_ceil(5), vec![3, 3], Kind::Neighbor, Cut::Even);
+    for body in [SAGE, GCN, GAT] {
+        same(body, &data, &some, 4);
+    }
+}
+
+#[test]
+fn a_seed_more_than_batches_hold_makes_another_batch() {
+    let mut data = untyped(planted(Shape {
+        vertices: 4_200,
+        edges: 9_000,
+        ..shape(false)
+    }));
+    data.train = (0..4_200).map(|v| v < 4_097).collect();
+    let thousand = sampling(1_024, vec![3, 2], Kind::Neighbor, Cut::Even);
+    same(SAGE, &data, &thousand, 1);
+    let four = SEVERAL[2];
+    for roots in [Roots::Home, Roots::Dealt, Roots::Own] {
+        let own = Sampling {
+            roots,
+            ..thousand.clone()
+        };
+        let mut trainer = with(case("", SAGE, data.clone()), &own).start(four);
+        trainer.epoch().unwrap();
+        assert_eq!(trainer.session.steps(), 5, "{roots}");
+        let batches = trainer.session.fetched();
+        assert_eq!(batches.iter().map(Vec::len).collect::<Vec<_>>(), [5; 4]);
+    }
+}
+
+#[test]
+fn ranks_without_seeds_work_for_others() {
+    // The first ranks own all training vertices.
+    let mut data = untyped(planted(shape(false)));
+    data.train = (0..90).map(|v| v < 20).collect();
+    for batch in [1, 7, 1_000] {
+        let few = sampling(batch, vec![3, 3], Kind::Neighbor, Cut::Even);
+        same(SAGE, &data, &few, 2);
+    }
+}
+
+/// A row is fetched once a step: its number goes one way and its columns come back. Gradients and
+/// the loss go to the rank that sums them and back.
+#[test]
+fn bytes_are_those_of_the_formula() {
+    let data = untyped(planted(shape(false)));
+    for (way, roots) in SEVERAL
+        .into_iter()
+        .zip([Roots::Own, Roots::Dealt, Roots::Home])
+    {
+        let some = sampling(13, vec![3, 3], Kind::Neighbor, Cut::Even);
+        let own = Sampling { roots, ..some };
+        let mut trainer = with(case("", SAGE, data.clone()), &own).start(way);
+        let sent = trainer.epoch().unwrap().bytes_sent;
+        let parameters = trainer.session.parameters().unwrap();
+        let floats: usize = parameters.iter().map(|tensor| tensor.values.len()).sum();
+        let fetched = trainer.session.fetched();
+        let rows: u64 = fetched.iter().flatten().sum();
+        assert!(rows > 0);
+        let reduced = trainer.session.steps() * u64::from(way.ranks - 1) * 8 * (floats as u64 + 1);
+        assert_eq!(
+            sent,
+            rows * u64::from(4 * FEATURES + 4) + reduced,
+            "{way:?}"
+        );
+    }
+}
+
+#[test]
+fn wide_rows_are_fetched_in_sixteen_bits() {
+    let body = "let h = x |> linear(32) |> relu |> sage_conv(32) |> relu
+         loss cross_entropy(h |> sage_conv(classes), labels, on = train)";
+    let data = untyped(planted(shape(false)));
+    let some = sampling(13, vec![3, 3], Kind::Neighbor, Cut::Even);
+    for way in [ONE, SEVERAL[0]] {
+        let of = |storage| {
+            let mut case = with(case("", body, data.clone()), &some);
+            case.knobs.storage = storage;
+            losses(&case, way, 2)
+        };
+        let (whole, half) = (of(Storage::F32), of(Storage::Bf16));
+        for (a, b) in half.iter().zip(&whole) {
+            let apart = (a - b).abs();
+            assert!(
+                apart > 0.0 && apart <= 4.0 * Storage::Bf16.roundoff() * b,
+                "{half:?} {whole:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn fanouts_that_are_not_one_for_each_hop_are_refused() {
+    let data = untyped(planted(shape(false)));
+    for fanouts in [vec![3], vec![3, 3, 3]] {
+        let count = fanouts.len();
+        let wrong = sampling(13, fanouts, Kind::Neighbor, Cut::Even);
+        let case = with(case("", SAGE, data.clone()), &wrong);
+        let options = gnnc::TrainOptions {
+            placement: ONE.placement,
+            allow: gnnc::ir::graph::model::Relaxation::ALL.to_vec(),
+            knobs: case.knobs.clone(),
+            ..gnnc::TrainOptions::default()
+        };
+        let refused = gnnc::Trainer::new(&case.loaded, &case.compiled, &options).err();
+        let said = refused.unwrap().to_string();
+        assert!(said.contains(&format!("found {count} fanout")), "{said}");
+    }
+    let all = sampling(u32::MAX, vec![ALL; 2], Kind::Full, Cut::Even);
+    let mut trainer = with(case("", SAGE, data), &all).start(SEVERAL[1]);
+    trainer.epoch().unwrap();
+    assert_eq!(trainer.session.steps(), 1);
+}
