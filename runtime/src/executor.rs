@@ -339,11 +339,12 @@ impl Worker {
                 Instr::Remember(instr::Remember { from, history }) => {
                     self.remember(*from, *history, iteration, step_context)?;
                 }
-                Instr::Sample(sample) => self.sample(program, sample, step_context)?,
+                Instr::Sample(_) => self.sample(program, step_context)?,
+                Instr::Numbers(numbers) => self.numbers(program, numbers),
                 Instr::FetchRows(instr::FetchRows { from, to }) => {
                     self.fetch_rows(program, *from, *to, iteration);
                 }
-                Instr::Repeat(_) | Instr::Chunks(_) | Instr::Batches(_) => {}
+                Instr::Repeat(_) | Instr::Chunks(_) | Instr::Batches(_) | Instr::Lag(_) => {}
             }
         }
         Ok(())

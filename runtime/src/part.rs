@@ -228,6 +228,15 @@ impl Part {
         own as u64 + self.batch.as_ref().map_or(0, |batch| batch.bytes())
     }
 
+    /// Goes on with a batch that was drawn; one that was not is drawn next.
+    pub(crate) fn go_to(&mut self, number: u32) {
+        if let Some(batch) = &mut self.batch
+            && let Some(sizes) = batch.go_to(number)
+        {
+            self.sizes.batch = sizes;
+        }
+    }
+
     /// The positions of the nonzeros whose values are in a buffer of this extent.
     pub(crate) fn features(&self, values: Extent) -> Option<&FeatureRows> {
         self.features[sliced(values)].as_ref()

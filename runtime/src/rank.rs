@@ -132,6 +132,9 @@ impl Rank {
         place.name = step.instr.name(&self.program);
         (place.chunk, place.turn) = (step.chunk, step.turn);
         place.batch = step.batch;
+        if let Some(batch) = step.batch {
+            self.part.go_to(batch);
+        }
     }
 
     /// A failure of the current instruction.

@@ -32,6 +32,8 @@ struct Level<'a> {
     around: Loop,
     /// Number of finished runs of the list.
     turn: u32,
+    /// Of batches: how many periods behind the instructions are.
+    lag: u32,
     /// The iteration index of the repetitions outside of it.
     outer: u32,
 }
@@ -60,6 +62,7 @@ impl<'a> Steps<'a> {
             next: 0,
             around: Loop::None,
             turn: 0,
+            lag: 0,
             outer: 0,
         };
         Self {
@@ -88,17 +91,25 @@ impl<'a> Iterator for Steps<'a> {
             let list = level.list;
             let Some(instr) = list.get(level.next) else {
                 level.turn += 1;
-                level.next = 0;
-                if level.turn >= level.around.turns(counts) {
+                (level.next, level.lag) = (0, 0);
+                if level.turn >= level.around.turns(list, counts) {
                     self.levels.pop();
                 }
                 continue;
             };
             level.next += 1;
             let iteration = level.iteration();
+            if let Instr::Lag(lag) = instr {
+                level.lag = lag.by;
+                continue;
+            }
             let Some((around, body)) = Loop::of(instr) else {
                 let (chunk, turn) = level.chunk(&self.order);
                 let batch = level.batch();
+                if batch.is_some_and(|batch| batch >= i64::from(counts.batches) || batch < 0) {
+                    continue;
+                }
+                let batch = batch.map(|batch| batch as u32);
                 return Some(Step {
                     instr,
                     iteration,
@@ -107,12 +118,13 @@ impl<'a> Iterator for Steps<'a> {
                     batch,
                 });
             };
-            if around.turns(counts) > 0 {
+            if around.turns(body, counts) > 0 {
                 self.levels.push(Level {
                     list: body,
                     next: 0,
                     around,
                     turn: 0,
+                    lag: 0,
                     outer: iteration,
                 });
             }
@@ -134,12 +146,14 @@ impl Loop {
         Some((Self::Chunks { reverse }, body))
     }
 
-    fn turns(self, counts: Counts) -> u32 {
+    /// How often the loop runs its body.
+    fn turns(self, body: &[Instr], counts: Counts) -> u32 {
         match self {
             Self::None => 1,
             Self::Repeat { count, .. } => count,
             Self::Chunks { .. } => counts.chunks,
-            Self::Batches => counts.batches,
+            Self::Batches if counts.batches == 0 => 0,
+            Self::Batches => counts.batches + instr::Batches::lag(body),
         }
     }
 }
@@ -159,9 +173,10 @@ impl Level<'_> {
         }
     }
 
-    /// The batch, within batches.
-    fn batch(&self) -> Option<u32> {
-        matches!(self.around, Loop::Batches).then_some(self.turn)
+    /// The batch, within batches; there may be no such batch.
+    fn batch(&self) -> Option<i64> {
+        let batches = matches!(self.around, Loop::Batches);
+        batches.then(|| i64::from(self.turn) - i64::from(self.lag))
     }
 
     fn chunk(&self, order: &[u32]) -> (Option<u32>, u32) {

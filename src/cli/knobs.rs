@@ -1,7 +1,7 @@
 //! The knobs of placements on the command line: one table for the options of a run and for
 //! `--pin KEY=VALUE` of a search.
 
-use super::numbers::{CHUNKS, DEVICES, EPOCHS, VERTICES, within};
+use super::numbers::{CHUNKS, DEVICES, EPOCHS, LAGS, VERTICES, within};
 use super::output::{Failure, input};
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use gnnc::ir::plan::{Knobs, Layout};
@@ -176,6 +176,15 @@ const KNOBS: &[Knob] = &[
         set: |knobs, text| text.parse().map(|roots| knobs.sampling.roots = Some(roots)),
     },
     Knob {
+        name: "prefetch",
+        alias: None,
+        option: Form::Value("N"),
+        values: "",
+        help: "Batches that workers draw and fetch rows for ahead of the one they train on, 0 to 8; by default 2. Changes \
+               no result",
+        set: |knobs, text| within(LAGS)(text).map(|ahead| knobs.sampling.prefetch = Some(ahead)),
+    },
+    Knob {
         name: "offload",
         alias: None,
         option: Form::None,
@@ -268,7 +277,7 @@ pub struct BatchArgs {
 }
 
 /// Names of these knobs.
-const OF_BATCHES: [&str; 5] = ["batch", "fanouts", "sampler", "cut", "roots"];
+const OF_BATCHES: [&str; 6] = ["batch", "fanouts", "sampler", "cut", "roots", "prefetch"];
 
 fn of_batches() -> impl Iterator<Item = &'static Knob> {
     KNOBS.iter().filter(|knob| OF_BATCHES.contains(&knob.name))

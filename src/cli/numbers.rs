@@ -1,6 +1,7 @@
 //! Numbers on the command line, parsed and bounded in one place, so that every command
 //! rejects the same values with the same words.
 
+use gnnc::ir::program::instr::MOST_LAG;
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
@@ -13,6 +14,9 @@ pub const THREADS: RangeInclusive<usize> = 1..=1024;
 
 /// Chunks of work for all vertices.
 pub const CHUNKS: RangeInclusive<u32> = 1..=65_536;
+
+/// Batches that are under way beside the one that is trained on.
+pub const LAGS: RangeInclusive<u32> = 0..=MOST_LAG;
 
 /// Epochs of a run, or between two of its events, as in a model's `train` block.
 pub const EPOCHS: RangeInclusive<u32> = 1..=1_000_000_000;

@@ -116,6 +116,23 @@ fn bytes_are_those_of_the_formula() {
 }
 
 #[test]
+fn fetching_ahead_changes_no_bit() {
+    let data = untyped(planted(shape(false)));
+    let some = sampling(13, vec![3, 3], Kind::Neighbor, Cut::Even);
+    for way in SEVERAL {
+        let of = |ahead| {
+            let mut case = with(case("", GAT, data.clone()), &some);
+            case.knobs.sampling.prefetch = Some(ahead);
+            losses(&case, way, 3)
+        };
+        let expected = of(0);
+        for ahead in [1, 2, 3, 8] {
+            assert_eq!(of(ahead), expected, "{way:?}, {ahead} ahead");
+        }
+    }
+}
+
+#[test]
 fn wide_rows_are_fetched_in_sixteen_bits() {
     let body = "let h = x |> linear(32) |> relu |> sage_conv(32) |> relu
          loss cross_entropy(h |> sage_conv(classes), labels, on = train)";

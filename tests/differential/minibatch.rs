@@ -91,6 +91,7 @@ pub fn with(mut case: Case, sampling: &Sampling) -> Case {
         sampler: Some(sampling.kind),
         cut: Some(sampling.cut),
         roots: Some(sampling.roots),
+        prefetch: None,
     };
     case
 }

@@ -177,13 +177,17 @@ fn of_runs(found: &mut [Access], program: &Program) {
 }
 
 /// The uses by the two halves of a communication. Both have those of the whole, except that the
-/// first half of a halo reduction does not use own rows: only the second half adds to them.
+/// first half of a halo reduction does not use own rows: only the second half adds to them. Nor does
+/// the first half of [`ServeRows`](crate::program::instr::ServeRows) use the rows that it fills.
 /// Between the halves, nothing may disturb what they use.
 pub fn halves(instr: &Instr, program: &Program) -> [Vec<Access>; 2] {
     let finish = accesses(instr, program);
     let mut begin = finish.clone();
     if matches!(instr, Instr::HaloReduce(_)) {
         begin.retain(|access| access.rows == Touched::Halo);
+    }
+    if matches!(instr, Instr::ServeRows(_)) {
+        begin.retain(|access| !access.writes);
     }
     [begin, finish]
 }

@@ -34,11 +34,11 @@ pub use collective::{AllReduce, Collective, HaloExchange, HaloReduce, Redistribu
 pub use copies::{Move, Remember};
 pub use fetch::{AskRows, ServeRows};
 pub use launch::{Launch, ScalarRef};
-pub use loops::{Batches, Chunks, Repeat};
+pub use loops::{Batches, Chunks, Lag, MOST_LAG, Repeat};
 pub use loss::{Labels, Loss, Metrics};
 pub use operand::{Operand, Use};
 pub use product::{MatMul, Product};
-pub use sample::{DrawnBuffer, FetchRows, Sample};
+pub use sample::{DrawnBuffer, FetchRows, Numbers, Sample};
 pub use sparse::{Densify, SparseDropout, SparseMatMul};
 pub use stage::{StageEnd, StageMessage};
 pub use transfer::Transfer;
@@ -86,8 +86,12 @@ pub enum Instr {
     Chunks(Chunks),
     /// A loop over the sampled batches of an epoch.
     Batches(Batches),
+    /// Goes on with an earlier batch.
+    Lag(Lag),
     /// Draws the batch at hand.
     Sample(Sample),
+    /// Writes numbers of the batch at hand.
+    Numbers(Numbers),
     /// Copies rows of a level's vertices.
     FetchRows(FetchRows),
     /// Tells other ranks which of their rows a batch needs.
@@ -228,7 +232,9 @@ macro_rules! each {
             Instr::Repeat($one) => $call,
             Instr::Chunks($one) => $call,
             Instr::Batches($one) => $call,
+            Instr::Lag($one) => $call,
             Instr::Sample($one) => $call,
+            Instr::Numbers($one) => $call,
             Instr::FetchRows($one) => $call,
             Instr::AskRows($one) => $call,
             Instr::ServeRows($one) => $call,
@@ -472,7 +478,9 @@ impl Instr {
             "repeat" => Self::Repeat(Repeat::parse(from)?),
             "chunks" => Self::Chunks(Chunks::parse(from)?),
             "batches" => Self::Batches(Batches::parse(from)?),
-            "sample" => Self::Sample(Sample::parse(from)?),
+            "lag" => Self::Lag(Lag::parse(from)?),
+            "sample" => Self::Sample(Sample {}),
+            "numbers" => Self::Numbers(Numbers::parse(from)?),
             "fetch-rows" => Self::FetchRows(FetchRows::parse(from)?),
             "ask-rows" => Self::AskRows(AskRows::parse(from)?),
             "serve-rows" => Self::ServeRows(ServeRows::parse(from)?),

@@ -57,10 +57,10 @@ impl RankData {
             .iter()
             .flat_map(|instr| instr.body().unwrap_or_default());
         let of_batches = drawn.into_iter().find_map(|instr| {
-            let Instr::Sample(sample) = instr else {
+            let Instr::Numbers(numbers) = instr else {
                 return None;
             };
-            sample.outputs.iter().find_map(|one| one.drawn.types())
+            numbers.outputs.iter().find_map(|one| one.drawn.types())
         });
         let relations = of_buffers.or(of_batches);
         let parts = program

@@ -178,6 +178,10 @@ pub struct SamplingSettings {
     /// Which rank works on a seed. Default: home.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub roots: Option<Roots>,
+    /// Periods between the draw of a batch and its training, while its rows are fetched from other
+    /// ranks. Changes no number. Default: 2, or 0 if nothing may overlap.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prefetch: Option<u32>,
 }
 
 impl SamplingSettings {
@@ -211,6 +215,7 @@ impl SamplingSettings {
             sampler: self.sampler.or(other.sampler),
             cut: self.cut.or(other.cut),
             roots: self.roots.or(other.roots),
+            prefetch: self.prefetch.or(other.prefetch),
         }
     }
 }

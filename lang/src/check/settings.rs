@@ -4,6 +4,7 @@ use super::bind::{Signature, bind};
 use crate::diagnostic::{Diagnostic, Span};
 use crate::syntax::ast::{Block, Call, Expr, ExprKind, Module, Setting, UnaryOp};
 use gnnc_ir::graph::model::{Optimizer, Relaxation, TrainSettings};
+use gnnc_ir::program::instr::MOST_LAG;
 use gnnc_ir::words::sampling::{ALL, Cut, Fanout, Kind, MAX_HOPS, Roots, SamplingSettings};
 use gnnc_ir::words::spelling::{did_you_mean, one_of};
 use std::ops::RangeInclusive;
@@ -41,6 +42,7 @@ pub fn train(module: &Module, diagnostics: &mut Vec<Diagnostic>) -> TrainSetting
         "sampler",
         "cut",
         "roots",
+        "prefetch",
     ];
     let mut reader = Reader::new(block, "train", &keys, diagnostics);
     let mut settings = TrainSettings::default();
@@ -69,6 +71,9 @@ pub fn train(module: &Module, diagnostics: &mut Vec<Diagnostic>) -> TrainSetting
         sampler: reader.choice("sampler", Kind::ALL, Kind::name),
         cut: reader.choice("cut", Cut::ALL, Cut::name),
         roots: reader.choice("roots", Roots::ALL, Roots::name),
+        prefetch: reader
+            .count("prefetch", 0.0..=f64::from(MOST_LAG))
+            .map(|n| n as u32),
     };
     settings
 }

@@ -22,6 +22,7 @@ mod optimizer;
 pub mod overlap;
 mod partial;
 mod phases;
+pub mod prefetch;
 mod produce;
 mod region;
 mod sampled;

@@ -27,7 +27,10 @@ impl Lowerer {
     /// Makes the training step the body of a loop over batches.
     pub(super) fn in_batches(&mut self, sampling: &Sampling) {
         let outputs = std::mem::take(&mut self.drawn);
-        let mut body = vec![Instr::Sample(instr::Sample { outputs })];
+        let mut body = vec![Instr::Sample(instr::Sample {})];
+        if !outputs.is_empty() {
+            body.push(Instr::Numbers(instr::Numbers { outputs }));
+        }
         body.append(&mut self.program.step);
         self.program.step = vec![Instr::Batches(instr::Batches { body })];
         self.program.sampling = Some(sampling.clone());

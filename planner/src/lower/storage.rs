@@ -203,10 +203,10 @@ impl Classes {
             Instr::Repeat(instr::Repeat { body, .. })
             | Instr::Chunks(instr::Chunks { body, .. })
             | Instr::Batches(instr::Batches { body }) => self.list(of, body),
-            Instr::Sample(instr::Sample { outputs }) => {
+            Instr::Numbers(instr::Numbers { outputs }) => {
                 outputs.iter().for_each(|one| self.stay(at, one.at.buffer));
             }
-            Instr::AskRows(_) => {}
+            Instr::Lag(_) | Instr::Sample(_) | Instr::AskRows(_) => {}
             Instr::FetchRows(instr::FetchRows { from, to })
             | Instr::ServeRows(instr::ServeRows { from, to }) => {
                 self.alike(of, from.buffer, to.buffer);

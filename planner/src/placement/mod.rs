@@ -20,6 +20,7 @@ use crate::lower::checked::{check, checked};
 use crate::lower::chunks::{MOST_CHUNKS, chunks};
 use crate::lower::interior::interior;
 use crate::lower::overlap::overlap;
+use crate::lower::prefetch::prefetch;
 use crate::lower::storage::{store, store_alike};
 use crate::lower::{Training, with_gradients};
 use gnnc_ir::plan::{Placement, Relaxation};
@@ -281,6 +282,10 @@ fn arrange(mut program: Program, spec: &PlacementSpec, features: Option<u32>) ->
     }
     if spec.overlap() {
         program = checked(overlap(program), features, "overlap");
+    }
+    if spec.samples() {
+        let ahead = spec.prefetch();
+        program = checked(prefetch(program, ahead), features, "prefetch");
     }
     program
 }

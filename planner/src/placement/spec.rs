@@ -8,6 +8,9 @@ use crate::parts::Parts;
 use gnnc_ir::plan::{Candidate, Knobs, Layout, Parameters, Partitioner, Placement};
 use gnnc_ir::words::units::significant;
 
+/// Periods after which a batch is trained on: one for the questions and one for the rows.
+const PREFETCH: u32 = 2;
+
 /// A placement on a number of ranks with its knobs: everything a lowering has to know, and how the
 /// graph is divided for it. Knobs that are open have their defaults.
 ///
@@ -55,6 +58,12 @@ impl PlacementSpec {
     /// Whether it trains on sampled batches.
     pub fn samples(&self) -> bool {
         self.row().is_some_and(Row::samples)
+    }
+
+    /// Periods between the draw of a batch and its training, if ranks fetch rows from each other.
+    pub fn prefetch(&self) -> u32 {
+        let open = if self.overlap() { PREFETCH } else { 0 };
+        self.knobs.sampling.prefetch.unwrap_or(open)
     }
 
     /// The partitioner.

@@ -12,14 +12,15 @@ pub(super) struct BatchNeeds {
     vertices: Vec<Extent>,
     /// The level of which rows are fetched from other ranks.
     pub(super) asks: Option<u8>,
+    /// Batches under way.
+    pub(super) under_way: u32,
 }
 
 impl BatchNeeds {
     /// Records the edges that an instruction walks.
     pub(super) fn collect(&mut self, instr: &Instr, program: &Program) {
-        if let Instr::AskRows(ask) = instr.whole() {
-            self.asks = Some(ask.level);
-        }
+        self.asks = program.asks();
+        self.under_way = program.lag() + 1;
         let Some(launch) = instr.launch().filter(|launch| launch.rows.of_batch()) else {
             return;
         };
@@ -77,6 +78,7 @@ impl BatchNeeds {
                 8 * sizes.rows(Extent::Level(level)) + 4 * sizes.batch.remote(level)
             }
         };
-        4 * sizes.vertices + blocks + lists.sum::<u64>() + vertices.sum::<u64>() + asked
+        let batch = blocks + lists.sum::<u64>() + vertices.sum::<u64>() + asked;
+        4 * sizes.vertices + batch * u64::from(self.under_way)
     }
 }

@@ -78,6 +78,11 @@ fn busy(steps: &[Step], class: usize) -> [f64; 4] {
             Step::Loop { count, body, .. } => {
                 busy(body, class).map(|seconds| f64::from(*count) * seconds)
             }
+            Step::Batches { count, phases } => {
+                let phases = phases.iter().map(|(_, steps)| busy(steps, class));
+                let batch = phases.fold([0.0; 4], plus);
+                batch.map(|seconds| f64::from(*count) * seconds)
+            }
             Step::Chunks { count, bodies } => {
                 let times = f64::from(*count) / bodies.len().max(1) as f64;
                 let bodies = bodies.iter().map(|body| busy(body, class));

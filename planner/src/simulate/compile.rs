@@ -60,6 +60,11 @@ pub(super) enum Step {
         reverse: bool,
         body: Vec<Step>,
     },
+    /// The batches of an epoch, several of which are under way: steps with their lags.
+    Batches {
+        count: u32,
+        phases: Vec<(u32, Vec<Step>)>,
+    },
     /// A body run for every chunk, in order of the chunks; a single body if all are alike.
     Chunks { count: u32, bodies: Vec<Vec<Step>> },
     /// Rows sent to another stage, or received from one.
@@ -141,6 +146,10 @@ impl Step {
             Self::Transfer { .. } => true,
             Self::StageMessage { .. } | Self::Move { .. } => true,
             Self::Loop { body, .. } => body.iter().any(Self::communicates),
+            Self::Batches { phases, .. } => {
+                let mut steps = phases.iter().flat_map(|(_, steps)| steps);
+                steps.any(Self::communicates)
+            }
             Self::Chunks { bodies, .. } => bodies.iter().flatten().any(Self::communicates),
         }
     }
@@ -230,11 +239,17 @@ impl<'a> Compiler<'a> {
             };
         }
         if matches!(whole, Instr::Batches(_)) {
-            return Step::Loop {
-                count: (self.sizes.first()).map_or(1, |sizes| sizes.batch.count.max(1) as u32),
-                reverse: false,
-                body: self.list(&line.body),
-            };
+            let sizes = self.sizes.first();
+            let count = sizes.map_or(1, |sizes| sizes.batch.count.max(1) as u32);
+            let mut phases = vec![(0, Vec::new())];
+            for line in &line.body {
+                if let Instr::Lag(lag) = line.instr {
+                    phases.push((lag.by, Vec::new()));
+                } else if let Some((_, steps)) = phases.last_mut() {
+                    steps.push(self.step(line));
+                }
+            }
+            return Step::Batches { count, phases };
         }
         if let Instr::Chunks(instr::Chunks { reverse, .. }) = whole {
             return self.each_chunk(*reverse, &line.body);

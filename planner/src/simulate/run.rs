@@ -7,7 +7,7 @@ use super::network::{Flight, begin};
 use gnnc_ir::plan::KindCost;
 use gnnc_ir::program::trace::{Event, Peer, Phase};
 use gnnc_ir::words::units::Seconds;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 /// Relative difference below which two iterations of a loop count as equally long.
 const SAME: f64 = 1e-9;
@@ -36,7 +36,7 @@ struct State {
     /// When copies in flight between rank and host are done, by tag and class.
     copies: BTreeMap<u32, Vec<f64>>,
     /// Messages in flight, by tag.
-    flights: BTreeMap<u32, Flight>,
+    flights: BTreeMap<u32, VecDeque<Flight>>,
     /// By name: instructions per rank, and seconds summed over ranks.
     kinds: Vec<(u64, f64)>,
 }
@@ -187,11 +187,13 @@ impl<'a> Run<'a> {
                         self.state.communication[class] += busy;
                         self.finish(class, *name, at, busy, end, cost.bytes_sent(class)[0]);
                     }
-                    self.state.flights.insert(*tag, flight);
+                    let flights = self.state.flights.entry(*tag).or_default();
+                    flights.push_back(flight);
                 }
                 Half::Finish(tag) => {
                     self.state.kinds[*name].0 += 1;
-                    if let Some(flight) = self.state.flights.remove(tag) {
+                    let flights = self.state.flights.get_mut(tag);
+                    if let Some(flight) = flights.and_then(VecDeque::pop_front) {
                         self.land(&flight, cost, (*name, at), false);
                     }
                 }
@@ -208,6 +210,7 @@ impl<'a> Run<'a> {
                 reverse,
                 body,
             } => self.repeat(*count, *reverse, body),
+            Step::Batches { count, phases } => self.batches(*count, phases),
             Step::Chunks { count, bodies } => match &bodies[..] {
                 [body] => self.repeat(*count, false, body),
                 bodies => bodies.iter().for_each(|body| self.all(body)),
@@ -378,6 +381,36 @@ impl<'a> Run<'a> {
         self.iteration = outer;
     }
 
+    /// Runs batches, of which several are under way: in a period, steps with a lag work on the batch so
+    /// many periods earlier, if there is one.
+    fn batches(&mut self, count: u32, phases: &[(u32, Vec<Step>)]) {
+        let last = phases.iter().map(|(lag, _)| *lag).max().unwrap_or(0);
+        let outer = self.iteration;
+        let mut previous: Option<Vec<f64>> = None;
+        let mut period = 0;
+        while period < count + last {
+            let before = self.state.clone();
+            for (lag, steps) in phases {
+                if let Some(batch) = period.checked_sub(*lag).filter(|batch| *batch < count) {
+                    self.iteration = outer + batch;
+                    self.all(steps);
+                }
+            }
+            period += 1;
+            // Periods with a batch in every phase are alike, once all clocks advance alike.
+            if period > last && period < count && self.events.is_none() {
+                let now = self.state.clock.iter().zip(&before.clock);
+                let advance: Vec<f64> = now.map(|(after, before)| after - before).collect();
+                if (previous.as_ref()).is_some_and(|previous| alike(previous, &advance)) {
+                    self.state.add(&before, count - period);
+                    period = count;
+                }
+                previous = Some(advance);
+            }
+        }
+        self.iteration = outer;
+    }
+
     /// Ends an instruction on the ranks of a class; `busy` is its time without waiting.
     fn finish(
         &mut self,
@@ -457,6 +490,14 @@ impl State {
                 *now += (*now - before) * times;
             }
         };
+        for flight in self.flights.values_mut().flatten() {
+            for at in [&mut flight.arrived, &mut flight.ready, &mut flight.end] {
+                let advance = self.clock.iter().zip(&before.clock);
+                for (at, (now, before)) in at.iter_mut().zip(advance) {
+                    *at += (now - before) * times;
+                }
+            }
+        }
         more(&mut self.clock, &before.clock);
         more(&mut self.compute, &before.compute);
         more(&mut self.communication, &before.communication);

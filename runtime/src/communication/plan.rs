@@ -244,7 +244,7 @@ impl Plan<'_> {
         let (from, to) = (self.matrix(from), self.matrix(to));
         let (rank, group) = (self.own.in_group(), self.own.group);
         let listed = |matrix: &Rows, which, of| {
-            let count = batch.asked.list(which, of).len();
+            let count = batch.asked().list(which, of).len();
             matrix.listed(List::Fetched(which, of), 0, count)
         };
         if self.what.begins {

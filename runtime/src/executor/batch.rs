@@ -6,7 +6,7 @@ use crate::fault::Fault;
 use crate::part::asked::OfBatch;
 use crate::step_context::StepContext;
 use gnnc_graph::sample::At;
-use gnnc_ir::program::instr::Sample;
+use gnnc_ir::program::instr::Numbers;
 use gnnc_ir::program::memory::layout;
 use gnnc_ir::program::{Capacity, Instr, Program, RankSizes, Ref, Transfer};
 
@@ -17,12 +17,10 @@ const PIECE: usize = 64 << 10;
 const AHEAD: usize = 8;
 
 impl Worker {
-    /// Draws the batch at hand, makes room for it if it is larger than those before, and writes its
-    /// numbers.
+    /// Draws the batch at hand, and makes room for it if it is larger than those before.
     pub(super) fn sample(
         &mut self,
         program: &Program,
-        sample: &Sample,
         step_context: &StepContext,
     ) -> Result<(), Fault> {
         let Some(batch) = &mut self.own.part.batch else {
@@ -38,7 +36,12 @@ impl Worker {
         if !sizes.within(&self.own.capacity.most().batch) {
             self.grow(program)?;
         }
-        for output in &sample.outputs {
+        Ok(())
+    }
+
+    /// Writes numbers of the batch at hand.
+    pub(super) fn numbers(&mut self, program: &Program, numbers: &Numbers) {
+        for output in &numbers.outputs {
             let buffer = program.buffer(output.at.buffer);
             let rows = self.own.part.sizes.rows(buffer.extent) as usize;
             let out = self.slot(output.at, 0).part(0, rows);
@@ -47,7 +50,6 @@ impl Worker {
                 batch.write(output.drawn, unsafe { out.write() });
             }
         }
-        Ok(())
     }
 
     /// Lays memory out anew for the batch at hand. Buffers that live longer than a batch keep their
@@ -92,7 +94,7 @@ impl Worker {
             return Err(Fault::Missing("batches"));
         };
         for other in group.others(rank).filter(|_| begins) {
-            let (to, rows) = (group.rank(other), batch.asked.list(OfBatch::Rows, other));
+            let (to, rows) = (group.rank(other), batch.asked().list(OfBatch::Rows, other));
             self.transport.send(to, tag, rows.len(), &mut |message| {
                 // SAFETY: both types have the same size, and every bit pattern is valid for either.
                 let (_, numbers, _) = unsafe { message.align_to_mut::<u32>() };
@@ -109,7 +111,7 @@ impl Worker {
             let take = &mut |message: &[f32]| {
                 // SAFETY: as above.
                 let (_, numbers, _) = unsafe { message.align_to::<u32>() };
-                if let Some(rows) = batch.asked.serve(other, numbers.len()) {
+                if let Some(rows) = batch.asked_mut().serve(other, numbers.len()) {
                     rows.copy_from_slice(numbers);
                     known = numbers.iter().all(|row| (*row as usize) < inner);
                 }

@@ -65,7 +65,22 @@ impl Sampled {
     }
 }
 
-/// The batches of a run, and a rank's part of the one at hand.
+/// A rank's part of a batch that was drawn.
+#[derive(Default)]
+struct UnderWay {
+    /// Its number in the epoch.
+    number: u32,
+    /// Its seeds on all ranks.
+    seeds: u32,
+    sizes: BatchSizes,
+    blocks: Blocks,
+    /// By layer, from the seeds outwards: plain and looped edges.
+    layers: Vec<[Option<Edges>; 2]>,
+    /// Its rows by owner.
+    asked: Asked,
+}
+
+/// The batches of a run, and a rank's part of those under way.
 pub(crate) struct Batch {
     shared: Arc<Sampled>,
     sampler: Sampler<Arc<Topology>>,
@@ -74,14 +89,12 @@ pub(crate) struct Batch {
     ways: LayerWays,
     /// The level of which rows are fetched from other ranks.
     asks: Option<u8>,
-    /// Seeds of the batch at hand, and of all batches of its epoch; on all ranks.
-    of_batch: u32,
+    /// Batches under way; number `n` of an epoch is at `n` modulo their count.
+    under_way: Vec<UnderWay>,
+    /// Index of the one at hand.
+    at_hand: usize,
+    /// Seeds of all batches of the epoch, on all ranks.
     of_epoch: u32,
-    blocks: Blocks,
-    /// By layer, from the seeds outwards: plain and looped edges.
-    layers: Vec<[Option<Edges>; 2]>,
-    /// Rows of the batch by owner.
-    pub(crate) asked: Asked,
     /// For each batch of the epoch so far, the rows that other ranks own.
     pub(crate) fetched: Vec<u64>,
     /// How often a batch was larger than the memory laid out for it.
@@ -110,13 +123,11 @@ impl Batch {
             shared: Arc::clone(shared),
             seeds,
             rank,
-            layers: needs.layers.iter().map(|_| [None, None]).collect(),
+            under_way: (0..=needs.lag).map(|_| UnderWay::default()).collect(),
+            at_hand: 0,
             ways: needs.layers,
             asks: needs.asks,
-            of_batch: 0,
             of_epoch: 0,
-            blocks: Blocks::default(),
-            asked: Asked::default(),
             fetched: Vec::new(),
             grown: 0,
         })
@@ -147,61 +158,84 @@ impl Batch {
     /// # Errors
     /// Numbers that 32 bits do not hold.
     pub(crate) fn draw(&mut self, at: At) -> Result<BatchSizes, Fault> {
-        let sizes = self.seeds.draw(&mut self.sampler, at, &mut self.blocks)?;
-        self.of_batch = self.seeds.of_all(at.batch);
+        self.at_hand = at.batch as usize % self.under_way.len();
+        let batch = &mut self.under_way[self.at_hand];
+        batch.sizes = (self.seeds).draw(&mut self.sampler, at, &mut batch.blocks)?;
+        (batch.number, batch.seeds) = (at.batch, self.seeds.of_all(at.batch));
         if at.batch == 0 {
             self.of_epoch = self.seeds.used();
             self.fetched.clear();
         }
         if let Some(level) = self.asks {
-            let level = self.blocks.level(usize::from(level));
-            self.asked.sort(level, &self.shared.owners);
-            self.fetched.push(self.asked.remote(self.rank));
+            let level = batch.blocks.level(usize::from(level));
+            batch.asked.sort(level, &self.shared.owners);
+            self.fetched.push(batch.asked.remote(self.rank));
         }
-        let hops = self.ways.len();
-        for number in (1..=hops).rev() {
-            let layer = self.blocks.layer(number);
-            let below = self.blocks.level(number - 1).len();
-            let ids = self.blocks.level(number - 1);
+        batch.layers.resize_with(self.ways.len(), Default::default);
+        let from_seeds = (1..=self.ways.len()).rev();
+        for (number, (ways, edges)) in from_seeds.zip(self.ways.iter().zip(&mut batch.layers)) {
+            let ids = batch.blocks.level(number - 1);
             let types = Types {
                 topology: &self.shared.topology,
                 ids,
-                layer,
+                layer: batch.blocks.layer(number),
             };
             for set in [EdgeSet::Plain, EdgeSet::Looped] {
-                let ways = self.ways[hops - number][index(set)];
-                let edges = &mut self.layers[hops - number][index(set)];
+                let (ways, edges) = (ways[index(set)], &mut edges[index(set)]);
                 match ways.walked {
-                    true => fill(edges.get_or_insert_default(), set, ways, below, &types),
+                    true => fill(edges.get_or_insert_default(), set, ways, ids.len(), &types),
                     false => *edges = None,
                 }
             }
         }
-        Ok(sizes)
+        Ok(batch.sizes)
+    }
+
+    /// Goes on with a batch of the epoch; its sizes, if it was drawn.
+    pub(crate) fn go_to(&mut self, number: u32) -> Option<BatchSizes> {
+        let place = number as usize % self.under_way.len();
+        let batch = &self.under_way[place];
+        let drawn = batch.number == number && batch.blocks.layers() > 0;
+        drawn.then(|| {
+            self.at_hand = place;
+            batch.sizes
+        })
+    }
+
+    fn at_hand(&self) -> &UnderWay {
+        &self.under_way[self.at_hand]
     }
 
     /// Vertices of the batch; those of a level are its first ones.
     pub(crate) fn ids(&self) -> &[u32] {
-        match self.blocks.layers() {
-            0 => &[],
-            _ => self.blocks.level(0),
-        }
+        self.at_hand().ids()
     }
 
     /// The edges into a level.
     pub(crate) fn edges(&self, layer: u8, set: EdgeSet) -> Option<&Edges> {
-        let from_seeds = self.layers.len().checked_sub(usize::from(layer))?;
-        self.layers.get(from_seeds)?[index(set)].as_ref()
+        let layers = &self.at_hand().layers;
+        let from_seeds = layers.len().checked_sub(usize::from(layer))?;
+        layers.get(from_seeds)?[index(set)].as_ref()
+    }
+
+    /// Rows of the batch by owner.
+    pub(crate) fn asked(&self) -> &Asked {
+        &self.at_hand().asked
+    }
+
+    /// The same, to write which rows others ask for.
+    pub(crate) fn asked_mut(&mut self) -> &mut Asked {
+        &mut self.under_way[self.at_hand].asked
     }
 
     /// Seeds of the batch, on all ranks.
     pub(crate) fn seeds(&self) -> u32 {
-        self.of_batch
+        self.at_hand().seeds
     }
 
     /// The part of the epoch's seeds that the batch has.
     pub(crate) fn share(&self) -> f64 {
-        f64::from(self.of_batch) / f64::from(self.of_epoch.max(1))
+        f64::from(self.seeds()) / f64::from(self.of_epoch.max(1))
     }
 
     /// Labels of all vertices, unless the only rank has them.
@@ -224,8 +258,9 @@ impl Batch {
         if number == 0 || usize::from(number) > hops {
             return;
         }
-        let layer = self.blocks.layer(usize::from(number));
-        let ids = self.blocks.level(usize::from(number) - 1);
+        let blocks = &self.at_hand().blocks;
+        let layer = blocks.layer(usize::from(number));
+        let ids = blocks.level(usize::from(number) - 1);
         match drawn {
             Drawn::Kept(_, set) => {
                 let own = f32::from(u8::from(set == EdgeSet::Looped));
@@ -256,9 +291,22 @@ impl Batch {
     /// Size in bytes, without what ranks share.
     pub(crate) fn bytes(&self) -> u64 {
         let numbers = 4 * u64::from(self.shared.topology.vertices());
+        numbers + self.under_way.iter().map(UnderWay::bytes).sum::<u64>()
+    }
+}
+
+impl UnderWay {
+    fn ids(&self) -> &[u32] {
+        match self.blocks.layers() {
+            0 => &[],
+            _ => self.blocks.level(0),
+        }
+    }
+
+    fn bytes(&self) -> u64 {
         let edges = self.layers.iter().flatten().flatten().map(Edges::bytes);
         let blocks = 12 * self.blocks.edges() + 4 * self.ids().len() as u64;
-        numbers + (edges.sum::<usize>() + self.asked.bytes()) as u64 + blocks
+        (edges.sum::<usize>() + self.asked.bytes()) as u64 + blocks
     }
 }
 

@@ -159,7 +159,7 @@ impl Part {
                 Numbers::Rows(self.whole.chunks.set(set)?.rows.get(rank as usize)?)
             }
             List::Fetched(which, rank) => {
-                Numbers::Rows(self.batch.as_ref()?.asked.list(which, rank))
+                Numbers::Rows(self.batch.as_ref()?.asked().list(which, rank))
             }
             List::First(table) => Numbers::Places(&self.table(table)?.0.csr.indptr),
             List::Ends(table) => Numbers::Rows(&self.table(table)?.0.csr.indices),

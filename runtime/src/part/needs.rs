@@ -47,6 +47,8 @@ pub(crate) struct Needs {
     pub(crate) layers: LayerWays,
     /// The level of a batch whose rows are fetched from other ranks.
     pub(crate) asks: Option<u8>,
+    /// Periods between the first and the last instruction of a batch.
+    pub(crate) lag: u32,
     /// Whether a batch gives the numbers of edges by type.
     pub(crate) type_degrees: bool,
     /// Whether kernels run over all vertices.
@@ -73,6 +75,7 @@ impl Needs {
         let mut needs = Self {
             layers: vec![Default::default(); usize::from(hops)],
             asks: program.asks(),
+            lag: program.lag(),
             ..Self::default()
         };
         for instrs in [&program.setup, &program.step, &program.eval] {
@@ -92,9 +95,9 @@ impl Needs {
                 self.launch(program, launch);
             }
             self.labels |= instr.labels().is_some();
-            if let Instr::Sample(sample) = instr {
+            if let Instr::Numbers(numbers) = instr {
                 let of_types = |one: &DrawnBuffer| matches!(one.drawn, Drawn::RelationDegree(..));
-                self.type_degrees |= sample.outputs.iter().any(of_types);
+                self.type_degrees |= numbers.outputs.iter().any(of_types);
             }
             if let Instr::SparseMatMul(one) = instr
                 && one.product == Product::Tn

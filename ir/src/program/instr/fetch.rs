@@ -1,6 +1,6 @@
 //! Rows of a sampled batch that other ranks own: asking for them, and sending them.
 
-use super::{Collective, Instruction, Operand, Use};
+use super::{Batches, Collective, Instruction, Operand, Use};
 use crate::program::access::Touched;
 use crate::program::text::line::arrow;
 use crate::program::text::{Reader, Text, TextError};
@@ -125,6 +125,12 @@ impl ServeRows {
 }
 
 impl Program {
+    /// Periods between the first and the last instruction of a batch.
+    pub fn lag(&self) -> u32 {
+        let bodies = self.step.iter().filter_map(Instr::body);
+        bodies.map(Batches::lag).max().unwrap_or(0)
+    }
+
     /// The level of which batches read rows of other ranks, if they do.
     pub fn asks(&self) -> Option<u8> {
         let bodies = self.step.iter().filter_map(Instr::body);

@@ -35,11 +35,26 @@ pub struct Chunks {
 
 /// Runs the body for every batch of the epoch, each of which is an optimizer step. Not inside of
 /// another loop; the body begins with [`Sample`](super::Sample).
+///
+/// With a [`Lag`] several batches are under way. In period `k` an instruction with lag `g` works on
+/// batch `k - g`, and is left out if there is none. So the loop has as many periods more than
+/// batches as the last lag says, and at its end no batch is under way.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Batches {
     /// What is done for a batch.
     pub body: Vec<Instr>,
 }
+
+/// From here on in the body of [`Batches`], instructions work on the batch so many periods earlier.
+/// Lags ascend, and a buffer is used with the lag with which it is written.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lag {
+    /// Periods.
+    pub by: u32,
+}
+
+/// The largest [`Lag`].
+pub const MOST_LAG: u32 = 8;
 
 impl Instruction for Repeat {
     fn name(&self, _: &Program) -> &'static str {
@@ -194,6 +209,53 @@ impl Instruction for Batches {
 impl Batches {
     pub(super) fn parse(from: &mut Reader<'_>) -> Result<Self, TextError> {
         Ok(Self { body: block(from)? })
+    }
+}
+
+impl Batches {
+    /// Periods beyond the number of batches.
+    pub fn lag(body: &[Instr]) -> u32 {
+        let lags = body.iter().filter_map(|instr| {
+            if let Instr::Lag(lag) = instr {
+                Some(lag.by)
+            } else {
+                None
+            }
+        });
+        lags.max().unwrap_or(0)
+    }
+}
+
+impl Instruction for Lag {
+    fn name(&self, _: &Program) -> &'static str {
+        "lag"
+    }
+
+    fn operands<'a>(&'a self, _: &mut impl FnMut(Operand<'a>)) {}
+
+    fn each_ref(&mut self, _: &mut dyn FnMut(&mut Ref)) {}
+
+    fn check(&self, _: &Check) -> Checked {
+        match self.by <= MOST_LAG {
+            true => Ok(()),
+            false => Err(format!("a lag of {}, expected at most {MOST_LAG}", self.by)),
+        }
+    }
+
+    fn fits_chunks(&self, _: &Program) -> bool {
+        false
+    }
+
+    unpriced!();
+
+    fn print(&self, _: &Program) -> String {
+        format!("lag {}", self.by)
+    }
+}
+
+impl Lag {
+    pub(super) fn parse(from: &mut Reader<'_>) -> Result<Self, TextError> {
+        Ok(Self { by: from.number()? })
     }
 }
 

@@ -13,13 +13,17 @@ use serde::{Deserialize, Serialize};
 
 /// Draws the batch at hand: its levels and the edges between them. Kernels over rows of levels walk
 /// these edges.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sample {}
+
+/// Writes numbers of the batch at hand that instructions read.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Sample {
-    /// Numbers of the batch that instructions read.
+pub struct Numbers {
+    /// Which, and where.
     pub outputs: Vec<DrawnBuffer>,
 }
 
-/// A buffer that [`Sample`] fills.
+/// A buffer that [`Numbers`] fills.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DrawnBuffer {
     /// With what.
@@ -44,6 +48,42 @@ impl Instruction for Sample {
         "sample"
     }
 
+    fn operands<'a>(&'a self, _: &mut impl FnMut(Operand<'a>)) {}
+
+    fn each_ref(&mut self, _: &mut dyn FnMut(&mut Ref)) {}
+
+    fn check(&self, check: &Check) -> Checked {
+        match check.program.sampling {
+            Some(_) => Ok(()),
+            None => Err("a sample in a program without sampling".to_owned()),
+        }
+    }
+
+    fn fits_chunks(&self, _: &Program) -> bool {
+        false
+    }
+
+    /// For each edge, its position and its source are looked up.
+    fn work(&self, _: &Counts, sizes: &RankSizes) -> Option<Work> {
+        let edges: u64 = sizes.batch.edges.iter().sum();
+        Some(copy(4 * edges * INDEX, 2 * edges * INDEX))
+    }
+
+    /// Calibrations do not measure it.
+    fn demand(&self, _: &mut Terms, _: &Program, _: &RankSizes) -> Option<&'static str> {
+        None
+    }
+
+    fn print(&self, _: &Program) -> String {
+        "sample".to_owned()
+    }
+}
+
+impl Instruction for Numbers {
+    fn name(&self, _: &Program) -> &'static str {
+        "numbers"
+    }
+
     fn operands<'a>(&'a self, visit: &mut impl FnMut(Operand<'a>)) {
         let outputs = self.outputs.iter();
         outputs.for_each(|output| visit(Operand::write(output.at, ALL)));
@@ -55,9 +95,6 @@ impl Instruction for Sample {
     }
 
     fn check(&self, check: &Check) -> Checked {
-        if check.program.sampling.is_none() {
-            return Err("a sample in a program without sampling".to_owned());
-        }
         self.outputs
             .iter()
             .try_for_each(|output| check.drawn(output))
@@ -67,12 +104,10 @@ impl Instruction for Sample {
         false
     }
 
-    /// For each edge, its position and its source are looked up.
     fn work(&self, counts: &Counts, sizes: &RankSizes) -> Option<Work> {
-        let edges: u64 = sizes.batch.edges.iter().sum();
         let of = |output: &DrawnBuffer| counts.program.buffer(output.at.buffer).slot_bytes(sizes);
         let written: u64 = self.outputs.iter().map(of).sum();
-        Some(copy(4 * edges * INDEX, 2 * edges * INDEX + written))
+        Some(copy(written, written))
     }
 
     /// Calibrations do not measure it.
@@ -83,25 +118,19 @@ impl Instruction for Sample {
     fn print(&self, _: &Program) -> String {
         let output = |one: &DrawnBuffer| format!("{} {}", one.drawn.text(), one.at.text());
         let outputs: Vec<String> = self.outputs.iter().map(output).collect();
-        match outputs.is_empty() {
-            true => "sample".to_owned(),
-            false => format!("sample -> {}", outputs.join(", ")),
-        }
+        format!("numbers {}", outputs.join(", "))
     }
 }
 
-impl Sample {
+impl Numbers {
     pub(super) fn parse(from: &mut Reader<'_>) -> Result<Self, TextError> {
-        let mut sample = Self::default();
-        if !from.skip("->") {
-            return Ok(sample);
-        }
+        let mut numbers = Self::default();
         loop {
             let drawn = Drawn::parse(from)?;
             let at = Ref::parse(from)?;
-            sample.outputs.push(DrawnBuffer { drawn, at });
+            numbers.outputs.push(DrawnBuffer { drawn, at });
             if !from.skip(",") {
-                return Ok(sample);
+                return Ok(numbers);
             }
         }
     }
@@ -185,8 +214,8 @@ impl Check<'_> {
             .iter()
             .flat_map(|instr| instr.body().unwrap_or_default())
         {
-            if let Instr::Sample(sample) = instr {
-                let mut outputs = sample.outputs.iter().filter(|one| one.at.buffer == id);
+            if let Instr::Numbers(numbers) = instr {
+                let mut outputs = numbers.outputs.iter().filter(|one| one.at.buffer == id);
                 let Drawn::Relation(_, count) = outputs.next()?.drawn else {
                     return None;
                 };

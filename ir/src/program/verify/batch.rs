@@ -1,10 +1,12 @@
 //! Checks of sampled batches: only their loop uses rows of levels, and it draws them first.
 
 use super::ProgramError;
+use crate::program::access::accesses;
 use crate::program::instr;
 use crate::program::trace::Phase;
 use crate::program::{Extent, Instr, Program, Role};
 use crate::words::sampling::MAX_HOPS;
+use std::collections::BTreeMap;
 
 /// Checks where batches are drawn and their rows are used.
 ///
@@ -27,12 +29,55 @@ pub(super) fn verify(program: &Program) -> Result<(), ProgramError> {
             if !matches!(body.first(), Some(Instr::Sample(_))) {
                 return Err(at("batches that do not begin with a sample".to_owned()));
             }
+            lags(body, program).map_err(|(index, what)| {
+                let place = format!("{place}.{index}");
+                ProgramError::new(what).at(&place, &body[index], program)
+            })?;
             let mut asked = None;
             for (index, instr) in body.iter().enumerate().skip(1) {
                 inside(instr, &mut asked, program).map_err(|what| {
                     let place = format!("{place}.{index}");
                     ProgramError::new(what).at(&place, instr, program)
                 })?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Checks that lags ascend, and that buffers are used with the lag with which they are written.
+fn lags(body: &[Instr], program: &Program) -> Result<(), (usize, String)> {
+    // For each buffer that is written, and for each that is used, the lag.
+    let (mut written, mut used) = (BTreeMap::new(), BTreeMap::new());
+    let mut lag = 0;
+    for (index, instr) in body.iter().enumerate() {
+        if let Instr::Lag(next) = instr {
+            if next.by <= lag {
+                let what = format!(
+                    "a lag of {} after one of {lag}, expected a larger one",
+                    next.by
+                );
+                return Err((index, what));
+            }
+            lag = next.by;
+        }
+        for access in accesses(instr, program) {
+            let id = access.buffer;
+            let first = *used.entry(id).or_insert(lag);
+            let other = match access.writes {
+                true => Some(first),
+                false => written.get(&id).copied(),
+            };
+            if let Some(other) = other.filter(|other| *other != lag) {
+                let name = &program.buffer(id).name;
+                let what = format!(
+                    "`{name}` is used with lags of {other} and {lag}, and written with one of them; \
+                     batches under way would share it"
+                );
+                return Err((index, what));
+            }
+            if access.writes {
+                written.insert(id, lag);
             }
         }
     }
@@ -80,6 +125,8 @@ fn outside(instr: &Instr, program: &Program) -> Result<(), String> {
     let mut level = matches!(
         instr.whole(),
         Instr::Sample(_)
+            | Instr::Numbers(_)
+            | Instr::Lag(_)
             | Instr::FetchRows(_)
             | Instr::AskRows(_)
             | Instr::ServeRows(_)

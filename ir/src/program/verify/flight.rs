@@ -57,7 +57,9 @@ fn list(
                 flight.place
             )));
         }
-        if let Instr::Repeat(instr::Repeat { body, .. }) = instr {
+        if let Instr::Repeat(instr::Repeat { body, .. }) | Instr::Batches(instr::Batches { body }) =
+            instr
+        {
             list(program, &place, body, tags)?;
         } else if let Instr::Begin(transfer) = instr {
             if !transfer.what.has_halves() {

@@ -54,6 +54,7 @@ fn set(step: &mut Step, all: &[f64], share: f64) {
         Step::Transfer { .. }
         | Step::Move { .. }
         | Step::Chunks { .. }
+        | Step::Batches { .. }
         | Step::StageMessage { .. } => {}
     }
 }

@@ -118,7 +118,9 @@ impl DeviceRank {
             | Instr::Repeat(_)
             | Instr::Chunks(_)
             | Instr::Batches(_)
+            | Instr::Lag(_)
             | Instr::Sample(_)
+            | Instr::Numbers(_)
             | Instr::FetchRows(_)
             | Instr::AskRows(_)
             | Instr::ServeRows(_) => Err(NO_KERNEL.into()),

@@ -1,0 +1,82 @@
+//! Fetches rows of batches ahead of time.
+//!
+//! A batch is drawn, and its owners asked for rows, some periods before it is trained on. So the
+//! questions and the rows are in flight while earlier batches are trained on, and a rank waits for
+//! none of them as long as ranks keep pace. Neither draws nor rows depend on parameters: no number
+//! changes.
+//!
+//! | lag | a batch |
+//! | --- | --- |
+//! | 0 | is drawn, and asks for rows |
+//! | 1 | answers what others ask |
+//! | `ahead` | takes its rows, and is trained on |
+
+use gnnc_ir::program::instr::{self, Lag, MOST_LAG};
+use gnnc_ir::program::trace::Phase;
+use gnnc_ir::program::{Instr, Program, Transfer};
+
+/// The program with batches that fetch rows `ahead` periods before they are trained on.
+pub fn prefetch(mut program: Program, ahead: u32) -> Program {
+    let ahead = ahead.min(MOST_LAG);
+    if ahead == 0 || program.asks().is_none() {
+        return program;
+    }
+    let mut tag = (Phase::ALL.into_iter())
+        .map(|phase| last_tag(program.list(phase)))
+        .max()
+        .unwrap_or(Transfer::WHOLE);
+    for instr in &mut program.step {
+        if let Instr::Batches(instr::Batches { body }) = instr {
+            *body = phases(std::mem::take(body), ahead, &mut tag);
+        }
+    }
+    program
+}
+
+fn phases(body: Vec<Instr>, ahead: u32, tag: &mut u32) -> Vec<Instr> {
+    let (mut drawn, mut answered, mut trained) = (Vec::new(), Vec::new(), Vec::new());
+    let mut transfer = |instr: &Instr| {
+        *tag += 1;
+        Transfer {
+            tag: *tag,
+            what: Box::new(instr.clone()),
+        }
+    };
+    for instr in body {
+        if let Instr::Sample(_) = instr {
+            drawn.push(instr);
+        } else if let Instr::AskRows(_) = instr {
+            let asks = transfer(&instr);
+            drawn.push(Instr::Begin(asks.clone()));
+            answered.insert(0, Instr::Finish(asks));
+        } else if let Instr::ServeRows(_) = instr
+            && ahead > 1
+        {
+            let rows = transfer(&instr);
+            answered.push(Instr::Begin(rows.clone()));
+            trained.push(Instr::Finish(rows));
+        } else {
+            trained.push(instr);
+        }
+    }
+    let mut all = drawn;
+    all.push(Instr::Lag(Lag { by: 1 }));
+    all.append(&mut answered);
+    if ahead > 1 {
+        all.push(Instr::Lag(Lag { by: ahead }));
+    }
+    all.append(&mut trained);
+    all
+}
+
+/// The largest tag of a list.
+fn last_tag(instrs: &[Instr]) -> u32 {
+    let of = |instr: &Instr| {
+        if let Instr::Begin(transfer) = instr {
+            transfer.tag
+        } else {
+            last_tag(instr.body().unwrap_or_default())
+        }
+    };
+    instrs.iter().map(of).max().unwrap_or(Transfer::WHOLE)
+}
