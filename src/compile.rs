@@ -12,9 +12,10 @@ use gnnc_planner::facts::Facts;
 use gnnc_planner::forms::{Form, RewriteOptions, rewrite};
 use gnnc_planner::lower::{Training, evaluation};
 use gnnc_planner::placement::{PlacementSpec, lower, lower_all};
-use gnnc_planner::sampled::{SampledError, SampledForm, sampled};
+use gnnc_planner::sampled::{SampledForm, sampled};
 use gnnc_planner::search::relaxations;
 use gnnc_planner::stale::{cuts, form, unrolled};
+use std::sync::OnceLock;
 
 /// Rules that compute attention scores per vertex and keep the order of products and aggregations.
 /// All are linear in the rows that edges take, so a pipeline's histories are the same before and after them.
@@ -29,8 +30,10 @@ pub struct Compiled {
     pub training: Training,
     /// The decoupled form, which is a different function, or why there is none.
     pub decoupled: Result<Box<Relaxed>, DecoupleError>,
-    /// The form on sampled batches, which is a different function, or why there is none.
-    pub sampled: Result<Box<Training>, SampledError>,
+    /// Whether edges have types.
+    typed: bool,
+    /// The forms on sampled batches, once they are needed: as drawn, and with aggregations that are made beforehand.
+    sampled: [OnceLock<Result<Box<Training>, LowerError>>; 2],
 }
 
 /// A relaxed form of a model, with its gradient.
@@ -82,21 +85,17 @@ fn with_options(
         Ok(graph) => Ok(relaxed(graph)?),
         Err(why) => Err(why),
     };
-    // Whatever rewriting chose for the whole graph need not be best in a batch.
-    let sampled = match sampled(&training.source, workload.relations > 0) {
-        Ok(found) => Ok(Box::new(on_batches(&training, found)?)),
-        Err(why) => Err(why),
-    };
     Ok(Compiled {
         form,
         training,
         decoupled,
-        sampled,
+        typed: workload.relations > 0,
+        sampled: Default::default(),
     })
 }
 
 /// A model that trains on batches and evaluates the whole graph.
-fn on_batches(training: &Training, found: SampledForm) -> Result<Training, Error> {
+fn on_batches(training: &Training, found: SampledForm) -> Result<Training, LowerError> {
     let whole = unrolled(&training.form).map_err(LowerError::from)?;
     Ok(Training {
         backward: differentiate(&found.batch).map_err(LowerError::from)?,
@@ -143,7 +142,7 @@ impl Compiled {
     /// # Errors
     /// The model uses something that no program can express yet.
     pub fn program(&self, place: &PlacementSpec) -> Result<Program, Error> {
-        let programs = lower(self.training(place.placement)?, place)?;
+        let programs = lower(self.training(place)?, place)?;
         let none = || LowerError::Internal("a placement without a program".to_owned());
         Ok(programs.into_iter().next().ok_or_else(none)?)
     }
@@ -153,21 +152,19 @@ impl Compiled {
     /// # Errors
     /// As [`Compiled::program`].
     pub fn programs(&self, place: &PlacementSpec) -> Result<Vec<Program>, Error> {
-        Ok(lower_all(self.training(place.placement)?, place)?)
+        Ok(lower_all(self.training(place)?, place)?)
     }
 
     /// The forward and backward graphs that a placement runs.
     ///
     /// # Errors
     /// The placement needs a form that the model does not have.
-    pub fn training(&self, placement: Placement) -> Result<&Training, LowerError> {
-        if relaxations(placement).contains(&Relaxation::Sample) {
-            return match &self.sampled {
-                Ok(training) => Ok(training),
-                Err(why) => Err(LowerError::NotSampled(placement, why.clone())),
-            };
+    pub fn training(&self, spec: &PlacementSpec) -> Result<&Training, LowerError> {
+        if spec.samples() {
+            let sampled = self.sampled(spec.beforehand());
+            return sampled.as_deref().map_err(Clone::clone);
         }
-        let relaxed = self.relaxed(placement)?;
+        let relaxed = self.relaxed(spec.placement)?;
         Ok(relaxed.map_or(&self.training, |relaxed| &relaxed.training))
     }
 
@@ -178,6 +175,16 @@ impl Compiled {
     pub fn form(&self, placement: Placement) -> Result<&Form, LowerError> {
         let relaxed = self.relaxed(placement)?;
         Ok(relaxed.map_or(&self.form, |relaxed| &relaxed.form))
+    }
+
+    /// The model on sampled batches, with aggregations that are made `beforehand` or without.
+    fn sampled(&self, beforehand: bool) -> &Result<Box<Training>, LowerError> {
+        self.sampled[usize::from(beforehand)].get_or_init(|| {
+            // Whatever rewriting chose for the whole graph need not be best in a batch.
+            let form = sampled(&self.training.source, self.typed, beforehand);
+            let form = form.map_err(|why| LowerError::NotSampled(Placement::Minibatch, why))?;
+            Ok(Box::new(on_batches(&self.training, form)?))
+        })
     }
 
     fn relaxed(&self, placement: Placement) -> Result<Option<&Relaxed>, LowerError> {

@@ -193,7 +193,7 @@ impl Lower for Planner<'_> {
         if let Some(known) = self.made.borrow().get(&key) {
             return Ok(known.clone());
         }
-        let training = self.compiled.training(spec.placement)?;
+        let training = self.compiled.training(spec)?;
         let programs = placement::lower(training, spec)?;
         self.made.borrow_mut().insert(key, programs.clone());
         Ok(programs)
@@ -312,7 +312,7 @@ impl<'a> Planner<'a> {
             let found = batches.on(&parts, &self.workload).map_err(no_batches)?;
             parts.batch = Some(found);
         }
-        let training = self.compiled.training(spec.placement)?;
+        let training = self.compiled.training(spec)?;
         let mut programs = placement::lower(training, spec)?;
         let parts = match programs.first() {
             Some(program) => parts.of(program),

@@ -23,14 +23,18 @@ pub enum LowerError {
     NotSampled(Placement, SampledError),
     /// Fanouts that do not fit the model.
     #[error(
-        "found {}, but the model aggregates {expected} times one after another; give one fanout for each, the one next to the seeds first",
-        counted(found, "fanout")
+        "found {}, but the model aggregates {} one after another{}; give one fanout for each, the one next to the seeds first",
+        counted(found, "fanout"),
+        counted(expected, "time"),
+        if *beforehand { " besides what is computed beforehand" } else { "" }
     )]
     Fanouts {
         /// Fanouts given.
         found: usize,
         /// Hops of the model.
         expected: usize,
+        /// Whether aggregations are made beforehand.
+        beforehand: bool,
     },
     /// A pass produced a graph that violates its own invariants.
     #[error("bug in the lowering: {0}")]

@@ -29,6 +29,16 @@ pub enum SampledError {
     /// No neighbor is read.
     #[error("the model reads no neighbors, so there is nothing to sample")]
     NoHops,
+    /// All neighbors are read beforehand.
+    #[error(
+        "every aggregation of the model depends on the data alone and would be computed beforehand, so there is nothing left to sample; leave out --static"
+    )]
+    AllBeforehand,
+    /// No neighbors can be read beforehand.
+    #[error(
+        "no aggregation of the model depends on the data alone (dropout or a product with parameters comes first), so none can be computed beforehand; leave out --static"
+    )]
+    NotBeforehand,
     /// Too many aggregations one after another.
     #[error(
         "the model aggregates {0} times one after another, and a batch has at most {MAX_HOPS} hops; use a placement that trains on the whole graph"
@@ -62,13 +72,15 @@ pub struct SampledForm {
 }
 
 /// The form of a forward graph, whose results are the loss and the logits. Edges of a graph with
-/// types are `typed`.
+/// types are `typed`. Aggregations that depend on nothing but the data, as a first one of features
+/// without dropout does, are made `beforehand`: once, for all vertices, over all neighbors. A batch
+/// then has one hop less.
 ///
 /// # Errors
 /// Why there is no such form.
-pub fn sampled(graph: &Graph, typed: bool) -> Result<SampledForm, SampledError> {
+pub fn sampled(graph: &Graph, typed: bool, beforehand: bool) -> Result<SampledForm, SampledError> {
     let whole = order::aggregate_first(&unrolled(graph).map_err(SampledError::Loop)?)?;
-    let levels = Levels::of(&whole)?;
+    let levels = Levels::of(&whole, beforehand)?;
     let hops = levels.hops;
     let mut form = Form {
         out: whole.clone_without_nodes(),

@@ -185,6 +185,15 @@ const KNOBS: &[Knob] = &[
         set: |knobs, text| within(LAGS)(text).map(|ahead| knobs.sampling.prefetch = Some(ahead)),
     },
     Knob {
+        name: "static",
+        alias: None,
+        option: Form::Flag("static", "yes"),
+        values: "",
+        help: "Make aggregations that depend on the data alone once, over all neighbors, before training on batches. \
+               They then need no hop and no fanout",
+        set: |knobs, text| yes_or_no(text).map(|before| knobs.sampling.beforehand = Some(before)),
+    },
+    Knob {
         name: "offload",
         alias: None,
         option: Form::None,
@@ -277,7 +286,9 @@ pub struct BatchArgs {
 }
 
 /// Names of these knobs.
-const OF_BATCHES: [&str; 6] = ["batch", "fanouts", "sampler", "cut", "roots", "prefetch"];
+const OF_BATCHES: [&str; 7] = [
+    "batch", "fanouts", "sampler", "cut", "roots", "prefetch", "static",
+];
 
 fn of_batches() -> impl Iterator<Item = &'static Knob> {
     KNOBS.iter().filter(|knob| OF_BATCHES.contains(&knob.name))

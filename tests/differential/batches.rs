@@ -2,7 +2,7 @@
 
 use crate::check::{Case, Way};
 use crate::data::{FEATURES, Shape, planted};
-use crate::minibatch::{ONE, SEVERAL, case, sampling, untyped, with};
+use crate::minibatch::{ONE, SEVERAL, case, differences, sampling, untyped, with};
 use crate::models::{GAT, GCN, SAGE, shape};
 use gnnc::graph::GraphData;
 use gnnc::ir::words::sampling::{ALL, Cut, Kind, Roots, Sampling};
@@ -132,6 +132,75 @@ fn fetching_ahead_changes_no_bit() {
     }
 }
 
+/// Models whose first aggregation reads features alone.
+const FIXED: [(&str, bool); 3] = [
+    (
+        "let h = x |> sage_conv(7) |> relu
+         loss cross_entropy(h |> dropout(0.3) |> sage_conv(classes), labels, on = train)",
+        false,
+    ),
+    (
+        "let h = x |> gcn_conv(30) |> relu
+         loss cross_entropy(h |> dropout(0.3) |> gcn_conv(classes), labels, on = train)",
+        false,
+    ),
+    (
+        "let h = x |> gin_conv(8) |> relu
+         loss cross_entropy(h |> dropout(0.3) |> sage_conv(classes), labels, on = train)",
+        true,
+    ),
+];
+
+#[test]
+fn aggregations_of_features_may_come_beforehand() {
+    for (body, typed) in FIXED {
+        for sparse in [false, true] {
+            let data = planted(shape(sparse));
+            let data = if typed { data } else { untyped(data) };
+            let all = sampling(1_000, vec![ALL], Kind::Full, Cut::Even);
+            let mut whole = with(Case::new("", body, data.clone()), &all);
+            whole.knobs.sampling.beforehand = Some(true);
+            let few = sampling(13, vec![2], Kind::Neighbor, Cut::Even);
+            let mut batches = with(case("", body, data), &few);
+            batches.knobs.sampling.beforehand = Some(true);
+            for way in [ONE, SEVERAL[0], SEVERAL[1]] {
+                whole.check(way);
+                assert_eq!(differences(&batches, &few, way), None);
+            }
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_computed_beforehand_is_refused() {
+    let data = untyped(planted(shape(false)));
+    let refused = |body: &str, fanouts: Vec<u32>| {
+        let some = sampling(13, fanouts, Kind::Neighbor, Cut::Even);
+        let mut case = with(case("", body, data.clone()), &some);
+        case.knobs.sampling.beforehand = Some(true);
+        error(&case)
+    };
+    // Dropout of the features comes first.
+    assert!(refused(SAGE, vec![3]).contains("leave out --static"));
+    let sgc = "let h = x |> propagate |> propagate
+         loss cross_entropy(h |> linear(classes), labels, on = train)";
+    assert!(refused(sgc, vec![3]).contains("nothing left to sample"));
+    let two = refused(FIXED[0].0, vec![3, 3]);
+    assert!(two.contains("1 time one after another besides"), "{two}");
+}
+
+/// Why a run does not begin.
+fn error(case: &Case) -> String {
+    let options = gnnc::TrainOptions {
+        placement: ONE.placement,
+        allow: gnnc::ir::graph::model::Relaxation::ALL.to_vec(),
+        knobs: case.knobs.clone(),
+        ..gnnc::TrainOptions::default()
+    };
+    let refused = gnnc::Trainer::new(&case.loaded, &case.compiled, &options).err();
+    refused.unwrap().to_string()
+}
+
 #[test]
 fn wide_rows_are_fetched_in_sixteen_bits() {
     let body = "let h = x |> linear(32) |> relu |> sage_conv(32) |> relu
@@ -162,14 +231,7 @@ fn fanouts_that_are_not_one_for_each_hop_are_refused() {
         let count = fanouts.len();
         let wrong = sampling(13, fanouts, Kind::Neighbor, Cut::Even);
         let case = with(case("", SAGE, data.clone()), &wrong);
-        let options = gnnc::TrainOptions {
-            placement: ONE.placement,
-            allow: gnnc::ir::graph::model::Relaxation::ALL.to_vec(),
-            knobs: case.knobs.clone(),
-            ..gnnc::TrainOptions::default()
-        };
-        let refused = gnnc::Trainer::new(&case.loaded, &case.compiled, &options).err();
-        let said = refused.unwrap().to_string();
+        let said = error(&case);
         assert!(said.contains(&format!("found {count} fanout")), "{said}");
     }
     let all = sampling(u32::MAX, vec![ALL; 2], Kind::Full, Cut::Even);

@@ -12,6 +12,7 @@ use gnnc::ir::graph::eval::{DropoutKey, EvalBatch, EvalContext, EvalLayer, Tenso
 use gnnc::ir::graph::model::Optimizer;
 use gnnc::ir::plan::Placement;
 use gnnc::ir::words::sampling::{ALL, Cut, Fanout, Kind, Roots, Sampling, SamplingSettings};
+use gnnc::planner::placement::PlacementSpec;
 use gnnc::planner::sampled::sampled;
 use gnnc::{Trainer, runtime};
 use std::sync::Arc;
@@ -91,7 +92,7 @@ pub fn with(mut case: Case, sampling: &Sampling) -> Case {
         sampler: Some(sampling.kind),
         cut: Some(sampling.cut),
         roots: Some(sampling.roots),
-        prefetch: None,
+        ..SamplingSettings::default()
     };
     case
 }
@@ -108,7 +109,8 @@ pub fn sampling(batch: u32, fanouts: Vec<u32>, kind: Kind, cut: Cut) -> Sampling
 
 /// Hops of a model.
 fn hops(case: &Case) -> usize {
-    usize::from(case.compiled.sampled.as_ref().unwrap().hops)
+    let spec = PlacementSpec::new(Placement::Minibatch, 1);
+    usize::from(case.compiled.training(&spec).unwrap().hops)
 }
 
 /// Every model, with the layers it needs, and whether it reads types of edges.
@@ -205,8 +207,9 @@ impl<'a> Oracle<'a> {
     fn new(case: &'a Case, start: &[runtime::Tensor]) -> Self {
         let data = case.loaded.data.as_ref().unwrap();
         let typed = data.topology.relations() > 0;
+        let beforehand = case.knobs.sampling.beforehand == Some(true);
         // The model as written: rewriting must not change what a batch computes.
-        let form = sampled(&case.loaded.model.graph, typed).unwrap();
+        let form = sampled(&case.loaded.model.graph, typed, beforehand).unwrap();
         let training = differentiate(&form.batch).unwrap();
         let mut context = case.context().clone();
         context.params = elements(&training, start);
@@ -316,7 +319,7 @@ fn compare(case: &Case, sampling: &Sampling) {
 }
 
 /// Compares epochs of a session with the interpreter; says where they differ first.
-fn differences(case: &Case, sampling: &Sampling, way: Way) -> Option<String> {
+pub fn differences(case: &Case, sampling: &Sampling, way: Way) -> Option<String> {
     let mut trainer: Trainer = case.start(way);
     let start = trainer.session.parameters().unwrap();
     let mut oracle = Oracle::new(case, &start);

@@ -14,6 +14,7 @@ use gnnc::ir::plan::Placement;
 use gnnc::ir::program::traffic::{Reads, traffic};
 use gnnc::ir::program::{Buffer, Extent, Program, Role, Rule};
 use gnnc::ir::words::storage::Storage;
+use gnnc::planner::placement::PlacementSpec;
 use gnnc::runtime::Session;
 use gnnc::{Compiled, TrainOptions, Trainer};
 use std::sync::Arc;
@@ -61,7 +62,9 @@ pub fn placements(compiled: &Compiled) -> Vec<(Placement, u32)> {
     });
     let formed = several.filter(|(placement, _)| match placement {
         Placement::Pipeline | Placement::Hybrid => compiled.layers() > 1,
-        placement => compiled.training(*placement).is_ok(),
+        placement => compiled
+            .training(&PlacementSpec::new(*placement, 4))
+            .is_ok(),
     });
     formed.chain([(Placement::Graph, 1)]).collect()
 }

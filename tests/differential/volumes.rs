@@ -6,6 +6,7 @@ use crate::data::{FEATURES, Shape, planted};
 use gnnc::graph::LocalPart;
 use gnnc::graph::partition::by_name;
 use gnnc::ir::plan::Placement;
+use gnnc::planner::placement::PlacementSpec;
 
 const VERTICES: u64 = 96;
 const WIDTH: u64 = 8;
@@ -35,7 +36,10 @@ fn measured(placement: Placement, ranks: u32) -> (u64, u64) {
 
 fn volume(body: &str, placement: Placement, ranks: u32) -> (u64, u64) {
     let case = Case::new("", body, planted(SHAPE));
-    let training = case.compiled.training(placement).unwrap();
+    let training = case
+        .compiled
+        .training(&PlacementSpec::new(placement, ranks))
+        .unwrap();
     let reduced = training.backward.graph.trainable() + 1;
     (epoch(&case, placement, ranks), reduced)
 }

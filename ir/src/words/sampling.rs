@@ -182,6 +182,10 @@ pub struct SamplingSettings {
     /// ranks. Changes no number. Default: 2, or 0 if nothing may overlap.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prefetch: Option<u32>,
+    /// Whether aggregations that depend on the data alone are made beforehand, once and over all
+    /// neighbors; batches then have a hop less. Default: false.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub beforehand: Option<bool>,
 }
 
 impl SamplingSettings {
@@ -216,6 +220,7 @@ impl SamplingSettings {
             cut: self.cut.or(other.cut),
             roots: self.roots.or(other.roots),
             prefetch: self.prefetch.or(other.prefetch),
+            beforehand: self.beforehand.or(other.beforehand),
         }
     }
 }

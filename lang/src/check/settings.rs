@@ -43,6 +43,7 @@ pub fn train(module: &Module, diagnostics: &mut Vec<Diagnostic>) -> TrainSetting
         "cut",
         "roots",
         "prefetch",
+        "static",
     ];
     let mut reader = Reader::new(block, "train", &keys, diagnostics);
     let mut settings = TrainSettings::default();
@@ -74,6 +75,7 @@ pub fn train(module: &Module, diagnostics: &mut Vec<Diagnostic>) -> TrainSetting
         prefetch: reader
             .count("prefetch", 0.0..=f64::from(MOST_LAG))
             .map(|n| n as u32),
+        beforehand: reader.boolean("static"),
     };
     settings
 }

@@ -105,16 +105,12 @@ pub fn by_rows(training: &Training, ranks: u32) -> Result<Program, LowerError> {
 /// evaluations run by rows over the whole graph.
 ///
 /// # Errors
-/// As [`by_rows`]; fanouts that are not one for each hop of the model.
+/// As [`by_rows`].
 pub fn by_batches(
     training: &Training,
     ranks: u32,
     sampling: &Sampling,
 ) -> Result<Program, LowerError> {
-    let (found, expected) = (sampling.fanouts.len(), usize::from(training.hops));
-    if found != expected {
-        return Err(LowerError::Fanouts { found, expected });
-    }
     let ranks = Ranks { ranks, rank: 0 };
     program(training, ranks, None, Some(sampling), &Ok)
 }

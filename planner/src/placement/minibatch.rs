@@ -23,6 +23,14 @@ pub fn lower(
             spec.placement
         )));
     };
+    let (found, expected) = (sampling.fanouts.len(), usize::from(training.hops));
+    if found != expected {
+        return Err(LowerError::Fanouts {
+            found,
+            expected,
+            beforehand: spec.beforehand(),
+        });
+    }
     let program = by_batches(training, ranks.ranks, &sampling)?;
     Ok(match ranks.ranks > 1 {
         true => from_owners(program),

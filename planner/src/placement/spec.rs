@@ -60,6 +60,11 @@ impl PlacementSpec {
         self.row().is_some_and(Row::samples)
     }
 
+    /// Whether batches leave out aggregations that depend on the data alone, which are made before.
+    pub fn beforehand(&self) -> bool {
+        self.samples() && self.knobs.sampling.beforehand == Some(true)
+    }
+
     /// Periods between the draw of a batch and its training, if ranks fetch rows from each other.
     pub fn prefetch(&self) -> u32 {
         let open = if self.overlap() { PREFETCH } else { 0 };

@@ -5,7 +5,7 @@ use crate::fixed::fixed;
 use gnnc_ir::graph::op::Op;
 use gnnc_ir::kernel::End;
 use gnnc_ir::words::sampling::MAX_HOPS;
-use gnnc_ir::{Graph, NodeId, Rows};
+use gnnc_ir::{Graph, Node, NodeId, Rows};
 use std::collections::BTreeSet;
 
 /// The levels of a model without loops.
@@ -17,24 +17,29 @@ pub(super) struct Levels {
     hops_below: Vec<Option<usize>>,
     /// Hops from the loss to the edges that an edge tensor is read on.
     edges: Vec<BTreeSet<usize>>,
-    /// Whether a vertex tensor is the same in every step and reads no edges, so that it is computed
-    /// for all vertices and rows of it are fetched.
+    /// Whether a vertex tensor is the same in every step, and reads no edges unless these may be
+    /// read beforehand, so that it is computed for all vertices and rows of it are fetched.
     given: Vec<bool>,
 }
 
 impl Levels {
-    /// Finds the levels.
+    /// Finds the levels. Aggregations that are the same in every step are made `beforehand`, for all
+    /// vertices.
     ///
     /// # Errors
-    /// Operators that need more than the rows of a batch; no hops, or too many.
-    pub(super) fn of(graph: &Graph) -> Result<Self, SampledError> {
+    /// Operators that need more than the rows of a batch; no hops, or too many; nothing to aggregate
+    /// beforehand.
+    pub(super) fn of(graph: &Graph, beforehand: bool) -> Result<Self, SampledError> {
         let count = graph.nodes.len();
         let mut found = Self {
             hops: 0,
             hops_below: vec![None; count],
             edges: vec![BTreeSet::new(); count],
-            given: given(graph),
+            given: given(graph, beforehand),
         };
+        if beforehand && !found.aggregates_beforehand(graph) {
+            return Err(SampledError::NotBeforehand);
+        }
         for id in &graph.results {
             found.reads(graph, *id, 0);
         }
@@ -77,6 +82,7 @@ impl Levels {
             }
         }
         match hops {
+            0 if beforehand => Err(SampledError::AllBeforehand),
             0 => Err(SampledError::NoHops),
             hops if hops > MAX_HOPS => Err(SampledError::Hops(hops)),
             hops => {
@@ -107,21 +113,27 @@ impl Levels {
         layers.map(|below| self.hops - *below as u8).collect()
     }
 
+    fn aggregates_beforehand(&self, graph: &Graph) -> bool {
+        let aggregates = |node: &Node| matches!(node.op, Op::Gather(..) | Op::GatherMean(_));
+        let mut nodes = graph.iter();
+        nodes.any(|(id, node)| self.is_given(id) && aggregates(node))
+    }
+
     /// Whether a tensor is computed for all vertices.
     pub(super) fn is_given(&self, id: NodeId) -> bool {
         self.given[id.0 as usize]
     }
 }
 
-/// Tensors that are the same in every step and read no edges: vertex tensors, and what they are
-/// computed from.
-fn given(graph: &Graph) -> Vec<bool> {
+/// Tensors that are the same in every step: vertex tensors, and what they are computed from. They
+/// read no edges unless `edges` may be read.
+fn given(graph: &Graph, edges: bool) -> Vec<bool> {
     let fixed = fixed(graph, &[]);
     let mut given = Vec::with_capacity(graph.nodes.len());
     for (id, node) in graph.iter() {
         let of_vertices = matches!(node.ty.rows, Rows::Vertices | Rows::Fixed(_));
         let operands = node.inputs.iter().all(|input| given[input.0 as usize]);
-        given.push(fixed[id.0 as usize] && of_vertices && operands);
+        given.push(fixed[id.0 as usize] && (of_vertices || edges) && operands);
     }
     given
 }

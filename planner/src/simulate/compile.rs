@@ -1,5 +1,6 @@
 //! Compiles instructions to durations per class of ranks.
 
+mod collective;
 mod exchange;
 mod host;
 mod lines;
@@ -9,12 +10,10 @@ mod messages;
 use super::fabric::Fabric;
 use crate::parts::{ChunkShare, Degrees, Parts};
 use gnnc_ir::cluster::{Cluster, Costs, Link, SharedBy};
-use gnnc_ir::graph::op::Redistribute;
-use gnnc_ir::program::instr::{self, Collective};
+use gnnc_ir::program::instr;
 use gnnc_ir::program::trace::Resource;
-use gnnc_ir::program::traffic::{Reads, all_reduce_floats, redistribute_total, traffic};
-use gnnc_ir::program::work::{Counts, KernelClass, Work, demand, strips};
-use gnnc_ir::program::{Chunk, Instr, Moved, Neighbour, Program, RankSizes};
+use gnnc_ir::program::work::{Counts, KernelClass, Work, demand};
+use gnnc_ir::program::{Instr, Neighbour, Program, RankSizes};
 use gnnc_ir::words::units::{Bytes, Flops};
 use lines::{Line, lines};
 use messages::Messages;
@@ -375,135 +374,6 @@ impl<'a> Compiler<'a> {
             &self.cluster.inside
         };
         link.latency.0 + f64::from(messages - 1) * self.cluster.calibration.message_gap.0
-    }
-
-    /// The cost of a communication instruction, of which the step is `half`.
-    fn transfer(&self, instr: &Instr, half: Half, at: Rc<str>, name: usize) -> Step {
-        let cost = match instr.collective() {
-            Some(Collective::HaloExchange(instr::HaloExchange { buffer, skip })) => {
-                self.exchange(*buffer, false, *skip, name)
-            }
-            Some(Collective::HaloReduce(instr::HaloReduce { buffer, skip })) => {
-                self.exchange(*buffer, true, skip.map(|skip| skip.of), name)
-            }
-            Some(Collective::AllReduce(instr::AllReduce { buffers })) => {
-                let bytes = all_reduce_floats(buffers, self.program).saturating_mul(4);
-                TransferCost::Everyone(self.as_measured(self.all_reduce(bytes), instr, name))
-            }
-            Some(Collective::Redistribute(instr::Redistribute {
-                how,
-                to,
-                heads,
-                width,
-                moved,
-                ..
-            })) => {
-                let shape = (*heads, *width);
-                let elements = redistribute_total(*how, shape, self.fabric.ranks, self.sizes);
-                let bytes = elements * self.program.buffer(to.buffer).storage.bytes();
-                let adds = *how == Redistribute::Reduce;
-                let cost = self.all_to_all(adds, self.moved(bytes, *moved));
-                TransferCost::Everyone(self.as_measured(cost, instr, name))
-            }
-            Some(Collective::AskRows(_) | Collective::ServeRows(_)) => {
-                let none = Reads::default();
-                let one = std::slice::from_ref(instr);
-                let bytes = traffic(one, self.program, &none, self.sizes).fetch;
-                TransferCost::Everyone(self.all_to_all(false, bytes))
-            }
-            None => TransferCost::Everyone(CollectiveCost::default()),
-        };
-        Step::Transfer {
-            at,
-            name,
-            half,
-            cost,
-        }
-    }
-
-    /// The same bytes with their measured time, including packing and unpacking.
-    fn as_measured(&self, cost: CollectiveCost, instr: &Instr, name: usize) -> CollectiveCost {
-        let Some(messages) = self.messages(name) else {
-            return cost;
-        };
-        let bytes = cost.bytes_sent.iter().sum();
-        let half = messages.half(bytes, strips(self.program, instr, bytes) as f64);
-        CollectiveCost {
-            before: half,
-            messages: messages.latency(),
-            after: half,
-            ..cost
-        }
-    }
-
-    /// The part of `bytes` that goes with the moved rows; the parts of all chunks add up to
-    /// `bytes`.
-    fn moved(&self, bytes: u64, moved: Moved) -> u64 {
-        match moved {
-            Moved::All => bytes,
-            Moved::Rows(chunk) => chunk.share(bytes),
-            Moved::New(_, Chunk { index, of, .. }) => {
-                let of = f64::from(of.max(1));
-                let read = |n: u32| {
-                    let share = self.degrees.read(f64::from(n) / of);
-                    (bytes as f64 * share).round() as u64
-                };
-                read(index + 1).saturating_sub(read(index))
-            }
-        }
-    }
-
-    /// A reduce-scatter, then an all-gather: in each, every rank sends a chunk of `1 / ranks` of
-    /// the bytes to every other rank. Includes the additions.
-    fn all_reduce(&self, total: u64) -> CollectiveCost {
-        let ranks = u64::from(self.fabric.ranks);
-        if ranks < 2 || total == 0 {
-            return CollectiveCost::default();
-        }
-        let bytes = total as f64;
-        let chunk = bytes / ranks as f64;
-        let messages = self.everyone(chunk);
-        let sent = (ranks - 1) * total / ranks;
-        CollectiveCost {
-            before: 0.0,
-            messages,
-            after: self.pass(bytes, chunk, bytes / 4.0) + messages,
-            bytes_sent: [sent, 2 * (ranks - 1) * total / ranks - sent],
-        }
-    }
-
-    /// A message from every rank to every other one, `total` bytes in equal shares, packed before
-    /// and unpacked (or added up, if `adds`) after.
-    fn all_to_all(&self, adds: bool, total: u64) -> CollectiveCost {
-        let ranks = u64::from(self.fabric.ranks);
-        if ranks < 2 || total == 0 {
-            return CollectiveCost::default();
-        }
-        let own = total as f64 / ranks as f64;
-        let flops = if adds { own / 4.0 } else { 0.0 };
-        CollectiveCost {
-            before: self.pass(own, own, 0.0),
-            messages: self.everyone(own / (ranks - 1) as f64),
-            after: self.pass(own, own, flops),
-            bytes_sent: [total / ranks, 0],
-        }
-    }
-
-    /// Every rank sends `chunk` bytes to every other one.
-    fn everyone(&self, chunk: f64) -> f64 {
-        let ranks = f64::from(self.fabric.ranks);
-        let sharing = |link: &Link, node_ranks: f64| match link.shared_by {
-            SharedBy::Rank => 1.0,
-            SharedBy::Node => node_ranks,
-        };
-        let phase = |node: &super::fabric::Node| {
-            let near = f64::from(node.ranks);
-            let (inside, between) = (&self.cluster.inside, &self.cluster.between);
-            let within = self.seconds((near - 1.0) * chunk * sharing(inside, near), inside);
-            let beyond = self.seconds((ranks - near) * chunk * sharing(between, near), between);
-            self.latency(self.fabric.ranks - 1, ranks > near) + within.max(beyond)
-        };
-        self.fabric.nodes.iter().map(phase).fold(0.0, f64::max)
     }
 }
 
