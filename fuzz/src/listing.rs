@@ -1,6 +1,7 @@
 //! Programs as text: verified programs run within their memory.
 
 use crate::session::compiled;
+use gnnc::Compiled;
 use gnnc::graph::partition::{Partitioner, Range};
 use gnnc::ir::plan::Placement;
 use gnnc::planner::placement::PlacementSpec;
@@ -9,6 +10,7 @@ use gnnc_graph::{Partition, example};
 use gnnc_ir::program::instr;
 use gnnc_ir::program::trace::Phase;
 use gnnc_ir::program::{Instr, Program};
+use gnnc_ir::words::sampling::{Fanout, SamplingSettings};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -132,6 +134,16 @@ fn of_filetests() -> Vec<Vec<u8>> {
     texts.map(input).collect()
 }
 
+/// Small batches with as many hops as a placement of the model has, if it trains on some.
+fn batches(compiled: &Compiled, spec: &PlacementSpec) -> SamplingSettings {
+    let hops = compiled.training(spec).map_or(0, |training| training.hops);
+    SamplingSettings {
+        batch: Some(3),
+        fanouts: vec![Fanout::Each(2); hops.into()],
+        ..SamplingSettings::default()
+    }
+}
+
 fn of_models() -> Vec<Vec<u8>> {
     let bodies = [
         "loss cross_entropy(x |> gcn_conv(3) |> relu |> gcn_conv(classes), labels, on = train)",
@@ -144,10 +156,14 @@ fn of_models() -> Vec<Vec<u8>> {
             "graph g = \"g.npz\"\nmodel m() on g {{\n{body}\n}}\ntrain {{ optimizer = adam(lr = 0.01) }}\n"
         );
         let (_, compiled) = compiled(&text, example::g8());
-        for ranks in [1, 2] {
-            let program = compiled.program(&PlacementSpec::new(Placement::Graph, ranks));
-            let program = program.unwrap_or_else(|error| panic!("{error}\n{text}"));
-            seeds.push(program.to_string().into_bytes());
+        for placement in [Placement::Graph, Placement::Minibatch] {
+            for ranks in [1, 2] {
+                let mut spec = PlacementSpec::new(placement, ranks);
+                spec.knobs.sampling = batches(&compiled, &spec);
+                let program = compiled.program(&spec);
+                let program = program.unwrap_or_else(|error| panic!("{error}\n{text}"));
+                seeds.push(program.to_string().into_bytes());
+            }
         }
     }
     seeds
