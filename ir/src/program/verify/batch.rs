@@ -158,6 +158,10 @@ fn inside(instr: &Instr, asked: &mut Option<u8>, program: &Program) -> Result<()
     if matches!(instr, Instr::FetchRows(_)) && program.ranks > 1 {
         return Err(format!("{name} on several ranks, expected serve-rows"));
     }
+    let of_several = matches!(instr.whole(), Instr::AskRows(_) | Instr::ServeRows(_));
+    if of_several && program.ranks <= 1 {
+        return Err(format!("{name} on one rank, expected fetch-rows"));
+    }
     if let Instr::AskRows(ask) = instr.whole() {
         let begins = matches!(instr, Instr::Begin(_));
         *asked = Some(ask.level).filter(|_| !begins);
