@@ -18,7 +18,7 @@ use gnnc_ir::program::trace::{Phase, median};
 use gnnc_ir::program::traffic::{Reads, Sent, beyond, moved, traffic};
 use gnnc_ir::program::{Program, RankSizes};
 use gnnc_runtime::{
-    EpochReport, Metrics, Programs, RunOptions, RuntimeError, Session, Stop, Trace,
+    EpochReport, Metrics, OnBatch, Programs, RunOptions, RuntimeError, Session, Stop, Trace,
 };
 use host::{budget, resting};
 use place::{divide, permitted};
@@ -65,6 +65,8 @@ pub struct TrainOptions {
     pub checked: bool,
     /// Whether to draw the batches of every epoch a second time, and to check the bytes sent against them.
     pub check_bytes: bool,
+    /// Called after each batch of an epoch.
+    pub on_batch: Option<OnBatch>,
     /// Asks the run to stop. It then writes its checkpoint, if it has one, and ends with the epochs done so far.
     pub stop: Stop,
 }
@@ -97,6 +99,7 @@ impl Default for TrainOptions {
             trace: false,
             checked: false,
             check_bytes: false,
+            on_batch: None,
             stop: Stop::default(),
         }
     }
@@ -210,6 +213,7 @@ impl Trainer {
             model: loaded.model.name.clone(),
             program: Some(program),
             stop: options.stop.clone(),
+            on_batch: options.on_batch.clone(),
             ..RunOptions::default()
         };
         let first = programs.first().cloned().unwrap_or_default();

@@ -13,6 +13,7 @@ use crate::device::cpu::Call;
 use crate::fault::Fault;
 use crate::gemm::{Dense, Multiply};
 use crate::loss::{self, Rows};
+use crate::options::OnBatch;
 use crate::part::lists::Over;
 use crate::rank::{Rank, Run};
 use crate::sparse::{self, SomeRows, SparseKernels};
@@ -43,6 +44,8 @@ pub(crate) struct Worker {
     pub(crate) began: Instant,
     pub(crate) memory: Memory,
     pub(crate) stop: Stop,
+    /// Called after each batch; only of one rank.
+    pub(crate) on_batch: Option<OnBatch>,
     /// Index of the first instruction in `step` that changes what checkpoints hold.
     pub(crate) first_change: usize,
 }
@@ -83,6 +86,11 @@ impl Worker {
             }
             let in_batch = step_context.in_batch(step.batch);
             self.step(&program, &step, &in_batch)?;
+            if let (Instr::Loss(_), Some(batch), Some(told)) =
+                (step.instr, step.batch, &self.on_batch)
+            {
+                told.tell(batch + 1, self.own.batches());
+            }
         }
         self.own.staleness.add(&stale);
         Ok(())

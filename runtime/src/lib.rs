@@ -45,7 +45,7 @@ pub use error::{Copies, Failure, RuntimeError};
 pub use gnnc_ir::program::trace::{Event, Phase, Trace};
 pub use labels::check_labels;
 pub use machine::{available_memory, resident_memory};
-pub use options::RunOptions;
+pub use options::{OnBatch, RunOptions};
 pub use programs::Programs;
 pub use rank::chunk_order;
 pub use report::{Best, EpochReport, Metrics, Resumed, Score};

@@ -3,6 +3,30 @@
 use crate::stop::Stop;
 use gnnc_codegen::cache::Cache;
 use gnnc_codegen::cuda::schedule::HUB_EDGES;
+use std::fmt;
+use std::sync::Arc;
+
+/// A function that is called after each batch of an epoch, with the number of batches done and of all.
+/// It should return quickly, as a rank waits for it.
+#[derive(Clone)]
+pub struct OnBatch(Arc<dyn Fn(u32, u32) + Send + Sync>);
+
+impl OnBatch {
+    /// Calls `told`, from the thread of a rank.
+    pub fn new(told: impl Fn(u32, u32) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(told))
+    }
+
+    pub(crate) fn tell(&self, done: u32, all: u32) {
+        (self.0)(done, all);
+    }
+}
+
+impl fmt::Debug for OnBatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("OnBatch")
+    }
+}
 
 /// How to run a program.
 #[derive(Clone, Debug)]
@@ -30,6 +54,8 @@ pub struct RunOptions {
     pub memory_limit: Option<u64>,
     /// Requests the run to stop; only CPU ranks check it within an epoch.
     pub stop: Stop,
+    /// Called after each batch of an epoch.
+    pub on_batch: Option<OnBatch>,
     /// Edges from which a GPU splits a row over several blocks.
     pub hub_edges: u64,
 }
@@ -49,6 +75,7 @@ impl Default for RunOptions {
             program: None,
             memory_limit: None,
             stop: Stop::default(),
+            on_batch: None,
             hub_edges: HUB_EDGES,
         }
     }

@@ -161,6 +161,7 @@ pub(crate) fn workers(
             began,
             memory: Default::default(),
             stop: options.stop.clone(),
+            on_batch: options.on_batch.clone().filter(|_| rank.number == 0),
             first_change: first_change(&rank.program),
             own: rank,
         };

@@ -292,6 +292,7 @@ impl Train {
             trace: self.trace.is_some() || self.profile,
             checked: false,
             check_bytes: self.check == Some(Checks::Bytes),
+            on_batch: None,
             stop,
         })
     }
@@ -305,7 +306,7 @@ impl Train {
         cache: Option<Cache>,
         stop: Stop,
     ) -> Answer {
-        let options = self.options(self.seed, choice, cache, stop)?;
+        let mut options = self.options(self.seed, choice, cache, stop)?;
         let mut headline = headline(loaded);
         if let Some(choice) = choice {
             let expected = format!(
@@ -316,8 +317,10 @@ impl Train {
             headline.push_str(&facts(&[("plan ", expected)]));
         }
         let goes_on = self.checkpoint.is_some();
+        let epochs = self.epochs.unwrap_or(loaded.model.train.epochs).into();
         let curve = self.curve.clone();
-        let mut watcher = Watcher::new(out, headline, loaded.metric(), curve, goes_on);
+        let mut watcher = Watcher::new(out, headline, loaded.metric(), curve, epochs, goes_on);
+        options.on_batch = Some(watcher.on_batch());
         let result = train_traced(loaded, compiled, &options, &mut |p| watcher.see(p));
         let shown = watcher.finish();
         let (summary, trace) = result?;

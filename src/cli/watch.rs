@@ -5,6 +5,7 @@ use super::output::{Failure, Output};
 use super::summary::loss;
 use super::text::percent_or_dash;
 use gnnc::ir::words::units::Seconds;
+use gnnc::runtime::OnBatch;
 use gnnc::{Metric, Progress};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
@@ -20,7 +21,7 @@ pub(super) struct Watcher<'a> {
     headline: String,
     /// The score in the table.
     metric: Metric,
-    bar: Option<ProgressBar>,
+    bar: ProgressBar,
     last: Option<Progress>,
     printed: u64,
     curve: Option<Curve>,
@@ -35,12 +36,13 @@ impl<'a> Watcher<'a> {
         headline: String,
         metric: Metric,
         curve: Option<PathBuf>,
+        epochs: u64,
         goes_on: bool,
     ) -> Self {
         Self {
             out,
             headline,
-            bar: None,
+            bar: progress_bar(out, epochs),
             last: None,
             printed: 0,
             curve: curve.map(|path| Curve::new(path, metric)),
@@ -53,7 +55,6 @@ impl<'a> Watcher<'a> {
     pub(super) fn see(&mut self, progress: &Progress) {
         let epochs = progress.epochs;
         if self.last.is_none() {
-            self.bar = Some(progress_bar(self.out, u64::from(epochs)));
             let name = self.metric.name();
             let head = row(
                 "epoch",
@@ -75,10 +76,15 @@ impl<'a> Watcher<'a> {
         if first || epoch.is_multiple_of(u64::from((epochs / LINES).max(1))) {
             self.line(progress);
         }
-        if let Some(bar) = &self.bar {
-            bar.set_position(epoch);
-            bar.set_message(format!("loss {:.4}", progress.epoch.loss));
-        }
+        self.bar.set_position(epoch);
+        self.bar
+            .set_message(format!("loss {:.4}", progress.epoch.loss));
+    }
+
+    /// Shows how far an epoch on sampled batches is.
+    pub(super) fn on_batch(&self) -> OnBatch {
+        let bar = self.bar.clone();
+        OnBatch::new(move |done, all| bar.set_message(format!("batch {done} of {all}")))
     }
 
     fn line(&mut self, progress: &Progress) {
@@ -102,11 +108,7 @@ impl<'a> Watcher<'a> {
             return;
         }
         let print = || self.out.text(text);
-        let result = match &self.bar {
-            Some(bar) => bar.suspend(print),
-            None => print(),
-        };
-        if let Err(failure) = result {
+        if let Err(failure) = self.bar.suspend(print) {
             // Closing the output ends the run, unless that would lose its result.
             if matches!(failure, Failure::Closed) && !self.goes_on {
                 std::process::exit(0);
@@ -123,9 +125,7 @@ impl<'a> Watcher<'a> {
         if let Some(last) = self.last.filter(|last| last.epoch.epoch != self.printed) {
             self.line(&last);
         }
-        if let Some(bar) = &self.bar {
-            bar.finish_and_clear();
-        }
+        self.bar.finish_and_clear();
         let written = self.curve.map_or(Ok(()), Curve::finish);
         self.failure.map_or(written, Err)
     }

@@ -5,8 +5,11 @@ use crate::data::{FEATURES, Shape, planted};
 use crate::minibatch::{ONE, SEVERAL, case, differences, sampling, untyped, with};
 use crate::models::{GAT, GCN, SAGE, shape};
 use gnnc::graph::GraphData;
+use gnnc::ir::graph::model::Relaxation;
 use gnnc::ir::words::sampling::{ALL, Cut, Kind, Roots, Sampling};
 use gnnc::ir::words::storage::Storage;
+use gnnc::runtime::OnBatch;
+use gnnc::{TrainOptions, Trainer};
 
 /// Sums over ranks are rounded in another order than on one, in every step.
 const TOLERANCE: f64 = 1e-5;
@@ -191,14 +194,40 @@ fn what_cannot_be_computed_beforehand_is_refused() {
 
 /// Why a run does not begin.
 fn error(case: &Case) -> String {
-    let options = gnnc::TrainOptions {
-        placement: ONE.placement,
-        allow: gnnc::ir::graph::model::Relaxation::ALL.to_vec(),
-        knobs: case.knobs.clone(),
-        ..gnnc::TrainOptions::default()
-    };
-    let refused = gnnc::Trainer::new(&case.loaded, &case.compiled, &options).err();
+    let refused = Trainer::new(&case.loaded, &case.compiled, &options(case)).err();
     refused.unwrap().to_string()
+}
+
+fn options(case: &Case) -> TrainOptions {
+    TrainOptions {
+        placement: ONE.placement,
+        allow: Relaxation::ALL.to_vec(),
+        knobs: case.knobs.clone(),
+        ..TrainOptions::default()
+    }
+}
+
+#[test]
+fn every_batch_is_told_once() {
+    let some = sampling(13, vec![3, 3], Kind::Neighbor, Cut::Even);
+    let case = with(case("", SAGE, untyped(planted(shape(false)))), &some);
+    for workers in [1, 3] {
+        let (send, told) = std::sync::mpsc::channel();
+        let on_batch = OnBatch::new(move |done, all| send.send((done, all)).unwrap());
+        let options = TrainOptions {
+            workers,
+            on_batch: Some(on_batch),
+            ..options(&case)
+        };
+        let mut trainer = Trainer::new(&case.loaded, &case.compiled, &options).unwrap();
+        for _ in 0..2 {
+            trainer.epoch().unwrap();
+        }
+        let all = trainer.session.steps() as u32 / 2;
+        let epoch = (1..=all).map(|done| (done, all));
+        let expected: Vec<(u32, u32)> = epoch.clone().chain(epoch).collect();
+        assert_eq!(told.try_iter().collect::<Vec<_>>(), expected);
+    }
 }
 
 #[test]
