@@ -147,8 +147,10 @@ impl Session {
         let begin = Instant::now();
         self.evaluated = false;
         self.options.stop.begin();
+        let kept = self.before_batches()?;
         let ran = self.rank_set.run(Phase::Step, step_context);
         if self.options.stop.is_given_up() {
+            self.put_back(&kept)?;
             return Err(RuntimeError::Stopped);
         }
         ran?;

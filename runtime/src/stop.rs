@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 /// A request to stop training. Clones are the same request.
 ///
 /// Ranks check it between instructions. An abandoned epoch has changed nothing a checkpoint holds:
-/// as soon as one rank begins to change that, all ranks finish the epoch.
+/// as soon as one rank begins to change that, all ranks finish the epoch. An epoch on sampled batches
+/// changes it in every batch and may take long; it can be abandoned at any time, as its session puts
+/// back what was there before.
 #[derive(Clone, Debug, Default)]
 pub struct Stop(Arc<State>);
 
@@ -74,8 +76,11 @@ impl Stop {
 }
 
 /// Index in `step` of the first instruction that changes what a checkpoint holds, itself or in its
-/// body.
+/// body, and that is not taken back if the epoch is abandoned.
 pub(crate) fn first_change(program: &Program) -> usize {
+    if program.sampling.is_some() {
+        return usize::MAX;
+    }
     let list = &program.step;
     let place = list.iter().position(|instr| changes(instr, program));
     place.unwrap_or(list.len())

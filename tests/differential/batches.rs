@@ -8,8 +8,9 @@ use gnnc::graph::GraphData;
 use gnnc::ir::graph::model::Relaxation;
 use gnnc::ir::words::sampling::{ALL, Cut, Kind, Roots, Sampling};
 use gnnc::ir::words::storage::Storage;
-use gnnc::runtime::OnBatch;
-use gnnc::{TrainOptions, Trainer};
+use gnnc::runtime::{OnBatch, RuntimeError, Stop};
+use gnnc::{Error, TrainOptions, Trainer};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Sums over ranks are rounded in another order than on one, in every step.
 const TOLERANCE: f64 = 1e-5;
@@ -267,4 +268,35 @@ fn fanouts_that_are_not_one_for_each_hop_are_refused() {
     let mut trainer = with(case("", SAGE, data), &all).start(SEVERAL[1]);
     trainer.epoch().unwrap();
     assert_eq!(trainer.session.steps(), 1);
+}
+
+#[test]
+fn an_epoch_that_is_stopped_between_batches_changes_nothing() {
+    let some = sampling(13, vec![3, 3], Kind::Neighbor, Cut::Even);
+    let case = with(case("", SAGE, untyped(planted(shape(false)))), &some);
+    for workers in [1, 3] {
+        let stop = Stop::default();
+        let asks = stop.clone();
+        // The second epoch has done two batches when it is asked to stop.
+        let calls = AtomicU32::new(0);
+        let on_batch = OnBatch::new(move |done, all| {
+            if calls.fetch_add(1, Ordering::Relaxed) + 1 == all + 2 {
+                assert_eq!(done, 2);
+                asks.ask();
+            }
+        });
+        let options = TrainOptions {
+            workers,
+            on_batch: Some(on_batch),
+            stop,
+            ..options(&case)
+        };
+        let mut trainer = Trainer::new(&case.loaded, &case.compiled, &options).unwrap();
+        trainer.epoch().unwrap();
+        let before = trainer.session.parameters().unwrap();
+        let stopped = trainer.epoch().unwrap_err();
+        assert!(matches!(stopped, Error::Runtime(RuntimeError::Stopped)));
+        assert_eq!(trainer.session.parameters().unwrap(), before);
+        assert_eq!(trainer.session.epochs(), 1);
+    }
 }

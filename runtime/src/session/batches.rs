@@ -1,7 +1,13 @@
 //! What a session knows of the sampled batches of its epochs.
 
-use super::Session;
+use super::{Session, trained};
+use crate::RuntimeError;
+use crate::error::Failure;
 use crate::part::batch::Batch;
+use gnnc_ir::program::BufferId;
+
+/// Floats of some buffers of a rank.
+pub(super) type Kept = Vec<(BufferId, Vec<f32>)>;
 
 impl Session {
     /// How often a batch was larger than the memory laid out for it, over all ranks.
@@ -18,6 +24,33 @@ impl Session {
     /// Optimizer steps so far.
     pub fn steps(&self) -> u64 {
         self.step
+    }
+
+    /// What checkpoints hold of each rank, if an epoch changes it in every batch.
+    pub(super) fn before_batches(&self) -> Result<Vec<Kept>, RuntimeError> {
+        let mut all = Vec::new();
+        self.rank_set.try_each(|at_rest| {
+            let program = &at_rest.rank().program;
+            let held = (0..).zip(&program.buffers);
+            let held =
+                held.filter(|(_, buffer)| program.sampling.is_some() && trained(buffer.role));
+            let ids: Vec<BufferId> = held.map(|(n, _)| BufferId(n)).collect();
+            let read = ids.into_iter().map(|id| Ok((id, at_rest.read(id)?)));
+            all.push(read.collect::<Result<Kept, Failure>>()?);
+            Ok(())
+        })?;
+        Ok(all)
+    }
+
+    /// Puts back what an abandoned epoch changed.
+    pub(super) fn put_back(&self, kept: &[Kept]) -> Result<(), RuntimeError> {
+        let mut kept = kept.iter();
+        Ok(self.rank_set.try_each(|at_rest| {
+            let of_rank = kept.next().into_iter().flatten();
+            of_rank
+                .into_iter()
+                .try_for_each(|(id, floats)| at_rest.write(*id, floats))
+        })?)
     }
 
     fn of_batches<T>(&self, of: impl Fn(&Batch) -> T) -> Vec<T> {
