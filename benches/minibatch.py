@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Seeds a second of sampled GraphSAGE beside DGL and PyTorch Geometric on the CPU.
+"""Epochs of sampled GraphSAGE beside DGL, its GraphBolt and PyTorch Geometric on the CPU.
 
     cargo build --release
     benches/peers/setup.sh              # once: the peers' own environments
@@ -24,7 +24,7 @@ GRAPHS = {
     "arxiv-like": {"vertices": 169_000, "edges": 2_300_000, "features": 128, "classes": 40, "seed": 1},
     "reddit-like": {"vertices": 233_000, "edges": 11_500_000, "features": 602, "classes": 41, "seed": 1},
 }
-PEERS = {"DGL": (".venv-dgl", "dgl"), "PyG": (".venv-pyg", "pyg")}
+PEERS = {"DGL": (".venv-dgl", "dgl"), "GraphBolt": (".venv-dgl", "graphbolt"), "PyG": (".venv-pyg", "pyg")}
 
 
 def say(text):

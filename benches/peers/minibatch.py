@@ -1,4 +1,4 @@
-"""Times epochs of sampled GraphSAGE in DGL or PyTorch Geometric on the CPU.
+"""Times epochs of sampled GraphSAGE in DGL, its GraphBolt or PyTorch Geometric on the CPU.
 
     .venv-dgl/bin/python benches/peers/minibatch.py --peer dgl --graph GRAPH.npz --hidden 32 --threads 2
 
@@ -14,7 +14,7 @@ import sys
 import time
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-parser.add_argument("--peer", choices=["dgl", "pyg"], required=True)
+parser.add_argument("--peer", choices=["dgl", "graphbolt", "pyg"], required=True)
 parser.add_argument("--graph", required=True)
 parser.add_argument("--hidden", type=int, default=32)
 parser.add_argument("--threads", type=int, default=1)
@@ -33,6 +33,14 @@ torch.set_num_threads(given.threads)
 fanouts = [int(fanout) for fanout in given.fanouts.split(",")]
 graph = worker.Graph(given.graph)
 sizes = [graph.features] + [given.hidden] * (len(fanouts) - 1) + [graph.classes]
+
+
+def over_blocks(layers, blocks, x):
+    """The forward pass on DGL's blocks."""
+    for number, (layer, block) in enumerate(zip(layers, blocks)):
+        x = layer(block, x)
+        x = torch.relu(x) if number + 1 < len(blocks) else x
+    return x
 
 
 def dgl_batches():
@@ -55,13 +63,29 @@ def dgl_batches():
         for _, _, blocks in loader:
             yield blocks, blocks[0].srcdata["x"], blocks[-1].dstdata["y"]
 
-    def forward(layers, blocks, x):
-        for number, (layer, block) in enumerate(zip(layers, blocks)):
-            x = layer(block, x)
-            x = torch.relu(x) if number + 1 < len(blocks) else x
-        return x
+    return layers, batches, over_blocks, f"DGL {dgl.__version__}"
 
-    return layers, batches, forward, f"DGL {dgl.__version__}"
+
+def graphbolt_batches():
+    """The same with GraphBolt's pipeline: its sampler, and its feature store in memory."""
+    import dgl
+    import dgl.graphbolt as gb
+    import dgl.nn.pytorch as nn
+
+    g = gb.from_dglgraph(dgl.graph((graph.src, graph.dst), num_nodes=graph.vertices), is_homogeneous=True)
+    store = gb.BasicFeatureStore({("node", None, "x"): gb.TorchBasedFeature(graph.dense)})
+    seeds = gb.ItemSet((graph.train, graph.labels[graph.train]), names=("seed_nodes", "labels"))
+    pipe = gb.ItemSampler(seeds, batch_size=given.batch, shuffle=True)
+    pipe = pipe.sample_neighbor(g, fanouts[::-1])
+    pipe = pipe.fetch_feature(store, node_feature_keys=["x"])
+    loader = gb.DataLoader(pipe, num_workers=given.workers)
+    layers = [nn.SAGEConv(a, b, "mean") for a, b in zip(sizes, sizes[1:])]
+
+    def batches():
+        for batch in loader:
+            yield batch.blocks, batch.node_features["x"], batch.labels
+
+    return layers, batches, over_blocks, f"GraphBolt {dgl.__version__}"
 
 
 def pyg_batches():
@@ -92,7 +116,7 @@ def pyg_batches():
     return layers, batches, forward, f"PyG {torch_geometric.__version__}"
 
 
-made = {"dgl": dgl_batches, "pyg": pyg_batches}[given.peer]()
+made = {"dgl": dgl_batches, "graphbolt": graphbolt_batches, "pyg": pyg_batches}[given.peer]()
 layers, batches, forward, version = made
 layers = torch.nn.ModuleList(layers)
 optimizer = torch.optim.Adam(layers.parameters(), lr=0.003)

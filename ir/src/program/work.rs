@@ -29,6 +29,8 @@ pub const TRANSCENDENTAL: f64 = 8.0;
 pub(in crate::program) const FLOAT: u64 = 4;
 /// Bytes per vertex or edge index.
 pub(in crate::program) const INDEX: u64 = 4;
+/// Bytes that a read at a random place takes from memory at least: a cache line.
+pub(in crate::program) const LINE: u64 = 64;
 /// Bytes per row offset.
 pub(in crate::program) const OFFSET: u64 = 8;
 

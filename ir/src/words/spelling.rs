@@ -42,7 +42,8 @@ pub fn counted(number: impl fmt::Display, noun: &str) -> String {
     match (number.as_str(), noun) {
         ("1", _) => format!("1 {noun}"),
         (_, "vertex") => format!("{number} vertices"),
-        (_, noun) if noun.ends_with('s') || noun.ends_with("ch") => format!("{number} {noun}es"),
+        (_, "batch") => format!("{number} batches"),
+        (_, noun) if noun.ends_with('s') => format!("{number} {noun}es"),
         _ => format!("{number} {noun}s"),
     }
 }

@@ -5,7 +5,7 @@ use crate::program::access::Touched;
 use crate::program::text::line::arrow;
 use crate::program::text::{Reader, Text, TextError};
 use crate::program::verify::{Check, Checked};
-use crate::program::work::{Counts, INDEX, Terms, Work, copy};
+use crate::program::work::{Counts, FLOAT, INDEX, LINE, Terms, Work, copy};
 use crate::program::{BufferId, Extent, Instr, Program, RankSizes, Ref};
 use crate::words::sampling::Drawn;
 use crate::words::types::EdgeSet;
@@ -63,10 +63,10 @@ impl Instruction for Sample {
         false
     }
 
-    /// For each edge, its position and its source are looked up.
+    /// For each edge, its position in the row and its source in a table are read at random places.
     fn work(&self, _: &Counts, sizes: &RankSizes) -> Option<Work> {
         let edges: u64 = sizes.batch.edges.iter().sum();
-        Some(copy(4 * edges * INDEX, 2 * edges * INDEX))
+        Some(copy(2 * edges * LINE, 2 * edges * INDEX))
     }
 
     /// Calibrations do not measure it.
@@ -161,8 +161,10 @@ impl Instruction for FetchRows {
 
     fn work(&self, counts: &Counts, sizes: &RankSizes) -> Option<Work> {
         let to = counts.program.buffer(self.to.buffer);
-        let bytes = to.slot_bytes(sizes);
-        Some(copy(bytes + sizes.rows(to.extent) * INDEX, bytes))
+        // Rows are at random places.
+        let row = (u64::from(to.row_words()) * FLOAT).next_multiple_of(LINE);
+        let rows = sizes.rows(to.extent);
+        Some(copy(rows * (row + INDEX), to.slot_bytes(sizes)))
     }
 
     /// Calibrations do not measure it.
