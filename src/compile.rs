@@ -32,7 +32,7 @@ pub struct Compiled {
     pub decoupled: Result<Box<Relaxed>, DecoupleError>,
     /// Whether edges have types.
     typed: bool,
-    /// The forms on sampled batches, once they are needed: as drawn, and with aggregations that are made beforehand.
+    /// The forms on sampled batches, made on demand: without aggregations that are made beforehand, and with them.
     sampled: [OnceLock<Result<Box<Training>, LowerError>>; 2],
 }
 

@@ -177,6 +177,9 @@ fn same_shape(a: &Program, b: &Program) -> Result<(), String> {
     if ends(a) != ends(b) {
         return Err("a different loss, metrics, logits or kind of features".to_owned());
     }
+    if a.sampling != b.sampling {
+        return Err("other batches".to_owned());
+    }
     for (phase, x, y) in [
         ("setup", &a.setup, &b.setup),
         ("step", &a.step, &b.step),
@@ -211,6 +214,14 @@ fn same_list(place: &str, a: (&Program, &[Instr]), b: (&Program, &[Instr])) -> R
             && (count, reverse) == (other_count, other_reverse)
         {
             same_list(&place, (a.0, body), (b.0, other_body))?;
+            continue;
+        }
+        if let (
+            Instr::Batches(instr::Batches { body }),
+            Instr::Batches(instr::Batches { body: other }),
+        ) = (x, y)
+        {
+            same_list(&place, (a.0, body), (b.0, other))?;
             continue;
         }
         let same = std::mem::discriminant(x) == std::mem::discriminant(y)

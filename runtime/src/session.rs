@@ -385,7 +385,7 @@ impl Session {
         self.restore(&progress, copies.then_some(&tensors))?;
         self.epoch = progress.epoch;
         self.step = progress.step;
-        self.options.seed = progress.seed;
+        self.reseed(progress.seed);
         self.options.learning_rate = progress.learning_rate;
         self.best = progress.best;
         if !histories.is_empty() {
@@ -401,7 +401,7 @@ impl Session {
     }
 
     /// Optimizer steps of an epoch: one for each batch.
-    fn steps_of_epoch(&self) -> u64 {
+    pub fn steps_of_epoch(&self) -> u64 {
         let of_ranks = self.rank_set.map(|rank| rank.rank().batches());
         of_ranks.into_iter().max().unwrap_or(1).into()
     }

@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 /// A request to stop training. Clones are the same request.
 ///
-/// Ranks check it between instructions. An abandoned epoch has changed nothing a checkpoint holds:
-/// as soon as one rank begins to change that, all ranks finish the epoch. An epoch on sampled batches
-/// changes it in every batch and may take long; it can be abandoned at any time, as its session puts
-/// back what was there before.
+/// Ranks check it between instructions. After an abandoned epoch, what a checkpoint holds is as
+/// before. As soon as one rank begins to change that, all ranks finish the epoch. An epoch on sampled
+/// batches changes it in every batch and may take long, so it can be abandoned at any time; the
+/// session puts back what was there.
 #[derive(Clone, Debug, Default)]
 pub struct Stop(Arc<State>);
 

@@ -2,7 +2,7 @@
 
 use crate::Error;
 use gnnc_graph::partition::{self, Partition};
-use gnnc_graph::sample::{At, Replay, Rule, SampleError, Sampler};
+use gnnc_graph::sample::{At, PILOT, Replay, Rule, SampleError, Sampler};
 use gnnc_graph::{GraphData, Topology, summary};
 use gnnc_ir::plan::Partitioner;
 use gnnc_ir::words::sampling::Sampling;
@@ -15,9 +15,6 @@ use std::sync::Arc;
 
 /// A number of parts, and the partitioner that makes them.
 pub(super) type Division = (u32, Partitioner);
-
-/// Batches that are drawn to find out how large they are, at most.
-const PILOT: u32 = 4;
 
 /// The divisions of a graph that were counted.
 #[derive(Default)]

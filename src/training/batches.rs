@@ -44,6 +44,7 @@ impl Check {
         program: &Program,
         sent: u64,
     ) -> Result<(), Error> {
+        self.replay.reseed(session.seed());
         let count = u64::from(self.replay.count());
         let (epoch, first) = (session.epochs().saturating_sub(1), session.steps() - count);
         let mut predicted = 0;
@@ -67,7 +68,7 @@ impl Check {
 /// Bytes of a session's last epoch, by the rows that its ranks fetched.
 pub(super) fn predicted(program: &Program, session: &Session) -> u64 {
     let fetched = session.fetched();
-    let count = fetched.first().map_or(0, Vec::len);
+    let count = session.steps_of_epoch() as usize;
     let of_batch = |batch: usize| {
         let sizes = fetched.iter().map(|rows| {
             let mut sizes = BatchSizes::NONE;

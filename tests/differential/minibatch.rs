@@ -441,7 +441,7 @@ fn a_batch_that_is_larger_than_those_before_gets_more_memory() {
 #[test]
 fn resumed_runs_draw_the_same_batches() {
     let some = sampling(13, vec![3, 3], Kind::Neighbor, Cut::Even);
-    let case = with(case("", SAGE, untyped(planted(shape(false)))), &some);
+    let mut case = with(case("", SAGE, untyped(planted(shape(false)))), &some);
     let path = std::env::temp_dir().join(format!("gnnc-batches-{}.ckpt", std::process::id()));
     let mut whole = case.start(ONE);
     let losses: Vec<f64> = (0..4).map(|_| whole.epoch().unwrap().loss).collect();
@@ -450,6 +450,8 @@ fn resumed_runs_draw_the_same_batches() {
         first.epoch().unwrap();
     }
     first.session.save(&path).unwrap();
+    // The checkpoint's seed counts.
+    case.loaded.model.train.seed += 1;
     let mut second = case.start(ONE);
     second.session.resume(&path).unwrap();
     let rest: Vec<f64> = (0..2).map(|_| second.epoch().unwrap().loss).collect();

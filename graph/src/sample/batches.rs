@@ -105,6 +105,11 @@ impl Batches {
         Ok((0..).zip(shares).map(of_rank).collect())
     }
 
+    /// Goes on with the order of another run.
+    pub(super) fn reseed(&mut self, seed: u64) {
+        self.seed = seed;
+    }
+
     /// Batches of an epoch.
     pub fn count(&self) -> u32 {
         self.division.count

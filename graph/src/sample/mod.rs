@@ -42,8 +42,8 @@ pub use blocks::{Blocks, Layer};
 pub use error::SampleError;
 pub use estimate::{DegreeClass, Estimate, by_degrees, by_edges, degree_classes};
 pub use gnnc_ir::words::sampling::{ALL, Cut, Fanout, Kind, MAX_HOPS};
-pub use pilot::{Pilot, room};
-pub use roots::{At, RankSeeds, Replay};
+pub use pilot::{PILOT, Pilot, room};
+pub use roots::{At, RankSeeds, Replay, check_roots};
 pub use sampler::Sampler;
 
 use crate::Topology;

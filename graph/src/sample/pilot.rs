@@ -6,7 +6,7 @@ use gnnc_ir::program::BatchSizes;
 use std::borrow::Borrow;
 
 /// Most batches that are drawn to find out how large they are.
-const PILOT: u32 = 4;
+pub const PILOT: u32 = 4;
 
 /// Room that is left beyond the largest batch so far.
 const ROOM: f64 = 1.25;
@@ -21,7 +21,7 @@ pub struct Pilot {
 }
 
 impl Pilot {
-    /// Draws the first batches of a run on one rank, at most `PILOT`.
+    /// Draws the first batches of a run on one rank, at most [`PILOT`].
     ///
     /// # Errors
     /// As [`RankSeeds::draw`].

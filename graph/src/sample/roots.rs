@@ -8,6 +8,17 @@ use gnnc_ir::words::sampling::{Roots, Sampling};
 use std::borrow::Borrow;
 use std::sync::Arc;
 
+/// Checks that the cut goes with the roots.
+///
+/// # Errors
+/// Another cut than [`Cut::Even`] of shares of the seeds.
+pub fn check_roots(sampling: &Sampling) -> Result<(), SampleError> {
+    match sampling.roots == Roots::Own && sampling.cut != Cut::Even {
+        true => Err(SampleError::CutOfShares { cut: sampling.cut }),
+        false => Ok(()),
+    }
+}
+
 /// A batch of a run; all numbers count from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct At {
@@ -59,10 +70,8 @@ impl RankSeeds {
         rank: u32,
         seed: u64,
     ) -> Result<Self, SampleError> {
+        check_roots(sampling)?;
         let own = sampling.roots == Roots::Own && partition.parts() > 1;
-        if own && sampling.cut != Cut::Even {
-            return Err(SampleError::CutOfShares { cut: sampling.cut });
-        }
         let batches = match own {
             true => Batches::own(&shares(&trained, partition), sampling.batch, seed)?,
             false => vec![Batches::new(trained, sampling.batch, sampling.cut, seed)?],
@@ -76,6 +85,14 @@ impl RankSeeds {
             orders: Vec::new(),
             seeds: Vec::new(),
         })
+    }
+
+    /// Goes on with the order of another run.
+    pub fn reseed(&mut self, seed: u64) {
+        self.batches
+            .iter_mut()
+            .for_each(|batches| batches.reseed(seed));
+        self.epoch = None;
     }
 
     /// Batches of an epoch, the same on all ranks.
@@ -191,6 +208,12 @@ impl<T: Borrow<Topology> + Send + Sync> Replay<T> {
     /// Batches of an epoch.
     pub fn count(&self) -> u32 {
         self.ranks.first().map_or(0, RankSeeds::count)
+    }
+
+    /// Goes on with the batches of another run.
+    pub fn reseed(&mut self, seed: u64) {
+        self.sampler.reseed(seed);
+        self.ranks.iter_mut().for_each(|rank| rank.reseed(seed));
     }
 
     /// The rows of a batch, rank by rank.

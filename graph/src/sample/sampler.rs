@@ -22,6 +22,13 @@ pub struct Sampler<T> {
     state: State,
 }
 
+impl<T> Sampler<T> {
+    /// Goes on with the draws of another run.
+    pub fn reseed(&mut self, seed: u64) {
+        self.rule.seed = seed;
+    }
+}
+
 /// What the threads work on.
 struct State {
     numbers: Numbers,

@@ -47,9 +47,10 @@ impl BatchSizes {
         }
     }
 
-    /// Whether no number is larger than in `other`.
+    /// Whether no level and no layer has more rows than in `other`.
     pub fn within(&self, other: &Self) -> bool {
-        self.max(*other) == *other
+        let most = self.max(*other);
+        (most.levels, most.edges) == (other.levels, other.edges)
     }
 
     /// Vertices of a level that other ranks own.

@@ -53,7 +53,8 @@ pub enum Roots {
     /// The rank that owns it.
     #[default]
     Home,
-    /// Seeds are dealt out in runs of equal length. Batches are those of one rank, as with `Home`.
+    /// Any; seeds are dealt out in runs of equal length. As with `Home`, batches are the same as on
+    /// a single rank.
     Dealt,
     /// Every rank draws batches from a share of the seeds, most of which it owns (Zheng et al.,
     /// DistDGL, IA3 2020). So the seeds of a step depend on the partition.

@@ -1,6 +1,6 @@
 //! Fetches rows of batches ahead of time.
 //!
-//! A batch is drawn, and its owners asked for rows, some periods before it is trained on. So the
+//! A rank draws a batch and asks the owners of its rows some periods before it trains on it. So the
 //! questions and the rows are in flight while earlier batches are trained on, and a rank waits for
 //! none of them as long as ranks keep pace. Neither draws nor rows depend on parameters: no number
 //! changes.

@@ -1,7 +1,9 @@
 //! The sampled batches of an epoch, as far as a plan depends on them.
 
 use super::Parts;
-use gnnc_graph::sample::{Batches, Pilot, Rule, SampleError, by_degrees, degree_classes, room};
+use gnnc_graph::sample::{
+    Batches, Pilot, Rule, SampleError, by_degrees, check_roots, degree_classes, room,
+};
 use gnnc_ir::plan::{AlphaBasis, Partitioner};
 use gnnc_ir::program::{BatchSizes, Capacity, RankSizes};
 use gnnc_ir::words::sampling::{Roots, Sampling};
@@ -107,6 +109,7 @@ impl BatchPlan {
 
 /// What is drawn, and the batches, of a graph with as many training vertices.
 fn batches(workload: &Workload, sampling: &Sampling) -> Result<(Rule, Batches), SampleError> {
+    check_roots(sampling)?;
     let rule = Rule::new(sampling.kind, sampling.fanouts.clone(), 0)?;
     let trained = workload.split[0].min(u64::from(u32::MAX)) as u32;
     let batches = Batches::new((0..trained).collect(), sampling.batch, sampling.cut, 0)?;

@@ -368,7 +368,10 @@ impl Needs {
         // Others ask for about as many rows as they are asked for.
         let asked = (self.batch.asks).map_or(0, |level| parts.sizes[rank].batch.remote(level));
         let words = self.sent.iter().map(|sent| sent.fetched).max();
-        let moved = moved.max(asked.saturating_mul(words.unwrap_or(0)));
+        // As many batches of rows are in flight as periods pass until they are taken.
+        let flights = u64::from(self.batch.under_way.saturating_sub(1).max(1));
+        let fetched = asked.saturating_mul(words.unwrap_or(0));
+        let moved = moved.max(flights.saturating_mul(fetched));
         // The sum of the own chunk, and the message that sends it to all others.
         let sums = self.sent.iter().map(|sent| 2 * part(sent.reduced)).max();
         to_others.max(moved).saturating_add(sums.unwrap_or(0))

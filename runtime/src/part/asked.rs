@@ -42,7 +42,7 @@ pub(crate) struct Asked {
     rows: Vec<Vec<u32>>,
     /// The places of these rows in the level.
     places: Vec<Vec<u32>>,
-    /// Own rows that the rank asked for.
+    /// Own rows that each of the other ranks asked for.
     served: Vec<Vec<u32>>,
 }
 

@@ -133,6 +133,12 @@ impl Batch {
         })
     }
 
+    /// Goes on with the batches of another run.
+    pub(crate) fn reseed(&mut self, seed: u64) {
+        self.sampler.reseed(seed);
+        self.seeds.reseed(seed);
+    }
+
     /// Batches of an epoch.
     pub(crate) fn count(&self) -> u32 {
         self.seeds.count()

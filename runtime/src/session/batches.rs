@@ -15,10 +15,20 @@ impl Session {
         self.of_batches(|batch| batch.grown).into_iter().sum()
     }
 
-    /// For each rank, the rows that it fetched from others in each batch of the last epoch. Empty if
-    /// the program does not sample, or ranks own all rows.
+    /// For each rank that samples, the rows that it fetched from others in each batch of the last
+    /// epoch; none if it fetches none.
     pub fn fetched(&self) -> Vec<Vec<u64>> {
         self.of_batches(|batch| batch.fetched.clone())
+    }
+
+    /// Goes on with the draws of another run.
+    pub(super) fn reseed(&mut self, seed: u64) {
+        self.options.seed = seed;
+        self.rank_set.each(&mut |rank| {
+            if let Some(batch) = &mut rank.rank().part.batch {
+                batch.reseed(seed);
+            }
+        });
     }
 
     /// Optimizer steps so far.

@@ -14,6 +14,7 @@ use std::collections::BTreeMap;
 /// The first instruction out of place, or a buffer of a level that there is not.
 pub(super) fn verify(program: &Program) -> Result<(), ProgramError> {
     levels(program).map_err(ProgramError::new)?;
+    let mut loops = 0;
     for phase in Phase::ALL {
         for (index, instr) in program.list(phase).iter().enumerate() {
             let place = format!("{phase} {index}");
@@ -26,6 +27,10 @@ pub(super) fn verify(program: &Program) -> Result<(), ProgramError> {
                 let expected = "expected in `step` of a program with sampling";
                 return Err(at(format!("batches in {phase}, {expected}")));
             }
+            loops += 1;
+            if loops > 1 {
+                return Err(at("a second loop over batches".to_owned()));
+            }
             if !matches!(body.first(), Some(Instr::Sample(_))) {
                 return Err(at("batches that do not begin with a sample".to_owned()));
             }
@@ -33,6 +38,13 @@ pub(super) fn verify(program: &Program) -> Result<(), ProgramError> {
                 let place = format!("{place}.{index}");
                 ProgramError::new(what).at(&place, &body[index], program)
             })?;
+            let asks = |instr: &&Instr| {
+                let finishes = matches!(instr, Instr::Finish(_));
+                !finishes && matches!(instr.whole(), Instr::AskRows(_))
+            };
+            if body.iter().filter(asks).count() > 1 {
+                return Err(at("two questions, expected one for all rows".to_owned()));
+            }
             let mut asked = None;
             for (index, instr) in body.iter().enumerate().skip(1) {
                 inside(instr, &mut asked, program).map_err(|what| {
@@ -71,7 +83,7 @@ fn lags(body: &[Instr], program: &Program) -> Result<(), (usize, String)> {
             if let Some(other) = other.filter(|other| *other != lag) {
                 let name = &program.buffer(id).name;
                 let what = format!(
-                    "`{name}` is used with lags of {other} and {lag}, and written with one of them; \
+                    "`{name}` is written with one of the lags {other} and {lag} and used with the other; \
                      batches under way would share it"
                 );
                 return Err((index, what));

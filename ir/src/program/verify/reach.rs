@@ -97,9 +97,10 @@ impl Check<'_> {
             buffer.is_some_and(|b| matches!(b.extent, Extent::Inner | Extent::Local))
         });
         let by_destination = matches!(walk, Walk::Edges | Walk::EdgesByDestination);
-        if !of_vertices || !by_destination || !kernel.masks.is_empty() {
+        let alone = self.program.ranks <= 1;
+        if !of_vertices || !by_destination || !kernel.masks.is_empty() || !alone {
             return Err(
-                "a kernel over a batch reads some sources in place, expected all of them in tensors of all vertices, edges by destination and no dropout"
+                "a kernel over a batch reads some sources in place, expected all of them in tensors of all vertices, edges by destination, no dropout and a single rank"
                     .to_owned(),
             );
         }
