@@ -17,10 +17,17 @@ pub(super) struct BatchNeeds {
 }
 
 impl BatchNeeds {
+    /// The needs of a program before its instructions are collected.
+    pub(super) fn of(program: &Program) -> Self {
+        Self {
+            asks: program.asks(),
+            under_way: program.lag() + 1,
+            ..Self::default()
+        }
+    }
+
     /// Records the edges that an instruction walks.
     pub(super) fn collect(&mut self, instr: &Instr, program: &Program) {
-        self.asks = program.asks();
-        self.under_way = program.lag() + 1;
         let Some(launch) = instr.launch().filter(|launch| launch.rows.of_batch()) else {
             return;
         };

@@ -72,7 +72,10 @@ fn each(
     sharers: &dyn Fn(u32) -> u64,
     visit: &mut dyn FnMut(&RankSizes, u64),
 ) {
-    let mut needs = Needs::default();
+    let mut needs = Needs {
+        batch: BatchNeeds::of(program),
+        ..Needs::default()
+    };
     for instrs in [&program.setup, &program.step, &program.eval] {
         needs.collect(instrs, program);
     }
