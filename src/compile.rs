@@ -11,9 +11,8 @@ use gnnc_planner::decouple::{DecoupleError, decouple};
 use gnnc_planner::facts::Facts;
 use gnnc_planner::forms::{Form, RewriteOptions, rewrite};
 use gnnc_planner::lower::{Training, evaluation};
-use gnnc_planner::placement::{PlacementSpec, lower, lower_all};
+use gnnc_planner::placement::{PlacementSpec, lower, lower_all, row};
 use gnnc_planner::sampled::{SampledForm, sampled};
-use gnnc_planner::search::relaxations;
 use gnnc_planner::stale::{cuts, form, unrolled};
 use std::sync::OnceLock;
 
@@ -31,7 +30,6 @@ pub struct Compiled {
     /// The decoupled form, which is a different function, or why there is none.
     pub decoupled: Result<Box<Relaxed>, DecoupleError>,
     /// Whether edges have types.
-    typed: bool,
     /// The forms on sampled batches, made on demand: without aggregations that are made beforehand, and with them.
     sampled: [OnceLock<Result<Box<Training>, LowerError>>; 2],
 }
@@ -89,7 +87,6 @@ fn with_options(
         form,
         training,
         decoupled,
-        typed: workload.relations > 0,
         sampled: Default::default(),
     })
 }
@@ -126,6 +123,7 @@ fn trained(
         loss: model.loss,
         settings: model.train.clone(),
         sparse_features: workload.sparse_features(),
+        typed: workload.relations > 0,
         hops: 0,
     };
     Ok((form, training))
@@ -181,7 +179,7 @@ impl Compiled {
     fn sampled(&self, beforehand: bool) -> &Result<Box<Training>, LowerError> {
         self.sampled[usize::from(beforehand)].get_or_init(|| {
             // Whatever rewriting chose for the whole graph need not be best in a batch.
-            let form = sampled(&self.training.source, self.typed, beforehand);
+            let form = sampled(&self.training.source, self.training.typed, beforehand);
             let form = form.map_err(|why| LowerError::NotSampled(Placement::Minibatch, why))?;
             Ok(Box::new(on_batches(&self.training, form)?))
         })
@@ -189,9 +187,13 @@ impl Compiled {
 
     fn relaxed(&self, placement: Placement) -> Result<Option<&Relaxed>, LowerError> {
         match &self.decoupled {
-            _ if !relaxations(placement).contains(&Relaxation::Decouple) => Ok(None),
+            _ if !decouples(placement) => Ok(None),
             Ok(relaxed) => Ok(Some(relaxed)),
             Err(why) => Err(LowerError::NoForm(placement, why.clone())),
         }
     }
+}
+
+fn decouples(placement: Placement) -> bool {
+    row(placement).is_some_and(|row| row.relaxations.contains(&Relaxation::Decouple))
 }

@@ -5,7 +5,7 @@ use gnnc_ir::plan::{Candidate, Layout, Layouts, Partitioner, Plan};
 use gnnc_ir::words::units::Seconds;
 use gnnc_planner::lower::pure;
 use gnnc_planner::placement;
-use gnnc_planner::search::{Pin, PlacementSpec, relaxations};
+use gnnc_planner::search::{Pin, PlacementSpec};
 
 /// Relative difference up to which two times count as equal, since CPUs round sums differently.
 const ROUNDED: f64 = 1e-6;
@@ -148,10 +148,10 @@ fn possible(plan: &Plan, choice: &Candidate) -> Result<(), Error> {
         let names: Vec<_> = list.iter().map(|r| r.name()).collect();
         format!("[{}]", names.join(", "))
     };
-    let needed = relaxations(choice.placement);
+    let needed = PlacementSpec::of(choice).relaxations();
     if choice.relaxations != needed {
         let found = names(&choice.relaxations);
-        let expected = format!("{}, which {} needs", names(needed), choice.placement);
+        let expected = format!("{}, which {} needs", names(&needed), choice.placement);
         return refuse(&place("relaxations"), &found, &expected);
     }
     if !choice.allowed {

@@ -18,7 +18,7 @@ use crate::graph::ParamSpec;
 use crate::kernel::{Body, End, Kernel, Walk};
 use crate::words::sampling::Sampling;
 use crate::words::storage::Storage;
-use crate::words::types::EdgeSet;
+use crate::words::types::{EdgeSet, Level, Of};
 use serde::{Deserialize, Serialize};
 
 pub mod access;
@@ -88,9 +88,9 @@ pub enum Extent {
     EdgeRun(Even, u32),
     /// Vertices of a level of the batch at hand. Those of a level are the first ones of the level
     /// below.
-    Level(u8),
+    Level(Level),
     /// Edges kept into the vertices of this level, from the level below.
-    LevelEdges(u8, EdgeSet),
+    LevelEdges(Level, EdgeSet),
 }
 
 /// Purpose of a buffer.
@@ -292,15 +292,28 @@ impl Extent {
             return Some(self.edges(set));
         };
         let by_source = Walk::of(body) == Walk::EdgesBySource;
-        Some(Self::LevelEdges(level + u8::from(by_source), set))
+        let into = if by_source { level.above() } else { level };
+        Some(Self::LevelEdges(into, set))
     }
 
     /// The level whose vertices these rows are, if they are.
-    pub fn level(self) -> Option<u8> {
+    pub fn level(self) -> Option<Level> {
         if let Self::Level(level) = self {
             Some(level)
         } else {
             None
+        }
+    }
+
+    /// The level, or the layer, if its rows are those of all ranks.
+    pub fn of_all_ranks(self) -> Option<Level> {
+        match self {
+            Self::Level(level) | Self::LevelEdges(level, _) => {
+                (level.of == Of::All).then_some(level)
+            }
+            Self::Fixed(_) | Self::Inner | Self::Local | Self::Halo | Self::All => None,
+            Self::Edges(_) | Self::AllEdges(_) => None,
+            Self::FeatureNonzeros | Self::SliceNonzeros | Self::Run(..) | Self::EdgeRun(..) => None,
         }
     }
 

@@ -5,7 +5,7 @@ use egg::{Analysis, DidMerge, Id, Language};
 use gnnc_ir::graph::infer::{TypeError, infer};
 use gnnc_ir::graph::op::{Input, Loss, ValueOrigin};
 use gnnc_ir::graph::{Node, NodeId};
-use gnnc_ir::words::types::EdgeSet;
+use gnnc_ir::words::types::{EdgeSet, Level};
 use gnnc_ir::{Binary, Graph, Op, Rows, Type};
 use std::cmp::Ordering;
 use std::fmt;
@@ -114,8 +114,8 @@ impl Symbol {
                         Rows::Edges(set) => (2, set_key(set)),
                         Rows::All => (3, 0),
                         Rows::AllEdges(set) => (4, set_key(set)),
-                        Rows::Level(level) => (5, level.into()),
-                        Rows::LevelEdges(level, set) => (6 + set_key(set), level.into()),
+                        Rows::Level(level) => (5, level_key(level)),
+                        Rows::LevelEdges(level, set) => (6 + set_key(set), level_key(level)),
                     };
                     let pair = |a: u32, b: u32| u64::from(a) << 32 | u64::from(b);
                     (
@@ -171,6 +171,10 @@ impl Symbol {
 
 fn set_key(set: EdgeSet) -> u32 {
     set as u32
+}
+
+fn level_key(level: Level) -> u32 {
+    level.of as u32 * 256 + u32::from(level.number)
 }
 
 fn loss_key(loss: Loss) -> u32 {

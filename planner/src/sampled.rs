@@ -19,6 +19,7 @@ use gnnc_ir::graph::op::{Input, Op, Sampled};
 use gnnc_ir::kernel::{End, Reduce};
 use gnnc_ir::words::sampling::{Drawn, MAX_HOPS};
 use gnnc_ir::words::scalar::{Binary, Unary};
+use gnnc_ir::words::types::Level;
 use gnnc_ir::{EdgeSet, Graph, Node, NodeId, Rows};
 use levels::Levels;
 use std::collections::BTreeMap;
@@ -164,11 +165,22 @@ impl Form<'_> {
     /// A vertex tensor at its level.
     fn vertices(&mut self, id: NodeId, level: u8) -> Result<NodeId, SampledError> {
         let node = self.graph.node(id);
-        if let Some(whole) = self.whole[id.0 as usize] {
-            return self.add(Op::Sampled(Sampled::Fetch(level)), &[whole], node);
+        if let Op::Input(Input::InDegree(set)) = node.op {
+            return self.degree((set, End::Dst), level, node);
+        }
+        if let Op::Input(Input::OutDegree(set)) = node.op {
+            return self.degree((set, End::Src), level, node);
+        }
+        let whole = self.whole[id.0 as usize].filter(|_| !self.levels.is_of_degrees(id));
+        if let Some(whole) = whole {
+            return self.add(
+                Op::Sampled(Sampled::Fetch(Level::own(level))),
+                &[whole],
+                node,
+            );
         }
         let Some(message) = node.inputs.first().copied() else {
-            return self.copy(id, level, Rows::Level(level));
+            return self.copy(id, level, Rows::Level(Level::own(level)));
         };
         if let Op::GatherMean(set) = node.op {
             return self.mean(set, message, level, node);
@@ -178,7 +190,7 @@ impl Form<'_> {
         {
             return self.unbiased_sum(set, message, level, node);
         }
-        self.copy(id, level, Rows::Level(level))
+        self.copy(id, level, Rows::Level(Level::own(level)))
     }
 
     /// An unbiased sum over the degree. Of edges of one type, that is the mean over those kept.
@@ -193,10 +205,10 @@ impl Form<'_> {
             let value = self.edge_tensor(message, level);
             let gather = Op::Gather(set, End::Dst, Reduce::Sum);
             let sum = self.add(gather, &[value], of)?;
-            (sum, self.inverse(Drawn::Kept(level, set), of)?)
+            (sum, self.inverse(Drawn::Kept(Level::own(level), set), of)?)
         } else {
             let sum = self.unbiased_sum(set, message, level, of)?;
-            let degree = self.degree(set, level, of)?;
+            let degree = self.degree((set, End::Dst), level, of)?;
             (sum, self.add(Op::Unary(Unary::Recip), &[degree], of)?)
         };
         self.add(Op::Binary(Binary::Mul), &[sum, share], of)
@@ -214,14 +226,14 @@ impl Form<'_> {
         let value = self.edge_tensor(message, level);
         let gather = Op::Gather(set, End::Dst, Reduce::Sum);
         if set == EdgeSet::Looped || self.typed {
-            let scale = self.drawn(Drawn::Scale(level, set), of)?;
+            let scale = self.drawn(Drawn::Scale(Level::own(level), set), of)?;
             let value = self.add(Op::Binary(Binary::Mul), &[value, scale], of)?;
             return self.add(gather, &[value], of);
         }
         // All edges of a row count alike.
         let sum = self.add(gather, &[value], of)?;
-        let degree = self.degree(set, level, of)?;
-        let share = self.inverse(Drawn::Kept(level, set), of)?;
+        let degree = self.degree((set, End::Dst), level, of)?;
+        let share = self.inverse(Drawn::Kept(Level::own(level), set), of)?;
         let scale = self.add(Op::Binary(Binary::Mul), &[degree, share], of)?;
         self.add(Op::Binary(Binary::Mul), &[sum, scale], of)
     }
@@ -232,10 +244,14 @@ impl Form<'_> {
         self.add(Op::Unary(Unary::Recip), &[number], node)
     }
 
-    /// In-degrees in the whole graph of a level's vertices.
-    fn degree(&mut self, set: EdgeSet, level: u8, of: &Node) -> Result<NodeId, SampledError> {
-        let degree = self.add(Op::Input(Input::InDegree(set)), &[], of)?;
-        self.add(Op::Sampled(Sampled::Fetch(level)), &[degree], of)
+    /// Degrees in the whole graph of a level's vertices.
+    fn degree(
+        &mut self,
+        (set, end): (EdgeSet, End),
+        level: u8,
+        of: &Node,
+    ) -> Result<NodeId, SampledError> {
+        self.drawn(Drawn::Degree(Level::own(level), set, end), of)
     }
 
     fn drawn(&mut self, drawn: Drawn, of: &Node) -> Result<NodeId, SampledError> {
@@ -254,13 +270,16 @@ impl Form<'_> {
             return self.add(Op::Take(set, end), &[x], node);
         }
         if let Op::Input(Input::Relation(relations)) = node.op {
-            return self.drawn(Drawn::Relation(layer, relations.count), node);
+            return self.drawn(Drawn::Relation(Level::own(layer), relations.count), node);
         }
         if let Op::Input(Input::RelationDegree(relations)) = node.op {
-            return self.drawn(Drawn::RelationDegree(layer, relations.count), node);
+            return self.drawn(
+                Drawn::RelationDegree(Level::own(layer), relations.count),
+                node,
+            );
         }
         let rows = match node.ty.rows.edge_set() {
-            Some(set) => Rows::LevelEdges(layer, set),
+            Some(set) => Rows::LevelEdges(Level::own(layer), set),
             None => node.ty.rows,
         };
         self.copy(id, layer, rows)
@@ -295,7 +314,11 @@ impl Form<'_> {
         if let Some(known) = self.prefixes.get(&(id, level)) {
             return Ok(*known);
         }
-        let prefix = self.add(Op::Sampled(Sampled::Prefix(level)), &[own], node)?;
+        let prefix = self.add(
+            Op::Sampled(Sampled::Prefix(Level::own(level))),
+            &[own],
+            node,
+        )?;
         self.prefixes.insert((id, level), prefix);
         Ok(prefix)
     }

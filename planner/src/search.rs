@@ -24,7 +24,6 @@ use gnnc_ir::cluster::Cluster;
 use gnnc_ir::graph::model::Relaxation as Permission;
 use gnnc_ir::plan::{
     Host, Knobs, Layouts, Objective, PLAN_VERSION, Partitioner, Placement, Plan, Rejected,
-    Relaxation,
 };
 use gnnc_ir::program::{Buffer, Capacity, Program, Role};
 use gnnc_ir::words::units::Bytes;
@@ -75,11 +74,6 @@ pub trait Lower {
     fn pure(&self, _ranks: u32) -> Result<Pure, LowerError> {
         Ok(Pure::default())
     }
-}
-
-/// The relaxations a placement needs.
-pub fn relaxations(placement: Placement) -> &'static [Relaxation] {
-    row(placement).map_or(&[], |row| row.relaxations)
 }
 
 /// Prices the candidates of a request and ranks them. If only the best few are requested,
@@ -285,9 +279,8 @@ fn ready(
 
 fn divided(request: &PlanRequest, spec: &PlacementSpec) -> Result<Parts, String> {
     let found = parts(request.workload, spec.parts(), spec.partitioner());
-    let samples = row(spec.placement).is_some_and(|row| row.samples());
     let found = found.map_err(|e| e.to_string())?;
-    let batches = request.batches.filter(|_| samples);
+    let batches = request.batches.filter(|_| spec.samples());
     let batch = batches.map(|batches| batches.on(&found, request.workload));
     Ok(Parts {
         batch: batch.transpose().map_err(|e| e.to_string())?,
@@ -402,13 +395,11 @@ fn least(request: &PlanRequest, programs: &[Program], parts: &Parts) -> Result<f
 impl Priced<'_> {
     /// Whether it trains on sampled batches.
     fn samples(&self) -> bool {
-        row(self.spec.placement).is_some_and(|row| row.samples())
+        self.spec.samples()
     }
 
     fn allowed(&self) -> bool {
-        relaxations(self.spec.placement)
-            .iter()
-            .all(|r| self.allow.contains(&r.permission()))
+        (self.spec.relaxations().iter()).all(|r| self.allow.contains(&r.permission()))
     }
 }
 

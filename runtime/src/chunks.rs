@@ -24,10 +24,10 @@ pub(crate) struct Set {
 }
 
 impl Set {
-    /// The set of rows that are moved; `None` if all are.
+    /// The set of rows of a chunk that are moved; `None` if all are.
     pub(crate) fn of(moved: Moved) -> Option<Self> {
         let (kind, chunk) = match moved {
-            Moved::All => return None,
+            Moved::All | Moved::Level(_) => return None,
             Moved::Rows(chunk) => (0, chunk.index),
             Moved::New(End::Dst, chunk) => (1, chunk.index),
             Moved::New(End::Src, chunk) => (2, chunk.index),

@@ -29,7 +29,7 @@ pub enum RuntimeError {
     Graph(#[from] gnnc_graph::GraphError),
     /// Batches cannot be drawn as the program says.
     #[error("{}", sampling(.0))]
-    Sampling(gnnc_graph::sample::SampleError),
+    Sampling(#[from] gnnc_graph::sample::SampleError),
     /// A kernel failed to compile.
     #[error("kernel {kernel} does not compile: {source}")]
     Kernel {

@@ -276,6 +276,12 @@ impl Worker {
                 {
                     self.ask_rows(instr)?
                 }
+                Instr::ShareLevels(_) => self.share_levels(program, instr)?,
+                Instr::Begin(Transfer { what, .. }) | Instr::Finish(Transfer { what, .. })
+                    if matches!(**what, Instr::ShareLevels(_)) =>
+                {
+                    self.share_levels(program, instr)?
+                }
                 Instr::Begin(_) => self.communicate(instr, iteration, step_context)?,
                 Instr::Move(instr::Move { from, to, chunk }) => {
                     self.host_move([*from, *to], *chunk, iteration)
@@ -314,9 +320,7 @@ impl Worker {
                             None => share as f32,
                             // The mean over the seeds of all batches of the epoch.
                             Some(batch) => {
-                                // It is summed over the ranks later; the first one adds to what
-                                // it was.
-                                let adds = self.own.place.batch > Some(0) && self.own.number == 0;
+                                let adds = self.own.place.batch > Some(0);
                                 let before = if adds { *out } else { 0.0 };
                                 before + (share * batch.share()) as f32
                             }

@@ -7,6 +7,7 @@ use crate::team::Team;
 use gnnc_graph::Labels;
 use gnnc_ir::graph::op::Loss;
 use gnnc_ir::program::METRICS;
+use gnnc_ir::words::types::Of;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -48,7 +49,7 @@ impl<'a> Targets<'a> {
             Some(batch) => Self {
                 labels: batch.labels().unwrap_or(&part.labels),
                 trains: None,
-                ids: Some(batch.ids()),
+                ids: Some(batch.ids(Of::One)),
                 count: batch.seeds().into(),
             },
         }

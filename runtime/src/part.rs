@@ -6,6 +6,8 @@ pub(crate) mod features;
 pub(crate) mod lists;
 mod needs;
 pub(crate) mod rows;
+pub(crate) mod sampled;
+pub(crate) mod walks;
 
 pub(crate) mod whole;
 
@@ -247,7 +249,7 @@ impl Part {
         match over {
             Over::All => &self.whole.ids,
             Over::Own => &self.global,
-            Over::Level(_) => self.batch.as_ref().map_or(&[], |batch| batch.ids()),
+            Over::Level(level) => (self.batch.as_ref()).map_or(&[], |batch| batch.ids(level.of)),
         }
     }
 }

@@ -251,6 +251,8 @@ enum Message {
     Rows(Redistribute, u32, u32, Moved, Option<Storage>),
     /// The level that is asked for.
     Ask(u8),
+    /// The level from which outwards levels are shared, and whether with types.
+    Share(u8, bool),
     /// The tag of a half, and the whole instruction.
     Half(u32, Box<Message>),
 }
@@ -291,6 +293,9 @@ fn message(program: &Program, instr: &Instr) -> Message {
             Message::Rows(how, *heads, *width, *moved, storage)
         }
         Some(Collective::AskRows(instr::AskRows { level })) => Message::Ask(*level),
+        Some(Collective::ShareLevels(instr::ShareLevels { level, typed })) => {
+            Message::Share(*level, *typed)
+        }
         Some(Collective::ServeRows(instr::ServeRows { to, .. })) => {
             Message::Halo(buffer(to.buffer).map(|b| (b.columns, b.storage)), None)
         }

@@ -7,9 +7,10 @@ use crate::executor::Worker;
 use crate::labels::labels_fit;
 use crate::machine::fits;
 use crate::options::RunOptions;
-use crate::part::batch::{Batch, Sampled};
+use crate::part::batch::Batch;
 use crate::part::features::{columns, stored};
 use crate::part::lists::Table;
+use crate::part::sampled::Sampled;
 use crate::part::whole::Whole;
 use crate::part::{Needs, Part};
 use crate::programs::Programs;
@@ -25,6 +26,7 @@ use gnnc_graph::{GraphData, LocalPart, Partition, Topology};
 use gnnc_ir::kernel::End;
 use gnnc_ir::kernel::Walk;
 
+use gnnc_graph::sample::Pilot;
 use gnnc_ir::program::memory::layout;
 use gnnc_ir::program::verify::VerifiedProgram;
 use gnnc_ir::program::{BufferId, Capacity, Extent, Grouped, Program, Role};
@@ -57,9 +59,13 @@ pub(crate) fn ranks(
     let whole = Whole::new(all.iter().map(AsRef::as_ref), &data.topology, &locals)?;
     let whole = Arc::new(whole);
     let sampled = (all.iter().find(|program| program.sampling.is_some())).map(|program| {
-        let type_degrees = Needs::of(program).type_degrees;
-        Arc::new(Sampled::new(data, partition, &locals, type_degrees))
+        let needs = Needs::of(program);
+        Arc::new(Sampled::new(data, partition, &locals, &needs))
     });
+    let pilots = match &sampled {
+        Some(sampled) => sampled.pilots(all, options)?,
+        None => Vec::new(),
+    };
     // Every stage has all parts.
     let width = locals.len().max(1);
     let mut ranks = Vec::with_capacity(here.len());
@@ -74,8 +80,9 @@ pub(crate) fn ranks(
         if let (Some(sampling), Some(sampled)) = (&program.sampling, &sampled) {
             let (needs, of_run) = (Needs::of(program), (number as u32, options.seed));
             let threads = options.threads_per_rank;
-            let mut batch = Batch::new(sampled, sampling, needs, of_run, threads)?;
-            capacity.batch = batch.pilot().map_err(RuntimeError::Sampling)?;
+            let batch = Batch::new(sampled, sampling, needs, of_run, threads)?;
+            let drawn = pilots.iter().filter_map(|sizes| sizes.get(number % width));
+            capacity.batch = batch.room(Pilot::of(&drawn.copied().collect::<Vec<_>>()).most);
             part.batch = Some(Box::new(batch));
         }
         let capacity = Capacity::of(capacity);

@@ -5,7 +5,7 @@ use crate::plan::replay;
 use gnnc_graph::sample::{At, Replay};
 use gnnc_graph::{GraphData, Partition, Topology};
 use gnnc_ir::program::traffic::{Reads, traffic};
-use gnnc_ir::program::{BatchSizes, Program, RankSizes};
+use gnnc_ir::program::{BatchSizes, Instr, Program, RankSizes};
 use gnnc_runtime::{RuntimeError, Session};
 use std::sync::Arc;
 
@@ -47,7 +47,7 @@ impl Check {
         self.replay.reseed(session.seed());
         let count = u64::from(self.replay.count());
         let (epoch, first) = (session.epochs().saturating_sub(1), session.steps() - count);
-        let mut predicted = 0;
+        let mut predicted = around(program, self.replay.ranks());
         for batch in 0..self.replay.count() {
             let sizes = self.replay.sizes(At {
                 epoch: epoch as u32,
@@ -55,8 +55,7 @@ impl Check {
                 step: (first as u32).wrapping_add(batch),
             });
             let sizes = sizes.map_err(RuntimeError::Sampling)?;
-            let one = |batch: BatchSizes| BatchSizes { count: 1, ..batch };
-            predicted += bytes(program, sizes.into_iter().map(one));
+            predicted += bytes(program, sizes.into_iter());
         }
         match sent == predicted {
             true => Ok(()),
@@ -65,30 +64,46 @@ impl Check {
     }
 }
 
-/// Bytes of a session's last epoch, by the rows that its ranks fetched.
+/// Bytes of a session's last epoch, by what its ranks drew.
 pub(super) fn predicted(program: &Program, session: &Session) -> u64 {
-    let fetched = session.fetched();
+    let drawn = session.drawn();
     let count = session.steps_of_epoch() as usize;
     let of_batch = |batch: usize| {
-        let sizes = fetched.iter().map(|rows| {
-            let mut sizes = BatchSizes::NONE;
-            sizes.count = 1;
-            if let Some(level) = program.asks() {
-                sizes.remote[usize::from(level)] = rows.get(batch).copied().unwrap_or(0);
-            }
-            sizes
-        });
-        bytes(program, sizes)
+        let of_rank = drawn.iter().filter_map(|sizes| sizes.get(batch));
+        bytes(program, of_rank.copied())
     };
-    (0..count).map(of_batch).sum()
+    around(program, drawn.len()) + (0..count).map(of_batch).sum::<u64>()
 }
 
 /// Bytes of a batch with these rows on each rank.
 fn bytes(program: &Program, batches: impl Iterator<Item = BatchSizes>) -> u64 {
     let of_rank = |batch| RankSizes {
-        batch,
+        batch: BatchSizes { count: 1, ..batch },
         ..RankSizes::default()
     };
     let sizes: Vec<RankSizes> = batches.map(of_rank).collect();
-    traffic(&program.step, program, &Reads::default(), &sizes).total_bytes
+    let loops = program.step.iter().filter(|instr| instr.body().is_some());
+    sent(loops, program, &sizes)
+}
+
+/// Bytes of an epoch besides those of its batches.
+fn around(program: &Program, ranks: usize) -> u64 {
+    let others = program.step.iter().filter(|instr| instr.body().is_none());
+    sent(others, program, &vec![RankSizes::default(); ranks])
+}
+
+fn sent<'a>(
+    instrs: impl Iterator<Item = &'a Instr>,
+    program: &Program,
+    sizes: &[RankSizes],
+) -> u64 {
+    let one = |instr| {
+        traffic(
+            std::slice::from_ref(instr),
+            program,
+            &Reads::default(),
+            sizes,
+        )
+    };
+    instrs.map(|instr| one(instr).total_bytes).sum()
 }

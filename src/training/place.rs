@@ -5,16 +5,17 @@ use crate::{Compiled, Error, Loaded, PlanOptions};
 use gnnc_graph::GraphData;
 use gnnc_graph::partition::{self, Partition};
 use gnnc_ir::cluster::Cluster;
+use gnnc_ir::graph::model::Relaxation;
 use gnnc_ir::plan::{Knobs, Layouts, Partitioner, Placement};
 use gnnc_ir::words::spelling::counted;
 use gnnc_planner::lower::chunks::MOST_CHUNKS;
-use gnnc_planner::placement::{self, PlacementSpec, Stages};
-use gnnc_planner::search::{Pin, relaxations};
+use gnnc_planner::placement::{self, OnBatches, PlacementSpec, Stages};
+use gnnc_planner::search::Pin;
 
 /// Refuses a placement whose relaxations are not permitted.
 pub(super) fn permitted(loaded: &Loaded, options: &TrainOptions) -> Result<(), Error> {
-    let allow = [&options.allow[..], &loaded.model.train.allow].concat();
-    let needed = relaxations(options.placement);
+    let allow = allowed(loaded, options);
+    let needed = asked(loaded, options).relaxations();
     match needed.iter().find(|r| !allow.contains(&r.permission())) {
         None => Ok(()),
         Some(relaxation) => {
@@ -27,6 +28,27 @@ pub(super) fn permitted(loaded: &Loaded, options: &TrainOptions) -> Result<(), E
     }
 }
 
+fn allowed(loaded: &Loaded, options: &TrainOptions) -> Vec<Relaxation> {
+    [&options.allow[..], &loaded.model.train.allow].concat()
+}
+
+/// The placement that is asked for. One that can do without batches leaves out those of the model if
+/// sampling is not permitted.
+fn asked(loaded: &Loaded, options: &TrainOptions) -> PlacementSpec {
+    let row = placement::row(options.placement);
+    let can_do_without = row.is_some_and(|row| row.batches == OnBatches::Either);
+    let sample = allowed(loaded, options).contains(&Relaxation::Sample);
+    let mut knobs = options.knobs.clone();
+    if sample || !can_do_without {
+        knobs = knobs.with_batches(&loaded.model.train.sampling);
+    }
+    PlacementSpec {
+        placement: options.placement,
+        ranks: options.workers,
+        knobs,
+    }
+}
+
 /// The placement to lower, with the best layouts and layers where the options leave them open.
 ///
 /// # Errors
@@ -36,11 +58,7 @@ pub fn place(
     compiled: &Compiled,
     options: &TrainOptions,
 ) -> Result<PlacementSpec, Error> {
-    let mut spec = PlacementSpec {
-        placement: options.placement,
-        ranks: options.workers,
-        knobs: (options.knobs.clone()).with_batches(&loaded.model.train.sampling),
-    };
+    let mut spec = asked(loaded, options);
     let row = placement::row(spec.placement);
     let skips = row.is_some_and(|row| row.skips);
     if let Some(rule) = spec.knobs.skip.filter(|_| !skips) {

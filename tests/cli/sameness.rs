@@ -5,7 +5,6 @@ use gnnc::ir::graph::model::Relaxation;
 use gnnc::ir::plan::{Knobs, Placement};
 use gnnc::ir::program::Rule;
 use gnnc::planner::placement::{TABLE, row};
-use gnnc::planner::search::relaxations;
 use gnnc::{LoadOptions, Loaded, Source, TrainOptions};
 
 /// Compares losses of ten epochs by placement and number of workers with those of one worker.
@@ -46,7 +45,7 @@ fn same_losses(model: &str, set: &[(&str, f64)]) {
     for placement in whole.map(|row| row.placement) {
         // A placement that changes the function is compared with one worker that computes the
         // changed function.
-        let decoupled = relaxations(placement).contains(&gnnc::ir::plan::Relaxation::Decouple);
+        let decoupled = placement == Placement::TensorDecoupled;
         let one = match (decoupled, &compiled.decoupled) {
             (false, _) => exact.clone(),
             (_, Ok(_)) => losses(placement, 1),

@@ -2,10 +2,11 @@
 
 use crate::check::{Case, Way};
 use crate::data::{FEATURES, Shape, planted};
-use crate::minibatch::{ONE, SEVERAL, case, differences, sampling, untyped, with};
+use crate::minibatch::{ONE, SEVERAL, WIDE_SAGE, case, differences, pushed, sampling, untyped, with};
 use crate::models::{GAT, GCN, SAGE, shape};
 use gnnc::graph::GraphData;
 use gnnc::ir::graph::model::Relaxation;
+use gnnc::ir::program::BatchSizes;
 use gnnc::ir::words::sampling::{ALL, Cut, Kind, Roots, Sampling};
 use gnnc::ir::words::storage::Storage;
 use gnnc::runtime::{OnBatch, RuntimeError, Stop};
@@ -36,7 +37,7 @@ fn same(body: &str, data: &GraphData, batches: &Sampling, epochs: usize) {
     };
     let expected = losses(&of(Roots::Home), ONE, epochs);
     assert!(expected.iter().all(|loss| loss.is_finite() && *loss > 0.0));
-    for way in SEVERAL {
+    for way in [SEVERAL, pushed()].concat() {
         for roots in [Roots::Home, Roots::Dealt] {
             let found = losses(&of(roots), way, epochs);
             let pairs = found.iter().zip(&expected);
@@ -76,7 +77,7 @@ fn a_seed_more_than_batches_hold_makes_another_batch() {
         let mut trainer = with(case("", SAGE, data.clone()), &own).start(four);
         trainer.epoch().unwrap();
         assert_eq!(trainer.session.steps(), 5, "{roots}");
-        let batches = trainer.session.fetched();
+        let batches = trainer.session.drawn();
         assert_eq!(batches.iter().map(Vec::len).collect::<Vec<_>>(), [5; 4]);
     }
 }
@@ -93,7 +94,7 @@ fn ranks_without_seeds_work_for_others() {
 }
 
 /// A row is fetched once a step: its number goes one way and its columns come back. Gradients and
-/// the loss go to the rank that sums them and back.
+/// the loss of the epoch go to the rank that sums them and back.
 #[test]
 fn bytes_are_those_of_the_formula() {
     let data = untyped(planted(shape(false)));
@@ -107,15 +108,47 @@ fn bytes_are_those_of_the_formula() {
         let sent = trainer.epoch().unwrap().bytes_sent;
         let parameters = trainer.session.parameters().unwrap();
         let floats: usize = parameters.iter().map(|tensor| tensor.values.len()).sum();
-        let fetched = trainer.session.fetched();
-        let rows: u64 = fetched.iter().flatten().sum();
+        let drawn = trainer.session.drawn();
+        let rows: u64 = drawn.iter().flatten().map(|sizes| sizes.remote[0]).sum();
         assert!(rows > 0);
-        let reduced = trainer.session.steps() * u64::from(way.ranks - 1) * 8 * (floats as u64 + 1);
+        let reduced = trainer.session.steps() * u64::from(way.ranks - 1) * 8 * floats as u64;
+        let loss = u64::from(way.ranks - 1) * 8;
         assert_eq!(
             sent,
-            rows * u64::from(4 * FEATURES + 4) + reduced,
+            rows * u64::from(4 * FEATURES + 4) + reduced + loss,
             "{way:?}"
         );
+    }
+}
+
+/// The lists of a part of a batch go to all other ranks, sums of the first layer come back, and their
+/// gradients go out again: `(M - 1) (4 (V_0 + V_1 + 1 + E_1) + 8 V_1 d_1)` bytes for each part. Weights of
+/// the first layer stay where they are.
+#[test]
+fn push_pull_sends_no_row_of_features() {
+    const HIDDEN: u64 = 18;
+    let data = untyped(planted(shape(false)));
+    let some = sampling(13, vec![3, 3], Kind::Neighbor, Cut::Even);
+    let roots = [Roots::Own, Roots::Dealt, Roots::Home];
+    for (way, roots) in pushed().into_iter().zip(roots) {
+        let own = Sampling {
+            roots,
+            ..some.clone()
+        };
+        let mut trainer = with(case("", WIDE_SAGE, data.clone()), &own).start(way);
+        let sent = trainer.epoch().unwrap().bytes_sent;
+        let part = |sizes: &BatchSizes| {
+            let lists = sizes.levels[0] + sizes.levels[1] + 1 + sizes.edges[1];
+            4 * lists + 8 * sizes.levels[1] * HIDDEN
+        };
+        let parts: u64 = trainer.session.drawn().iter().flatten().map(part).sum();
+        let parameters = trainer.session.parameters().unwrap();
+        let floats: usize = parameters.iter().map(|tensor| tensor.values.len()).sum();
+        let replicated = floats as u64 - 2 * u64::from(FEATURES) * HIDDEN;
+        let steps = trainer.session.steps();
+        let others = u64::from(way.ranks - 1);
+        let expected = others * (parts + 8 * steps * replicated + 8);
+        assert_eq!(sent, expected, "{way:?}");
     }
 }
 
@@ -123,7 +156,7 @@ fn bytes_are_those_of_the_formula() {
 fn fetching_ahead_changes_no_bit() {
     let data = untyped(planted(shape(false)));
     let some = sampling(13, vec![3, 3], Kind::Neighbor, Cut::Even);
-    for way in SEVERAL {
+    for way in [SEVERAL, pushed()].concat() {
         let of = |ahead| {
             let mut case = with(case("", GAT, data.clone()), &some);
             case.knobs.sampling.prefetch = Some(ahead);

@@ -36,6 +36,11 @@ const GATV2_LAYER: &str = "layer gatv2(h, out) on edges + loops {
      }";
 const GATV2: &str = "let h = x |> dropout(0.3) |> gatv2(5) |> elu
          loss cross_entropy(h |> dropout(0.3) |> gatv2(classes), labels, on = train)";
+/// Layers that aggregate before they multiply.
+const WIDE_GCN: &str = "let h = x |> dropout(0.3) |> gcn_conv(18) |> relu
+         loss cross_entropy(h |> gcn_conv(classes), labels, on = train)";
+pub const WIDE_SAGE: &str = "let h = x |> dropout(0.3) |> sage_conv(18) |> relu
+         loss cross_entropy(h |> sage_conv(classes), labels, on = train)";
 const SGC: &str = "let h = x |> propagate |> propagate
          loss cross_entropy(h |> dropout(0.3) |> linear(classes), labels, on = train)";
 
@@ -60,6 +65,14 @@ pub const SEVERAL: [Way; 3] = [
     },
     Way { ranks: 4, ..ONE },
 ];
+
+/// The same with features in slices of their columns.
+pub fn pushed() -> [Way; 3] {
+    SEVERAL.map(|way| Way {
+        placement: Placement::PushPull,
+        ..way
+    })
+}
 
 /// The same graph without types of edges.
 pub fn untyped(mut data: GraphData) -> GraphData {
@@ -127,6 +140,8 @@ fn models() -> Vec<(&'static str, &'static str, bool)> {
         (POOL, POOLED, false),
         (GATV2_LAYER, GATV2, false),
         ("", SGC, false),
+        ("", WIDE_GCN, false),
+        ("", WIDE_SAGE, false),
     ]
 }
 
@@ -142,6 +157,7 @@ fn all_neighbors_and_one_batch_are_the_whole_graph() {
             let mut batches = with(whole, &all);
             batches.check(ONE);
             SEVERAL.into_iter().for_each(|way| batches.check(way));
+            pushed().into_iter().for_each(|way| batches.check(way));
         }
     }
     let several = with_several_labels(planted(shape(false)));
@@ -313,7 +329,7 @@ fn elements(training: &TrainingGraph, tensors: &[runtime::Tensor]) -> Vec<Tensor
 
 /// Fails unless epochs of a session compute what the interpreter computes.
 fn compare(case: &Case, sampling: &Sampling) {
-    for way in [&[ONE][..], &SEVERAL].concat() {
+    for way in [&[ONE][..], &SEVERAL, &pushed()].concat() {
         assert_eq!(differences(case, sampling, way), None);
     }
 }
@@ -376,6 +392,9 @@ fn batches_compute_what_the_interpreter_computes_on_them() {
                 (Kind::Neighbor, Cut::Even, Roots::Own, SEVERAL[0]),
                 (Kind::Labor, Cut::Drop, Roots::Dealt, SEVERAL[1]),
                 (Kind::Neighbor, Cut::Short, Roots::Home, SEVERAL[2]),
+                (Kind::Neighbor, Cut::Even, Roots::Own, pushed()[0]),
+                (Kind::Labor, Cut::Drop, Roots::Dealt, pushed()[1]),
+                (Kind::Neighbor, Cut::Short, Roots::Home, pushed()[2]),
             ] {
                 let fanout = if kind == Kind::Full { ALL } else { 2 };
                 let sampling = sampling(13, vec![fanout; hops], kind, cut);

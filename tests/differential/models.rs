@@ -2,10 +2,9 @@
 
 use crate::check::{Case, Way};
 use crate::data::{Shape, planted, with_several_labels};
-use gnnc::ir::plan::{Placement, Relaxation};
+use gnnc::ir::plan::Placement;
 use gnnc::planner::decouple::DecoupleError;
 use gnnc::planner::placement::{PlacementSpec, TABLE};
-use gnnc::planner::search::relaxations;
 
 const PARTITIONERS: [&str; 3] = ["metis", "hash", "range"];
 
@@ -74,9 +73,7 @@ fn check_case(mut case: Case) {
             });
         }
         if ranks > 1 {
-            let exact = |p: &Placement| {
-                *p != Placement::Graph && !relaxations(*p).contains(&Relaxation::Decouple)
-            };
+            let exact = |p: &Placement| *p != Placement::Graph && *p != Placement::TensorDecoupled;
             // Pipelines are tested in `pipeline`, batches in `minibatch`.
             let whole = TABLE.iter().filter(|row| !row.staged() && !row.samples());
             for placement in whole.map(|row| row.placement).filter(exact) {

@@ -7,7 +7,7 @@ use crate::device::runs::{Found, in_turns, options, run, staged};
 use crate::device::{Again, shape};
 use crate::models::{APPNP, GAT, GCN, GCNII, GIN, SAGE};
 use crate::random;
-use gnnc::ir::plan::{Knobs, Placement, Relaxation};
+use gnnc::ir::plan::{Knobs, Placement};
 use gnnc::ir::program::instr;
 use gnnc::ir::program::memory::layout;
 use gnnc::ir::program::trace::Phase;
@@ -15,7 +15,6 @@ use gnnc::ir::program::traffic::moved;
 use gnnc::ir::program::{Capacity, Instr, Program, RankSizes};
 use gnnc::ir::words::units::Bytes;
 use gnnc::planner::lower::offload::{MemoryBudget, offload};
-use gnnc::planner::search::relaxations;
 use gnnc::runtime::Session;
 use gnnc::{TrainOptions, Trainer};
 use proptest::prelude::*;
@@ -384,7 +383,7 @@ fn offload_random_models() {
         &(whole, flow, shares, 0..10u32),
         |((body, shape, way), flow, shares, place)| {
             let mut case = Case::new(random::LAYERS, &body, planted(shape));
-            if relaxations(way.placement).contains(&Relaxation::Decouple) {
+            if way.placement == Placement::TensorDecoupled {
                 let Ok(decoupled) = case.decoupled() else {
                     return Ok(());
                 };

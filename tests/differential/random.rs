@@ -4,10 +4,9 @@ use crate::check::{Case, Way};
 use crate::data::{Shape, planted};
 pub use crate::layers::LAYERS;
 use crate::layers::{CHEAP, CONVOLUTIONS, FIRST, LAST};
-use gnnc::ir::plan::{Placement, Relaxation};
+use gnnc::ir::plan::Placement;
 use gnnc::planner::decouple::DecoupleError;
 use gnnc::planner::placement::TABLE;
-use gnnc::planner::search::relaxations;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestError, TestRng, TestRunner};
 
@@ -134,7 +133,7 @@ fn random_models() {
     let mut runner = runner(100);
     let result = runner.run(&(body(), shape(), way()), |(body, shape, way)| {
         let mut case = Case::new(LAYERS, &body, planted(shape));
-        if relaxations(way.placement).contains(&Relaxation::Decouple) {
+        if way.placement == Placement::TensorDecoupled {
             match case.decoupled() {
                 Ok(decoupled) => case = decoupled,
                 // Not every model has a decoupled form, but none may fail because of a bug.

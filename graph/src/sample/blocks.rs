@@ -35,6 +35,11 @@ impl Blocks {
         self.sizes.len().saturating_sub(1)
     }
 
+    /// Ids of level 0; empty before the first batch.
+    pub fn ids(&self) -> &[u32] {
+        &self.ids
+    }
+
     /// Ids of a level, from 0 to [`layers`](Self::layers), the seeds. Panics if there is no such
     /// level.
     pub fn level(&self, level: usize) -> &[u32] {

@@ -25,6 +25,7 @@
 //! # Ok(()) }
 //! ```
 
+mod all;
 mod batches;
 mod blocks;
 mod draw;
@@ -37,6 +38,7 @@ mod roots;
 mod sampler;
 mod together;
 
+pub use all::{AllBlocks, message_length, write_message};
 pub use batches::{Batches, Epoch, home, shares};
 pub use blocks::{Blocks, Layer};
 pub use error::SampleError;

@@ -1,9 +1,7 @@
 //! How large batches are, by drawing the first ones of an epoch.
 
-use super::{At, Blocks, RankSeeds, SampleError, Sampler};
-use crate::Topology;
+use super::Blocks;
 use gnnc_ir::program::BatchSizes;
-use std::borrow::Borrow;
 
 /// Most batches that are drawn to find out how large they are.
 pub const PILOT: u32 = 4;
@@ -21,20 +19,6 @@ pub struct Pilot {
 }
 
 impl Pilot {
-    /// Draws the first batches of a run on one rank, at most [`PILOT`].
-    ///
-    /// # Errors
-    /// As [`RankSeeds::draw`].
-    pub fn draw<T: Borrow<Topology> + Send + Sync>(
-        sampler: &mut Sampler<T>,
-        seeds: &mut RankSeeds,
-    ) -> Result<Self, SampleError> {
-        let mut blocks = Blocks::default();
-        let first = 0..seeds.count().min(PILOT);
-        let drawn = first.map(|batch| seeds.draw(sampler, At::first_epoch(batch), &mut blocks));
-        Ok(Self::of(&drawn.collect::<Result<Vec<_>, _>>()?))
-    }
-
     /// The mean and the largest of some batches.
     pub fn of(batches: &[BatchSizes]) -> Self {
         let none = BatchSizes::NONE;
@@ -56,6 +40,8 @@ pub fn room(sizes: BatchSizes, vertices: u64, edges: u64) -> BatchSizes {
         levels: sizes.levels.map(|n| more(n, vertices)),
         edges: sizes.edges.map(|n| more(n, edges)),
         remote: sizes.remote.map(|n| more(n, vertices)),
+        all_levels: sizes.all_levels.map(|n| more(n, u64::MAX)),
+        all_edges: sizes.all_edges.map(|n| more(n, u64::MAX)),
         count: sizes.count,
     }
 }

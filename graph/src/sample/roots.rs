@@ -210,13 +210,18 @@ impl<T: Borrow<Topology> + Send + Sync> Replay<T> {
         self.ranks.first().map_or(0, RankSeeds::count)
     }
 
+    /// Number of ranks.
+    pub fn ranks(&self) -> usize {
+        self.ranks.len()
+    }
+
     /// Goes on with the batches of another run.
     pub fn reseed(&mut self, seed: u64) {
         self.sampler.reseed(seed);
         self.ranks.iter_mut().for_each(|rank| rank.reseed(seed));
     }
 
-    /// The rows of a batch, rank by rank.
+    /// The rows of a batch, rank by rank, with those of all ranks.
     ///
     /// # Errors
     /// As [`RankSeeds::draw`].
@@ -227,6 +232,8 @@ impl<T: Borrow<Topology> + Send + Sync> Replay<T> {
             blocks,
         } = self;
         let of_rank = |rank: &mut RankSeeds| rank.draw(sampler, at, blocks);
-        ranks.iter_mut().map(of_rank).collect()
+        let drawn: Result<Vec<_>, _> = ranks.iter_mut().map(of_rank).collect();
+        let drawn = drawn?;
+        Ok(drawn.iter().map(|own| own.with_all(&drawn)).collect())
     }
 }

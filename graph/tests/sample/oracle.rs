@@ -13,16 +13,16 @@ const WAYS: [(Kind, Way); 3] = [
 ];
 
 /// Random numbers, one after another.
-struct Numbers(Stream, u64);
+pub struct Numbers(pub Stream, pub u64);
 
 impl Numbers {
-    fn below(&mut self, limit: u32) -> u32 {
+    pub fn below(&mut self, limit: u32) -> u32 {
         self.1 += 1;
         Stream::below(self.0.bits(self.1), u64::from(limit)) as u32
     }
 }
 
-fn random_graph(numbers: &mut Numbers) -> Topology {
+pub fn random_graph(numbers: &mut Numbers) -> Topology {
     let vertices = 1 + numbers.below(40);
     let edges = numbers.below(12 * vertices);
     let relations = [0, 0, 1, 3][numbers.below(4) as usize];

@@ -8,6 +8,7 @@ mod edges;
 
 use crate::graph::op::{Input, Op, Relations, Scan, ValueOrigin};
 use crate::graph::{Graph, VerifyError};
+use crate::words::sampling::Drawn;
 use crate::words::types::{EdgeSet, Rows, Type};
 use batch::Levels;
 pub use batch::{EvalBatch, EvalLayer};
@@ -393,7 +394,13 @@ impl<'a> Machine<'a> {
             Input::Relation(relations) => {
                 return self.of_types(relations, self.context.types.iter().map(|t| f64::from(*t)));
             }
-            Input::Drawn(drawn) => return self.levels.drawn(drawn),
+            Input::Drawn(drawn) => {
+                let mut degrees = Vec::new();
+                if let Drawn::Degree(_, _, end) = drawn {
+                    degrees = self.edges(EdgeSet::Plain).degrees(end);
+                }
+                return self.levels.drawn(drawn, &degrees);
+            }
             Input::RelationDegree(relations) => {
                 let degrees = self.plain.relation_degrees(&self.context.types);
                 return self.of_types(relations, degrees.into_iter());

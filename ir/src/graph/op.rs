@@ -5,7 +5,7 @@ mod origin;
 
 use crate::kernel::{Axis, End, Reduce};
 use crate::words::scalar::{Binary, Unary};
-use crate::words::types::{EdgeSet, Rows, Type};
+use crate::words::types::{EdgeSet, Type};
 use serde::{Deserialize, Serialize};
 
 pub use data::{Clip, Copies, History, Input, Relations, Sampled, Site};
@@ -153,7 +153,7 @@ pub enum Op {
 }
 
 /// A move of a tensor from one layout to another. `V` stands for a rank's own rows, `all V` for
-/// the rows of every vertex.
+/// the rows of every vertex. In a batch these are the rows of a level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Redistribute {
@@ -225,18 +225,16 @@ impl Slice {
 
     /// The type of a tensor of own rows to the type of its slice.
     pub fn cut(&self, ty: Type) -> Option<Type> {
-        self.swap(ty, self.of, self.len).map(|ty| Type {
-            rows: Rows::All,
-            ..ty
-        })
+        let rows = ty.rows.spread()?;
+        let ty = self.swap(ty, self.of, self.len)?;
+        Some(Type { rows, ..ty })
     }
 
     /// The type of a slice to the type of its tensor of own rows.
     pub fn whole(&self, ty: Type) -> Option<Type> {
-        self.swap(ty, self.len, self.of).map(|ty| Type {
-            rows: Rows::Vertices,
-            ..ty
-        })
+        let rows = ty.rows.collected()?;
+        let ty = self.swap(ty, self.len, self.of)?;
+        Some(Type { rows, ..ty })
     }
 
     fn swap(&self, mut ty: Type, from: u32, to: u32) -> Option<Type> {
@@ -255,18 +253,14 @@ impl Slice {
 impl Redistribute {
     /// The type of the result; `None` if the operand does not match.
     pub fn result(&self, ty: Type) -> Option<Type> {
-        match (self, ty.rows, ty.stack) {
-            (Self::Split(slice), Rows::Vertices, 0) => slice.cut(ty),
-            (Self::Join(slice), Rows::All, 0) => slice.whole(ty),
-            (Self::Replicate, Rows::Vertices, 0) => Some(Type {
-                rows: Rows::All,
-                ..ty
-            }),
-            (Self::Reduce | Self::Own, Rows::All, 0) => Some(Type {
-                rows: Rows::Vertices,
-                ..ty
-            }),
-            _ => None,
+        if ty.stack != 0 {
+            return None;
+        }
+        match self {
+            Self::Split(slice) => slice.cut(ty),
+            Self::Join(slice) => slice.whole(ty),
+            Self::Replicate => ty.rows.spread().map(|rows| Type { rows, ..ty }),
+            Self::Reduce | Self::Own => ty.rows.collected().map(|rows| Type { rows, ..ty }),
         }
     }
 

@@ -38,8 +38,9 @@ impl Candidate {
 }
 
 /// Name of a candidate: placement, ranks (stages x ranks of each), virtual stages if there are
-/// several per rank, partitioner, chunks if there are several, the rule for skipping, storage
-/// unless 32-bit, and `host` if tensors are offloaded.
+/// several per rank, partitioner, chunks if there are several, `on batches` if the whole graph is what
+/// the placement usually trains on, the rule for skipping, storage unless 32-bit, and `host` if tensors
+/// are offloaded.
 ///
 /// Examples: `graph x 8 metis`, `tensor x 8 hash / 4`, `hybrid 4x2 metis / 16`,
 /// `pipeline 4x1 x 2 virtual / 4`, `skip-broadcast x 8 adaptive:1`, `graph x 8 metis bf16`,
@@ -63,6 +64,10 @@ pub fn candidate_name(placement: Placement, parameters: &Parameters) -> String {
     }
     if let Some(chunks) = knobs.chunks {
         name = format!("{name} / {chunks}");
+    }
+    let batches = knobs.sampling.sampling().is_some();
+    if batches && placement != Placement::Minibatch {
+        name += " on batches";
     }
     if let Some(skipping) = knobs.skip {
         name = format!("{name} {skipping}");

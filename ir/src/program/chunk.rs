@@ -3,7 +3,7 @@
 use super::{Extent, RankSizes};
 use crate::kernel::{COLUMN_BLOCK, End};
 use crate::program::memory::{ALIGN, product_block};
-use crate::words::types::EdgeSet;
+use crate::words::types::{EdgeSet, Level};
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
@@ -207,6 +207,8 @@ pub enum Moved {
     /// The vertices of a chunk and the other ends of their edges, without those of earlier
     /// chunks: the rows that a reduction of the chunk's edges to that end is the first to read.
     New(End, Chunk),
+    /// The vertices of this level of the batch at hand, each rank's part being its own.
+    Level(u8),
 }
 
 impl Moved {
@@ -218,8 +220,24 @@ impl Moved {
     /// The chunk; `None` if all rows are moved.
     pub fn chunk(&self) -> Option<Chunk> {
         match self {
-            Self::All => None,
+            Self::All | Self::Level(_) => None,
             Self::Rows(chunk) | Self::New(_, chunk) => Some(*chunk),
+        }
+    }
+
+    /// A rank's own rows, of all chunks.
+    pub fn own_rows(&self, sizes: &RankSizes) -> u64 {
+        match self {
+            Self::All | Self::Rows(_) | Self::New(..) => sizes.inner,
+            Self::Level(level) => sizes.batch.rows(Level::own(*level)),
+        }
+    }
+
+    /// The rows that a rank's own and those of all ranks are, of the tensors that are moved.
+    pub fn extents(&self) -> [Extent; 2] {
+        match self {
+            Self::All | Self::Rows(_) | Self::New(..) => [Extent::Inner, Extent::All],
+            Self::Level(level) => [Level::own(*level), Level::all(*level)].map(Extent::Level),
         }
     }
 }

@@ -24,8 +24,10 @@ mod launch;
 mod loops;
 mod loss;
 mod operand;
+mod parse;
 mod product;
 mod sample;
+mod share;
 mod sparse;
 mod stage;
 mod transfer;
@@ -39,11 +41,11 @@ pub use loss::{Labels, Loss, Metrics};
 pub use operand::{Operand, Use};
 pub use product::{MatMul, Product};
 pub use sample::{DrawnBuffer, FetchRows, Numbers, Sample};
+pub use share::ShareLevels;
 pub use sparse::{Densify, SparseDropout, SparseMatMul};
 pub use stage::{StageEnd, StageMessage};
 pub use transfer::Transfer;
 
-use super::text::{Reader, TextError};
 use super::traffic::{Reads, Traffic};
 use super::verify::{Check, Checked};
 use super::work::{Counts, Terms, Work};
@@ -98,6 +100,8 @@ pub enum Instr {
     AskRows(AskRows),
     /// Fills rows of a level from their owners.
     ServeRows(ServeRows),
+    /// Gives all ranks the lower levels of each other's batch.
+    ShareLevels(ShareLevels),
     /// Sends rows to another stage, and waits for nobody.
     Send(StageMessage),
     /// Waits for rows of another stage.
@@ -238,6 +242,7 @@ macro_rules! each {
             Instr::FetchRows($one) => $call,
             Instr::AskRows($one) => $call,
             Instr::ServeRows($one) => $call,
+            Instr::ShareLevels($one) => $call,
             Instr::Move($one) => $call,
             Instr::Remember($one) => $call,
             Instr::Begin($transfer) => {
@@ -451,48 +456,5 @@ impl Instr {
         each!(self, one => one.print(program);
             (begins, transfer) => transfer.print(begins, program);
             (sends, message) => message.print(sends))
-    }
-
-    /// Reads an instruction, behind its place in the list if that is written.
-    pub(in crate::program) fn parse(from: &mut Reader<'_>) -> Result<Self, TextError> {
-        if from.at_number() {
-            from.advance();
-        }
-        let name = from.word("an instruction")?;
-        if from.at_numbered("k") {
-            return Launch::parse(from, name).map(Self::Launch);
-        }
-        Ok(match name {
-            "gemm" => Self::MatMul(MatMul::parse(from)?),
-            "sparse-gemm" => Self::SparseMatMul(SparseMatMul::parse(from)?),
-            "sparse-dropout" => Self::SparseDropout(SparseDropout::parse(from)?),
-            "densify" => Self::Densify(Densify::parse(from)?),
-            "halo-exchange" => Self::HaloExchange(HaloExchange::parse(from)?),
-            "halo-reduce" => Self::HaloReduce(HaloReduce::parse(from)?),
-            "all-reduce" => Self::AllReduce(AllReduce::parse(from)?),
-            "redistribute" => Self::Redistribute(Redistribute::parse(from)?),
-            "begin" => Self::Begin(Transfer::parse(from)?),
-            "finish" => Self::Finish(Transfer::parse(from)?),
-            "loss" => Self::Loss(Loss::parse(from)?),
-            "metrics" => Self::Metrics(Metrics::parse(from)?),
-            "repeat" => Self::Repeat(Repeat::parse(from)?),
-            "chunks" => Self::Chunks(Chunks::parse(from)?),
-            "batches" => Self::Batches(Batches::parse(from)?),
-            "lag" => Self::Lag(Lag::parse(from)?),
-            "sample" => Self::Sample(Sample {}),
-            "numbers" => Self::Numbers(Numbers::parse(from)?),
-            "fetch-rows" => Self::FetchRows(FetchRows::parse(from)?),
-            "ask-rows" => Self::AskRows(AskRows::parse(from)?),
-            "serve-rows" => Self::ServeRows(ServeRows::parse(from)?),
-            "send" => Self::Send(StageMessage::parse(from)?),
-            "receive" => Self::Receive(StageMessage::parse(from)?),
-            "fetch" | "store" => Self::Move(Move::parse(from)?),
-            "remember" => Self::Remember(Remember::parse(from)?),
-            _ => {
-                return Err(
-                    from.wrong_before("an instruction, such as gemm, halo-exchange or spmm k0")
-                );
-            }
-        })
     }
 }

@@ -2,7 +2,7 @@
 
 use super::Extent;
 use crate::words::sampling::MAX_HOPS;
-use crate::words::types::EdgeSet;
+use crate::words::types::{EdgeSet, Level, Of};
 use crate::workload::Reach;
 use serde::{Deserialize, Serialize};
 
@@ -16,6 +16,13 @@ pub struct BatchSizes {
     /// Vertices of each level that other ranks own.
     #[serde(default = "no_rows", skip_serializing_if = "are_none")]
     pub remote: [u64; MAX_HOPS + 1],
+    /// Vertices of each level on all ranks together, each counted on every rank that has it; 0 where
+    /// nothing is known of other ranks.
+    #[serde(default = "no_rows", skip_serializing_if = "are_none")]
+    pub all_levels: [u64; MAX_HOPS + 1],
+    /// Edges kept into each level on all ranks together.
+    #[serde(default = "no_rows", skip_serializing_if = "are_none")]
+    pub all_edges: [u64; MAX_HOPS + 1],
     /// Batches of an epoch.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub count: u64,
@@ -27,6 +34,8 @@ impl BatchSizes {
         levels: [0; MAX_HOPS + 1],
         edges: [0; MAX_HOPS + 1],
         remote: [0; MAX_HOPS + 1],
+        all_levels: [0; MAX_HOPS + 1],
+        all_edges: [0; MAX_HOPS + 1],
         count: 0,
     };
 
@@ -43,6 +52,8 @@ impl BatchSizes {
             levels: pairs(self.levels, other.levels),
             edges: pairs(self.edges, other.edges),
             remote: pairs(self.remote, other.remote),
+            all_levels: pairs(self.all_levels, other.all_levels),
+            all_edges: pairs(self.all_edges, other.all_edges),
             count: self.count.max(other.count),
         }
     }
@@ -50,7 +61,19 @@ impl BatchSizes {
     /// Whether no level and no layer has more rows than in `other`.
     pub fn within(&self, other: &Self) -> bool {
         let most = self.max(*other);
-        (most.levels, most.edges) == (other.levels, other.edges)
+        let own = (most.levels, most.edges) == (other.levels, other.edges);
+        own && (most.all_levels, most.all_edges) == (other.all_levels, other.all_edges)
+    }
+
+    /// The sizes with those of all ranks, of which each has its own in `ranks`.
+    pub fn with_all(self, ranks: &[Self]) -> Self {
+        let none = Self::NONE;
+        let sum = (ranks.iter()).fold(none, |sum, one| sum.each(*one, |a, b| a + b));
+        Self {
+            all_levels: sum.levels,
+            all_edges: sum.edges,
+            ..self
+        }
     }
 
     /// Vertices of a level that other ranks own.
@@ -58,12 +81,22 @@ impl BatchSizes {
         self.remote.get(usize::from(level)).copied().unwrap_or(0)
     }
 
-    fn rows(&self, level: u8) -> u64 {
-        self.levels.get(usize::from(level)).copied().unwrap_or(0)
+    /// Vertices of a level.
+    pub fn rows(&self, level: Level) -> u64 {
+        let levels = match level.of {
+            Of::One => &self.levels,
+            Of::All => &self.all_levels,
+        };
+        levels.get(usize::from(level.number)).copied().unwrap_or(0)
     }
 
-    fn edges(&self, level: u8, set: EdgeSet) -> u64 {
-        let kept = self.edges.get(usize::from(level)).copied().unwrap_or(0);
+    /// Edges of a set kept into a level.
+    pub fn edges(&self, level: Level, set: EdgeSet) -> u64 {
+        let edges = match level.of {
+            Of::One => &self.edges,
+            Of::All => &self.all_edges,
+        };
+        let kept = edges.get(usize::from(level.number)).copied().unwrap_or(0);
         match set {
             EdgeSet::Plain => kept,
             EdgeSet::Looped => kept + self.rows(level),

@@ -46,6 +46,7 @@ mod words;
 pub use lex::TextError;
 pub(crate) use parse::Reader;
 pub use print::{Listing, instruction};
+pub(in crate::program) use rows::own_level;
 pub(crate) use words::Text;
 
 #[cfg(test)]

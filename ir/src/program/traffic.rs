@@ -23,7 +23,7 @@ pub struct Traffic {
     pub redistribute: u64,
     /// Bytes between the stages of a pipeline.
     pub stage_message: u64,
-    /// Bytes of the rows of sampled batches, and of their ids.
+    /// Bytes of the rows of sampled batches, of their ids, and of levels that ranks share.
     pub fetch: u64,
     /// Bytes of all instructions.
     pub total_bytes: u64,
@@ -154,15 +154,15 @@ pub fn all_reduce_floats(buffers: &[BufferId], program: &Program) -> u64 {
 }
 
 /// Floats that rank `from` sends to rank `to` in a redistribution, given the `heads x width`
-/// columns that the tensor has by rows.
+/// columns that the tensor has by rows, and each rank's rows.
 pub fn redistribute_floats(
     how: Redistribute,
     (heads, width): (u32, u32),
     ranks: u32,
-    sizes: &[RankSizes],
+    rows: &[u64],
     (from, to): (u32, u32),
 ) -> u64 {
-    let rows = |rank: u32| sizes.get(rank as usize).map_or(0, |s| s.inner);
+    let rows = |rank: u32| rows.get(rank as usize).copied().unwrap_or(0);
     let all = u64::from(heads) * u64::from(width);
     let slice = |slice: Slice, rank: u32| {
         share(slice.of, ranks, rank).len() as u64 * (all / u64::from(slice.of.max(1)))
@@ -177,22 +177,23 @@ pub fn redistribute_floats(
     }
 }
 
-/// Floats that all ranks together send in a redistribution.
+/// Floats that all ranks together send in a redistribution, given each rank's rows.
 pub fn redistribute_total(
     how: Redistribute,
     (heads, width): (u32, u32),
     ranks: u32,
-    sizes: &[RankSizes],
+    rows: &[u64],
 ) -> u64 {
-    let vertices: u64 = sizes.iter().map(|s| s.inner).sum();
+    let vertices: u64 = rows.iter().sum();
     let all = u64::from(heads) * u64::from(width);
     match how {
         Redistribute::Split(slice) | Redistribute::Join(slice) => {
             let each = all / u64::from(slice.of.max(1));
             let of_rank = |rank: u32| share(slice.of, ranks, rank).len() as u64 * each;
-            let others = |s: &RankSizes| vertices - s.inner;
-            let ranks = (0..ranks).zip(sizes);
-            ranks.map(|(rank, s)| of_rank(rank) * others(s)).sum()
+            let ranks = (0..ranks).zip(rows);
+            ranks
+                .map(|(rank, own)| of_rank(rank) * (vertices - own))
+                .sum()
         }
         Redistribute::Replicate | Redistribute::Reduce => {
             u64::from(ranks.saturating_sub(1)) * vertices * all
@@ -264,10 +265,6 @@ mod tests {
     fn totals_are_sums_over_pairs() {
         use crate::kernel::Axis;
         let rows = [5, 0, 7, 4];
-        let sizes = rows.map(|inner| RankSizes {
-            inner,
-            ..RankSizes::default()
-        });
         for (axis, of) in [(Axis::Heads, 3), (Axis::Width, 10)] {
             let slice = Slice::new(axis, of, 4, 0);
             for how in [
@@ -278,17 +275,14 @@ mod tests {
                 Redistribute::Own,
             ] {
                 let pairs = (0..4).flat_map(|i| (0..4).map(move |j| (i, j)));
-                let floats = |pair| redistribute_floats(how, (3, 10), 4, &sizes, pair);
-                let total = redistribute_total(how, (3, 10), 4, &sizes);
+                let floats = |pair| redistribute_floats(how, (3, 10), 4, &rows, pair);
+                let total = redistribute_total(how, (3, 10), 4, &rows);
                 assert_eq!(pairs.map(floats).sum::<u64>(), total, "{how:?}");
             }
         }
         // With 16 rows, each rank keeps its own share: the closed form if everything divides
         // evenly.
-        let even = [RankSizes {
-            inner: 4,
-            ..RankSizes::default()
-        }; 4];
+        let even = [4; 4];
         let split = Redistribute::Split(Slice::new(Axis::Width, 8, 4, 1));
         assert_eq!(redistribute_total(split, (1, 8), 4, &even), 3 * 16 * 8 / 4);
     }

@@ -1,7 +1,7 @@
 //! How mini-batches of sampled neighborhoods are drawn.
 
 use super::spelling::spelling;
-use super::types::{EdgeSet, Rows, Type};
+use super::types::{EdgeSet, End, Level, Rows, Type};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -232,30 +232,53 @@ impl SamplingSettings {
 pub enum Drawn {
     /// Edges kept of those into each row of a level, and the self loop if there is one:
     /// `[level x 1]`.
-    Kept(u8, EdgeSet),
+    Kept(Level, EdgeSet),
+    /// Edges at an end of each vertex of a level in the whole graph (into it for
+    /// [`Dst`](End::Dst)), and the self loop if there is one: `[level x 1]`.
+    Degree(Level, EdgeSet, End),
     /// For each edge of a layer, the edges of its type into its destination in the whole graph over
     /// those kept; 1 for self loops: `[edges of the layer x 1]`.
-    Scale(u8, EdgeSet),
+    Scale(Level, EdgeSet),
     /// For each edge of a layer, its type: `[edges of the layer x 1]`. Self loops have none, so
     /// these are plain edges.
-    Relation(u8, u32),
+    Relation(Level, u32),
     /// For each edge of a layer, the edges of its type into its destination in the whole graph.
-    RelationDegree(u8, u32),
+    RelationDegree(Level, u32),
 }
 
 impl Drawn {
+    /// The same numbers for the level or layer of all ranks.
+    pub fn of_all(self) -> Self {
+        let all = |level: Level| Level::all(level.number);
+        match self {
+            Self::Kept(level, set) => Self::Kept(all(level), set),
+            Self::Degree(level, set, end) => Self::Degree(all(level), set, end),
+            Self::Scale(layer, set) => Self::Scale(all(layer), set),
+            Self::Relation(layer, types) => Self::Relation(all(layer), types),
+            Self::RelationDegree(layer, types) => Self::RelationDegree(all(layer), types),
+        }
+    }
+
+    /// The level, or the layer, that it has numbers for.
+    pub fn level(self) -> Level {
+        match self {
+            Self::Kept(level, _) | Self::Degree(level, ..) | Self::Scale(level, _) => level,
+            Self::Relation(level, _) | Self::RelationDegree(level, _) => level,
+        }
+    }
+
     /// Number of the types of edges that it is about.
     pub fn types(self) -> Option<u32> {
         match self {
             Self::Relation(_, types) | Self::RelationDegree(_, types) => Some(types),
-            Self::Kept(..) | Self::Scale(..) => None,
+            Self::Kept(..) | Self::Degree(..) | Self::Scale(..) => None,
         }
     }
 
     /// The type of a tensor with one number a row.
     pub fn ty(self) -> Type {
         let rows = match self {
-            Self::Kept(level, _) => Rows::Level(level),
+            Self::Kept(level, _) | Self::Degree(level, ..) => Rows::Level(level),
             Self::Scale(layer, set) => Rows::LevelEdges(layer, set),
             Self::Relation(layer, _) | Self::RelationDegree(layer, _) => {
                 Rows::LevelEdges(layer, EdgeSet::Plain)

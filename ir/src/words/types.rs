@@ -40,10 +40,72 @@ pub enum Rows {
     /// One row per edge of the whole graph, on every rank, in in-neighbor CSR order.
     AllEdges(EdgeSet),
     /// One row per vertex of a level of the batch at hand; see [`crate::words::sampling`].
-    Level(u8),
+    Level(Level),
     /// One row per edge of a layer of the batch: those kept into the vertices of this level, from
     /// the level below.
-    LevelEdges(u8, EdgeSet),
+    LevelEdges(Level, EdgeSet),
+}
+
+/// A level of the batch at hand, or the layer of edges into it. Vertices of a level are the first
+/// ones of the level below.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Level {
+    /// Its number. The seeds have the highest one.
+    pub number: u8,
+    /// Whose part of the batch.
+    pub of: Of,
+}
+
+/// Whose part of a batch rows belong to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Of {
+    /// The rank's own.
+    One,
+    /// All ranks', on every rank. A vertex has a row for each rank whose part it is in.
+    All,
+}
+
+impl Level {
+    /// A level of the rank's own part of the batch.
+    pub const fn own(number: u8) -> Self {
+        Self {
+            number,
+            of: Of::One,
+        }
+    }
+
+    /// A level of all ranks' parts of the batch.
+    pub const fn all(number: u8) -> Self {
+        Self {
+            number,
+            of: Of::All,
+        }
+    }
+
+    /// The level next to it on the side of the seeds.
+    pub const fn above(self) -> Self {
+        Self {
+            number: self.number + 1,
+            of: self.of,
+        }
+    }
+
+    /// The level whose first rows are this one's; `None` below level 0.
+    pub const fn below(self) -> Option<Self> {
+        match self.number.checked_sub(1) {
+            Some(number) => Some(Self {
+                number,
+                of: self.of,
+            }),
+            None => None,
+        }
+    }
+
+    /// Whether rows of this level begin with those of another one.
+    pub fn begins_with(self, other: Self) -> bool {
+        self.of == other.of && self.number <= other.number
+    }
 }
 
 /// The type of a tensor of 32-bit floats: `rows x heads x width`, row-major.
@@ -78,7 +140,7 @@ impl Rows {
             (Self::Vertices, _) => Some(Self::Edges(set)),
             (Self::All, _) => Some(Self::AllEdges(set)),
             (Self::Level(level), End::Dst) => Some(Self::LevelEdges(level, set)),
-            (Self::Level(level), End::Src) => Some(Self::LevelEdges(level + 1, set)),
+            (Self::Level(level), End::Src) => Some(Self::LevelEdges(level.above(), set)),
             (Self::Fixed(_) | Self::Edges(_) | Self::AllEdges(_) | Self::LevelEdges(..), _) => None,
         }
     }
@@ -92,8 +154,54 @@ impl Rows {
             (Self::Edges(_), _) => Some(Self::Vertices),
             (Self::AllEdges(_), _) => Some(Self::All),
             (Self::LevelEdges(level, _), End::Dst) => Some(Self::Level(level)),
-            (Self::LevelEdges(level, _), End::Src) => level.checked_sub(1).map(Self::Level),
+            (Self::LevelEdges(level, _), End::Src) => level.below().map(Self::Level),
             (Self::Fixed(_) | Self::Vertices | Self::All | Self::Level(_), _) => None,
+        }
+    }
+
+    /// A rank's own vertices to those of all ranks, on every rank; `None` for other rows.
+    pub const fn spread(self) -> Option<Self> {
+        match self {
+            Self::Vertices => Some(Self::All),
+            Self::Level(Level {
+                number,
+                of: Of::One,
+            }) => Some(Self::Level(Level::all(number))),
+            Self::Level(_) | Self::LevelEdges(..) | Self::Fixed(_) => None,
+            Self::All | Self::Edges(_) | Self::AllEdges(_) => None,
+        }
+    }
+
+    /// The vertices of all ranks to a rank's own; `None` for other rows.
+    pub const fn collected(self) -> Option<Self> {
+        match self {
+            Self::All => Some(Self::Vertices),
+            Self::Level(Level {
+                number,
+                of: Of::All,
+            }) => Some(Self::Level(Level::own(number))),
+            Self::Level(_) | Self::LevelEdges(..) | Self::Fixed(_) => None,
+            Self::Vertices | Self::Edges(_) | Self::AllEdges(_) => None,
+        }
+    }
+
+    /// Rows of the same vertices or edges of all ranks, on every rank; others as they are.
+    pub const fn of_all(self) -> Self {
+        match self {
+            Self::Vertices => Self::All,
+            Self::Edges(set) => Self::AllEdges(set),
+            Self::Level(level) => Self::Level(Level::all(level.number)),
+            Self::LevelEdges(level, set) => Self::LevelEdges(Level::all(level.number), set),
+            Self::Fixed(_) | Self::All | Self::AllEdges(_) => self,
+        }
+    }
+
+    /// Whether every rank has the rows of all.
+    pub const fn are_all(self) -> bool {
+        match self {
+            Self::All | Self::AllEdges(_) => true,
+            Self::Level(level) | Self::LevelEdges(level, _) => matches!(level.of, Of::All),
+            Self::Fixed(_) | Self::Vertices | Self::Edges(_) => false,
         }
     }
 
@@ -194,10 +302,22 @@ impl fmt::Display for Rows {
             Self::Edges(set) => set.fmt(f),
             Self::All => f.write_str("all V"),
             Self::AllEdges(set) => write!(f, "all {set}"),
-            Self::Level(level) => write!(f, "V{level}"),
-            Self::LevelEdges(level, EdgeSet::Plain) => write!(f, "E{level}"),
-            Self::LevelEdges(level, EdgeSet::Looped) => write!(f, "E{level}+"),
+            Self::Level(Level { number, of }) => write!(f, "{of}V{number}"),
+            Self::LevelEdges(Level { number, of }, set) => {
+                let loops = if *set == EdgeSet::Looped { "+" } else { "" };
+                write!(f, "{of}E{number}{loops}")
+            }
         }
+    }
+}
+
+/// Nothing, or `all ` before what has rows of all ranks.
+impl fmt::Display for Of {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::One => "",
+            Self::All => "all ",
+        })
     }
 }
 

@@ -1,7 +1,7 @@
 //! Connected sets of edge tensors, and the axis along which each can be cut.
 
 use super::features::Place;
-use crate::fixed::fixed;
+use crate::fixed::given;
 use gnnc_ir::graph::op::{Op, Slice};
 use gnnc_ir::kernel::Axis;
 use gnnc_ir::plan::Layout;
@@ -21,8 +21,8 @@ pub(super) struct Components {
     pub zero: Vec<bool>,
     /// Why some components stay by rows.
     pub refused: Vec<String>,
-    /// Edge tensors of one constant number per edge, such as norms. They belong to no component and
-    /// are computed wherever they are read.
+    /// Tensors of one number per edge that no parameter enters, such as norms, and in a batch per
+    /// vertex. They belong to no component and are computed wherever they are read.
     pub free: Vec<bool>,
     /// The components that can be cut, in the order in which a [`Choice`] covers them.
     pub sets: Vec<Vec<NodeId>>,
@@ -123,9 +123,9 @@ impl Choice {
     }
 }
 
-/// Edge tensors of one constant number per edge.
+/// Tensors of one number per edge, or per vertex of a batch, that no parameter enters.
 fn free(graph: &Graph) -> Vec<bool> {
-    let fixed = fixed(graph, &[]);
+    let given = given(graph);
     let mut free: Vec<bool> = Vec::with_capacity(graph.nodes.len());
     for (id, node) in graph.iter() {
         let known = |i: &NodeId| {
@@ -134,8 +134,9 @@ fn free(graph: &Graph) -> Vec<bool> {
                 && ty.stack == 0
                 && (free[i.0 as usize] || ty.rows.edge_set().is_none())
         };
-        let edge = node.ty.rows.edge_set().is_some() && node.ty.columns() == 1;
-        free.push(edge && fixed[id.0 as usize] && node.inputs.iter().all(known));
+        let anywhere = node.ty.rows.edge_set().is_some() || node.ty.rows.of_batch();
+        let narrow = anywhere && node.ty.columns() == 1;
+        free.push(narrow && given[id.0 as usize] && node.inputs.iter().all(known));
     }
     free
 }

@@ -179,7 +179,7 @@ fn near(
         }
         let elements = matches!(
             node.op,
-            Op::Unary(_) | Op::Binary(_) | Op::Dropout { .. } if node.ty.rows == Rows::Vertices
+            Op::Unary(_) | Op::Binary(_) | Op::Dropout { .. } if node.ty.rows.spread().is_some()
         );
         near[n] = match node.op.origin() {
             _ if components.places[n].columns().is_some() => Some(Axis::Width),

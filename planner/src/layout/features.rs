@@ -10,9 +10,9 @@
 use super::Ranks;
 use super::components::Components;
 use super::loops::Loop;
-use crate::fixed::fixed;
+use crate::fixed::given;
 use gnnc_ir::graph::Shard;
-use gnnc_ir::graph::op::{Input, Op, Slice};
+use gnnc_ir::graph::op::{Input, Op, Sampled, Slice};
 use gnnc_ir::kernel::{Axis, Reduce};
 use gnnc_ir::words::scalar::{Binary, Unary};
 use gnnc_ir::words::spelling::counted;
@@ -72,7 +72,7 @@ pub(super) type Grads = [Option<NodeId>];
 /// For each cuttable component, in the order of [`Components::sets`]: whether it is cut and reads
 /// only the features and constants of every vertex, so that it runs on feature slices.
 pub(super) fn local(graph: &Graph, ranks: u32, components: &Components) -> Vec<bool> {
-    let fixed = fixed(graph, &[]);
+    let given = given(graph);
     let whole = vec![false; graph.nodes.len()];
     let mut local: Vec<bool> = components
         .sets
@@ -97,7 +97,7 @@ pub(super) fn local(graph: &Graph, ranks: u32, components: &Components) -> Vec<b
             let mut outside = operands.filter(|i| !set.contains(i));
             let stays = outside.all(|i| {
                 let n = i.0 as usize;
-                let narrow = narrow(graph.ty(*i), fixed[n]);
+                let narrow = narrow(graph.ty(*i), given[n]);
                 narrow
                     || places[n]
                         .columns()
@@ -121,8 +121,8 @@ pub(super) fn members(graph: &Graph, components: &Components, local: &[bool]) ->
 }
 
 /// One number per row that a rank has, or receives once, for every row.
-fn narrow(ty: Type, fixed: bool) -> bool {
-    ty.columns() == 1 && ty.stack == 0 && (fixed || ty.rows == Rows::Fixed(1))
+fn narrow(ty: Type, given: bool) -> bool {
+    ty.columns() == 1 && ty.stack == 0 && (given || ty.rows == Rows::Fixed(1))
 }
 
 /// The layout of every node. Only parameters that are `allowed` may be cut. A parameter and its
@@ -281,7 +281,7 @@ fn places(
     components: &Components,
     (local, whole): (&[bool], &[bool]),
 ) -> Vec<Place> {
-    let fixed = fixed(graph, &[]);
+    let given = given(graph);
     let mut places = vec![Place::Elsewhere; graph.nodes.len()];
     let transfer = Transfer {
         graph,
@@ -305,7 +305,7 @@ fn places(
         } else {
             let narrow = |i: &NodeId| {
                 let elsewhere = places[i.0 as usize] == Place::Elsewhere;
-                elsewhere && narrow(graph.ty(*i), fixed[i.0 as usize])
+                elsewhere && narrow(graph.ty(*i), given[i.0 as usize])
             };
             let of: Vec<Place> = node.inputs.iter().map(|i| places[i.0 as usize]).collect();
             let narrow: Vec<bool> = node.inputs.iter().map(narrow).collect();
@@ -354,6 +354,11 @@ impl Transfer<'_> {
             },
             Op::Dropout { .. } => match of[0] {
                 On(x) if x.blocks == 1 => On(x),
+                _ => Elsewhere,
+            },
+            // Rows of a batch are read from those of all vertices, and first rows from all rows.
+            Op::Sampled(Sampled::Fetch(_) | Sampled::Prefix(_)) => match of[0] {
+                On(x) => On(x),
                 _ => Elsewhere,
             },
             Op::Binary(f) => self.binary(*f, [of[0], of[1]], narrow),
@@ -419,12 +424,12 @@ impl Transfer<'_> {
             Op::Pick | Op::PickSum(_) | Op::PickHead | Op::PlaceHead(_) => Elsewhere,
             Op::Reshape { .. } | Op::PadCols { .. } | Op::ReduceCols(..) => Elsewhere,
             Op::Redistribute(_) | Op::SumRanks | Op::Loss(_) | Op::LossGrad(_) => Elsewhere,
-            Op::Scan(_) | Op::Out(_) | Op::Sampled(_) => Elsewhere,
+            Op::Scan(_) | Op::Out(_) | Op::Sampled(Sampled::AddPrefix) => Elsewhere,
         }
     }
 
     fn by_rows(&self, id: NodeId) -> bool {
-        self.graph.ty(id).rows == Rows::Vertices
+        self.graph.ty(id).rows.spread().is_some()
     }
 
     fn binary(&self, f: Binary, of: [Place; 2], narrow: &[bool]) -> Place {

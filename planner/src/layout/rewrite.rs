@@ -7,8 +7,9 @@ use super::loops::Loop;
 use super::{AXES, Ranks, index};
 use crate::error::LowerError;
 use gnnc_ir::graph::infer::TypeError;
-use gnnc_ir::graph::op::{Input, Op, Redistribute, Relations};
+use gnnc_ir::graph::op::{Input, Op, Redistribute, Relations, Sampled};
 use gnnc_ir::kernel::Axis;
+use gnnc_ir::words::types::Level;
 use gnnc_ir::{Graph, NodeId, Rows, Type};
 
 /// A region without arguments.
@@ -76,11 +77,10 @@ fn whole(relations: Relations) -> Relations {
 
 /// The type of a tensor on a rank's slice.
 fn on_rank(ty: Type, axis: Axis, ranks: Ranks) -> Type {
-    let rows = match ty.rows {
-        Rows::Vertices => Rows::All,
-        Rows::Edges(set) => Rows::AllEdges(set),
-        rows => return Type { rows, ..ty },
-    };
+    let rows = ty.rows.of_all();
+    if rows == ty.rows {
+        return ty;
+    }
     let mut ty = Type { rows, ..ty };
     if sliced(ty, axis) {
         let size = match axis {
@@ -212,8 +212,11 @@ impl<'a> Writer<'a> {
                 Input::Relation(relations) | Input::RelationDegree(relations) => {
                     *relations = whole(*relations);
                 }
+                Input::Drawn(drawn) => *drawn = drawn.of_all(),
                 _ => {}
             }
+        } else if let Op::Sampled(Sampled::Fetch(level) | Sampled::Prefix(level)) = &mut op {
+            *level = Level::all(level.number);
         } else if let Op::SliceCols { start, len } = &mut op
             && columns.is_some()
         {

@@ -6,7 +6,7 @@ use super::rewrite::{Writer, bug};
 use crate::error::LowerError;
 use gnnc_ir::graph::op::{Op, Product, Redistribute, Slice};
 use gnnc_ir::kernel::Axis;
-use gnnc_ir::{NodeId, Rows, Type};
+use gnnc_ir::{NodeId, Type};
 
 impl Writer<'_> {
     /// The rank's slice of the features.
@@ -21,10 +21,7 @@ impl Writer<'_> {
 
     /// The type on a rank of a tensor with `blocks` blocks.
     pub fn on_features(&self, ty: Type, blocks: u32) -> Type {
-        let rows = match ty.rows {
-            Rows::Edges(set) => Rows::AllEdges(set),
-            _ => Rows::All,
-        };
+        let rows = ty.rows.of_all();
         let width = blocks * self.features().len;
         Type { rows, width, ..ty }
     }

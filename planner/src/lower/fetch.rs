@@ -6,8 +6,10 @@
 
 use gnnc_ir::program::instr::{self, AskRows, FetchRows, ServeRows};
 use gnnc_ir::program::{Extent, Instr, Program};
+use gnnc_ir::words::types::Level;
 
-/// The program of one of several ranks, each of which owns a part of the rows that batches read.
+/// The program of one of several ranks, each of which owns a part of the rows that batches read. Rows
+/// that it has of all vertices it reads itself.
 pub fn from_owners(mut program: Program) -> Program {
     for index in 0..program.step.len() {
         let Instr::Batches(instr::Batches { body }) = &program.step[index] else {
@@ -19,7 +21,10 @@ pub fn from_owners(mut program: Program) -> Program {
                 let Instr::FetchRows(FetchRows { from, to }) = *instr else {
                     continue;
                 };
-                program.buffers[to.buffer.0 as usize].extent = Extent::Level(level);
+                if program.buffer(from.buffer).extent == Extent::All {
+                    continue;
+                }
+                program.buffers[to.buffer.0 as usize].extent = Extent::Level(Level::own(level));
                 *instr = Instr::ServeRows(ServeRows { from, to });
             }
             let sampled = (body.iter()).position(|instr| matches!(instr, Instr::Sample(_)));
@@ -34,8 +39,11 @@ pub fn from_owners(mut program: Program) -> Program {
 /// The lowest level of which rows are fetched; `None` if none are.
 fn lowest(body: &[Instr], program: &Program) -> Option<u8> {
     let fetched = body.iter().filter_map(|instr| {
-        if let Instr::FetchRows(fetch) = instr {
-            program.buffer(fetch.to.buffer).extent.level()
+        if let Instr::FetchRows(fetch) = instr
+            && program.buffer(fetch.from.buffer).extent != Extent::All
+        {
+            let level = program.buffer(fetch.to.buffer).extent.level();
+            level.map(|level| level.number)
         } else {
             None
         }

@@ -9,6 +9,7 @@
 use gnnc_ir::kernel::{At, Kernel, Walk};
 use gnnc_ir::program::instr::{self, FetchRows, Launch, MatMul};
 use gnnc_ir::program::{BufferId, Extent, Instr, Program, Ref};
+use gnnc_ir::words::types::Level;
 use std::collections::BTreeMap;
 
 /// A tensor that is fetched.
@@ -16,9 +17,9 @@ struct Fetched {
     /// Where all rows are.
     from: Ref,
     /// The level whose rows are fetched.
-    level: u8,
+    level: Level,
     /// The lowest level above it whose rows something reads one by one, if anything does.
-    rows: Option<u8>,
+    rows: Option<Level>,
 }
 
 /// The program without copies of rows that only edges read.
@@ -55,6 +56,7 @@ fn fetched(body: &[Instr], program: &Program) -> BTreeMap<BufferId, Fetched> {
     let mut found: BTreeMap<BufferId, Fetched> = BTreeMap::new();
     for instr in body {
         if let Instr::FetchRows(FetchRows { from, to }) = instr
+            && has_all(program, *from)
             && let Some(level) = program.buffer(to.buffer).extent.level()
         {
             let (from, rows) = (*from, None);
@@ -71,6 +73,11 @@ fn fetched(body: &[Instr], program: &Program) -> BTreeMap<BufferId, Fetched> {
             return found;
         }
     }
+}
+
+/// Whether this rank has the rows of all vertices.
+fn has_all(program: &Program, from: Ref) -> bool {
+    program.ranks <= 1 || program.buffer(from.buffer).extent == Extent::All
 }
 
 /// Drops tensors of which an instruction reads rows of the lowest level.
@@ -109,7 +116,7 @@ fn reads_rows(found: &mut BTreeMap<BufferId, Fetched>, id: BufferId, rows: Exten
     let Some(one) = found.get_mut(&id) else {
         return;
     };
-    match rows.level().filter(|level| *level > one.level) {
+    match rows.level().filter(|level| level.number > one.level.number) {
         Some(level) => one.rows = Some(one.rows.map_or(level, |known| known.min(level))),
         None => {
             found.remove(&id);
@@ -127,7 +134,7 @@ fn takes_in_place(launch: &Launch, kernel: &Kernel, found: &BTreeMap<BufferId, F
     by_destination
         && kernel.masks.is_empty()
         && sources.all(|(_, at)| {
-            let level = found.get(&at.buffer).map(|one| one.level + 1);
+            let level = found.get(&at.buffer).map(|one| one.level.above());
             level.is_some() && level == launch.rows.level()
         })
 }

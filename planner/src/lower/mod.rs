@@ -65,6 +65,8 @@ pub struct Training {
     pub settings: TrainSettings,
     /// Whether the input features are stored as nonzeros.
     pub sparse_features: bool,
+    /// Whether edges of the graph have types.
+    pub typed: bool,
     /// Hops of the sampled batches that `backward` is over; 0 if it is over the whole graph.
     pub hops: u8,
 }
@@ -102,17 +104,26 @@ pub fn by_rows(training: &Training, ranks: u32) -> Result<Program, LowerError> {
 }
 
 /// Lowers a model to a program that trains on sampled batches. Ranks have seeds of their own, and
-/// evaluations run by rows over the whole graph.
+/// evaluations run over the whole graph. Tensors are by rows, or as `wanted` says.
 ///
 /// # Errors
-/// As [`by_rows`].
+/// As [`by_layouts`].
 pub fn by_batches(
     training: &Training,
-    ranks: u32,
+    ranks: Ranks,
     sampling: &Sampling,
+    wanted: Option<&dyn Fn(&Graphs) -> Layouts>,
 ) -> Result<Program, LowerError> {
-    let ranks = Ranks { ranks, rank: 0 };
-    program(training, ranks, None, Some(sampling), &Ok)
+    program(
+        training,
+        ranks,
+        None,
+        Some(sampling),
+        &|graphs| match wanted {
+            Some(wanted) => laid_out(graphs, ranks, wanted),
+            None => Ok(graphs),
+        },
+    )
 }
 
 /// As [`by_rows`], but training epochs may leave out exchanges of embeddings.
@@ -175,12 +186,21 @@ pub fn by_layouts(
     wanted: &dyn Fn(&Graphs) -> Layouts,
 ) -> Result<Program, LowerError> {
     program(training, ranks, None, None, &|graphs| {
-        let graphs = layout::lay_out(&graphs, ranks, &wanted(&graphs))?;
-        Ok(Graphs {
-            step: checked(&graphs.step)?,
-            eval: checked(&graphs.eval)?,
-            ..graphs
-        })
+        laid_out(graphs, ranks, wanted)
+    })
+}
+
+/// The graphs with the layouts that `wanted` chooses for them.
+fn laid_out(
+    graphs: Graphs,
+    ranks: Ranks,
+    wanted: &dyn Fn(&Graphs) -> Layouts,
+) -> Result<Graphs, LowerError> {
+    let graphs = layout::lay_out(&graphs, ranks, &wanted(&graphs))?;
+    Ok(Graphs {
+        step: checked(&graphs.step)?,
+        eval: checked(&graphs.eval)?,
+        ..graphs
     })
 }
 
@@ -244,12 +264,19 @@ fn program(
         .filter(|(result, _)| result.is_some_and(partial))
         .filter_map(|(_, grad)| grad.map(|g| g.at.buffer))
         .collect();
-    summed.push(loss.at.buffer);
+    // The loss of an epoch is the sum of those of its batches.
+    let loss = vec![loss.at.buffer];
+    if sampling.is_none() {
+        summed.extend(&loss);
+    }
     lowerer.all_reduce(&mut step.code, summed);
     optimizer::step(&mut lowerer, &training.settings, &grads, &mut step.code);
     lowerer.program.step = step.code;
     if let Some(sampling) = sampling {
-        lowerer.in_batches(sampling);
+        lowerer.in_batches(sampling, training.typed);
+        let mut after = Vec::new();
+        lowerer.all_reduce(&mut after, loss);
+        lowerer.program.step.append(&mut after);
     }
 
     lowerer.skip = None;
@@ -400,7 +427,7 @@ impl Lowerer {
 
     /// Sums buffers over the ranks.
     pub fn all_reduce(&self, code: &mut Vec<Instr>, buffers: Vec<BufferId>) {
-        if self.distributed {
+        if self.distributed && !buffers.is_empty() {
             code.push(Instr::AllReduce(instr::AllReduce { buffers }));
         }
     }

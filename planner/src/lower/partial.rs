@@ -86,6 +86,9 @@ fn transfer(
             // Every rank has all rows, or the rows of a weight.
             Rows::Fixed(_) | Rows::All | Rows::AllEdges(_) => unless(flags != [true, true]),
             Rows::Vertices | Rows::Edges(_) => (true, Vec::new()),
+            rows @ (Rows::Level(_) | Rows::LevelEdges(..)) if rows.are_all() => {
+                unless(flags != [true, true])
+            }
             Rows::Level(_) | Rows::LevelEdges(..) => (true, Vec::new()),
         },
         Op::Binary(Binary::Add | Binary::Sub) => unless(flags[0] == flags[1]),

@@ -7,18 +7,24 @@
 //!
 //! | lag | a batch |
 //! | --- | --- |
-//! | 0 | is drawn, and asks for rows |
+//! | 0 | is drawn, and asks for rows, or shares its levels |
 //! | 1 | answers what others ask |
-//! | `ahead` | takes its rows, and is trained on |
+//! | `ahead` | takes its rows, or the levels of others, and is trained on |
 
-use gnnc_ir::program::instr::{self, Lag, MOST_LAG};
+use gnnc_ir::program::instr::{self, Batches, Lag, MOST_LAG};
 use gnnc_ir::program::trace::Phase;
 use gnnc_ir::program::{Instr, Program, Transfer};
 
-/// The program with batches that fetch rows `ahead` periods before they are trained on.
-pub fn prefetch(mut program: Program, ahead: u32) -> Program {
-    let ahead = ahead.min(MOST_LAG);
-    if ahead == 0 || program.asks().is_none() {
+/// The program with batches that are drawn `ahead` periods before they are trained on; by default as
+/// many as they wait for messages.
+pub fn prefetch(mut program: Program, ahead: Option<u32>) -> Program {
+    let waits = match (program.asks(), program.shares()) {
+        (Some(_), _) => 2,
+        (None, Some(_)) => 1,
+        (None, None) => 0,
+    };
+    let ahead = ahead.unwrap_or(waits).min(MOST_LAG);
+    if ahead == 0 || waits == 0 {
         return program;
     }
     let mut tag = (Phase::ALL.into_iter())
@@ -49,6 +55,10 @@ fn phases(body: Vec<Instr>, ahead: u32, tag: &mut u32) -> Vec<Instr> {
             let asks = transfer(&instr);
             drawn.push(Instr::Begin(asks.clone()));
             answered.insert(0, Instr::Finish(asks));
+        } else if let Instr::ShareLevels(_) = instr {
+            let levels = transfer(&instr);
+            drawn.push(Instr::Begin(levels.clone()));
+            trained.push(Instr::Finish(levels));
         } else if let Instr::ServeRows(_) = instr
             && ahead > 1
         {
@@ -60,9 +70,11 @@ fn phases(body: Vec<Instr>, ahead: u32, tag: &mut u32) -> Vec<Instr> {
         }
     }
     let mut all = drawn;
-    all.push(Instr::Lag(Lag { by: 1 }));
-    all.append(&mut answered);
-    if ahead > 1 {
+    if !answered.is_empty() {
+        all.push(Instr::Lag(Lag { by: 1 }));
+        all.append(&mut answered);
+    }
+    if ahead > Batches::lag(&all) {
         all.push(Instr::Lag(Lag { by: ahead }));
     }
     all.append(&mut trained);

@@ -345,13 +345,17 @@ impl Region<'_> {
             Redistribute::Split(_) => graph.ty(operand),
             _ => ty,
         };
+        let mut moved = Moved::All;
+        if let Rows::Level(level) = ty.rows {
+            moved = Moved::Level(level.number);
+        }
         self.code.push(Instr::Redistribute(instr::Redistribute {
             how,
             from: from.matrix(),
             to: out.at,
             heads: whole.heads,
             width: whole.width,
-            moved: Moved::All,
+            moved,
         }));
         self.values[id.0 as usize] = Some(out);
         Ok(())

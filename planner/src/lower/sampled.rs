@@ -25,9 +25,13 @@ impl Lowerer {
     }
 
     /// Makes the training step the body of a loop over batches.
-    pub(super) fn in_batches(&mut self, sampling: &Sampling) {
+    /// Edges may be `typed`.
+    pub(super) fn in_batches(&mut self, sampling: &Sampling, typed: bool) {
         let outputs = std::mem::take(&mut self.drawn);
         let mut body = vec![Instr::Sample(instr::Sample {})];
+        if let Some(level) = self.top_of_all() {
+            body.push(Instr::ShareLevels(instr::ShareLevels { level, typed }));
+        }
         if !outputs.is_empty() {
             body.push(Instr::Numbers(instr::Numbers { outputs }));
         }
@@ -37,13 +41,24 @@ impl Lowerer {
     }
 }
 
+impl Lowerer {
+    /// The level next to the seeds of those whose rows ranks have of each other, if they have any.
+    fn top_of_all(&self) -> Option<u8> {
+        let buffers = self.program.buffers.iter();
+        let levels = buffers.filter_map(|buffer| buffer.extent.of_all_ranks());
+        levels.map(|level| level.number).max()
+    }
+}
+
 /// A readable name of a buffer.
 fn name(drawn: Drawn) -> String {
+    let level = drawn.level().number;
     match drawn {
-        Drawn::Kept(level, _) => format!("kept{level}"),
-        Drawn::Scale(layer, _) => format!("scale{layer}"),
-        Drawn::Relation(layer, _) => format!("relation{layer}"),
-        Drawn::RelationDegree(layer, _) => format!("relation_degree{layer}"),
+        Drawn::Kept(..) => format!("kept{level}"),
+        Drawn::Degree(..) => format!("degree{level}"),
+        Drawn::Scale(..) => format!("scale{level}"),
+        Drawn::Relation(..) => format!("relation{level}"),
+        Drawn::RelationDegree(..) => format!("relation_degree{level}"),
     }
 }
 

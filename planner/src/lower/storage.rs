@@ -206,7 +206,8 @@ impl Classes {
             Instr::Numbers(instr::Numbers { outputs }) => {
                 outputs.iter().for_each(|one| self.stay(at, one.at.buffer));
             }
-            Instr::Lag(_) | Instr::Sample(_) | Instr::AskRows(_) => {}
+            Instr::Lag(_) | Instr::Sample(_) => {}
+            Instr::AskRows(_) | Instr::ShareLevels(_) => {}
             Instr::FetchRows(instr::FetchRows { from, to })
             | Instr::ServeRows(instr::ServeRows { from, to }) => {
                 self.alike(of, from.buffer, to.buffer);

@@ -9,6 +9,7 @@ use crate::lower::fetch::from_owners;
 use crate::lower::in_place::in_place;
 use crate::lower::{Training, by_batches};
 use gnnc_ir::program::Program;
+use gnnc_ir::words::sampling::Sampling;
 
 /// Lowers a model that trains on sampled batches.
 pub fn lower(
@@ -16,6 +17,18 @@ pub fn lower(
     ranks: Ranks,
     spec: &PlacementSpec,
 ) -> Result<Program, LowerError> {
+    let program = by_batches(training, ranks, &sampling(training, spec)?, None)?;
+    Ok(match ranks.ranks > 1 {
+        true => from_owners(program),
+        false => in_place(program),
+    })
+}
+
+/// The batches of a candidate, whose hops are those of the model.
+///
+/// # Errors
+/// Batches that are not given, or have other hops.
+pub(super) fn sampling(training: &Training, spec: &PlacementSpec) -> Result<Sampling, LowerError> {
     let Some(sampling) = spec.knobs.sampling.sampling() else {
         return Err(LowerError::Illegal(format!(
             "placement {} needs the number of seeds of a batch and a fanout for each hop; give --batch and \
@@ -31,9 +44,5 @@ pub fn lower(
             beforehand: spec.beforehand(),
         });
     }
-    let program = by_batches(training, ranks.ranks, &sampling)?;
-    Ok(match ranks.ranks > 1 {
-        true => from_owners(program),
-        false => in_place(program),
-    })
+    Ok(sampling)
 }

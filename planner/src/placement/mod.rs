@@ -43,10 +43,23 @@ pub struct Row {
     pub slices: bool,
     /// Whether a rule may leave out exchanges.
     pub skips: bool,
-    /// The relaxations it needs.
+    /// Whether it trains on sampled batches.
+    pub batches: OnBatches,
+    /// The relaxations it needs, besides those of its knobs.
     pub relaxations: &'static [Relaxation],
     /// How its programs are made.
     lower: Lower,
+}
+
+/// Whether a placement trains on sampled batches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnBatches {
+    /// On the whole graph.
+    Never,
+    /// On the whole graph, or on batches if their size is given.
+    Either,
+    /// On batches.
+    Always,
 }
 
 /// How the programs of a placement are made.
@@ -66,6 +79,7 @@ pub const TABLE: &[Row] = &[
         mixes: false,
         slices: false,
         skips: false,
+        batches: OnBatches::Never,
         relaxations: &[],
         lower: Lower::Rank(|training, ranks, _| graph::lower(training, ranks.ranks)),
     },
@@ -76,6 +90,7 @@ pub const TABLE: &[Row] = &[
         mixes: false,
         slices: true,
         skips: false,
+        batches: OnBatches::Never,
         relaxations: &[],
         lower: Lower::Rank(|training, ranks, _| tensor::lower(training, ranks)),
     },
@@ -86,6 +101,7 @@ pub const TABLE: &[Row] = &[
         mixes: false,
         slices: true,
         skips: false,
+        batches: OnBatches::Never,
         relaxations: &[Relaxation::Decouple],
         lower: Lower::Rank(|training, ranks, _| tensor::lower(training, ranks)),
     },
@@ -96,6 +112,7 @@ pub const TABLE: &[Row] = &[
         mixes: false,
         slices: false,
         skips: false,
+        batches: OnBatches::Never,
         relaxations: &[],
         lower: Lower::Rank(|training, ranks, _| broadcast::lower(training, ranks.ranks)),
     },
@@ -106,6 +123,7 @@ pub const TABLE: &[Row] = &[
         mixes: false,
         slices: false,
         skips: true,
+        batches: OnBatches::Never,
         relaxations: &[Relaxation::StaleEmbeddings],
         lower: Lower::Rank(|training, ranks, spec| {
             skip_broadcast::lower(training, ranks.ranks, spec.knobs.skip.unwrap_or_default())
@@ -118,8 +136,9 @@ pub const TABLE: &[Row] = &[
         mixes: false,
         slices: true,
         skips: false,
+        batches: OnBatches::Either,
         relaxations: &[],
-        lower: Lower::Rank(|training, ranks, _| push_pull::lower(training, ranks)),
+        lower: Lower::Rank(push_pull::lower),
     },
     Row {
         placement: Placement::Mixed,
@@ -128,6 +147,7 @@ pub const TABLE: &[Row] = &[
         mixes: true,
         slices: true,
         skips: false,
+        batches: OnBatches::Never,
         relaxations: &[],
         lower: Lower::Rank(|training, ranks, spec| {
             mixed::lower(training, ranks, &spec.knobs.layouts())
@@ -140,7 +160,8 @@ pub const TABLE: &[Row] = &[
         mixes: false,
         slices: false,
         skips: false,
-        relaxations: &[Relaxation::Sample],
+        batches: OnBatches::Always,
+        relaxations: &[],
         lower: Lower::Rank(minibatch::lower),
     },
     staged(Placement::Pipeline),
@@ -156,6 +177,7 @@ const fn staged(placement: Placement) -> Row {
         mixes: false,
         slices: false,
         skips: false,
+        batches: OnBatches::Never,
         relaxations: &[Relaxation::StaleEmbeddings],
         lower: Lower::Stages(pipeline::lower),
     }
@@ -167,9 +189,9 @@ impl Row {
         matches!(self.lower, Lower::Stages(_))
     }
 
-    /// Whether it trains on sampled batches.
+    /// Whether it trains on sampled batches only.
     pub fn samples(&self) -> bool {
-        self.relaxations.contains(&Relaxation::Sample)
+        self.batches == OnBatches::Always
     }
 
     /// Whether work over all vertices may be cut into chunks, whose rows are dealt out.
@@ -224,8 +246,7 @@ pub fn lower_all(training: &Training, spec: &PlacementSpec) -> Result<Vec<Progra
 }
 
 fn on_rank(training: &Training, spec: &PlacementSpec, rank: u32) -> Result<Program, LowerError> {
-    let samples = row(spec.placement).is_some_and(Row::samples);
-    if spec.ranks <= 1 && !samples {
+    if spec.ranks <= 1 && !spec.samples() {
         let skips = row(spec.placement).is_some_and(|row| row.skips);
         let training = match spec.knobs.skip.filter(|_| skips) {
             Some(skipping) => with_gradients(training, 1, skipping)?,

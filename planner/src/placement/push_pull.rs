@@ -1,16 +1,39 @@
-//! Push-pull on the whole graph (P3, sections 2 and 3): the input features are in slices of their
-//! columns and never move. The first layer runs on them up to its first product; owners add the
-//! partial activations, and everything after is by rows with halos. The first layer's weights are
-//! not replicated, and their gradient needs no all-reduce.
+//! Push-pull (P3, sections 2 and 3): the input features are in slices of their columns and never move.
+//! The first layer runs on them up to its first product; owners add the partial activations. The first
+//! layer's weights are not replicated, and their gradient needs no all-reduce.
+//!
+//! On the whole graph everything after that is by rows with halos. On sampled batches each rank trains
+//! on its part of a batch, and computes the first layer of all ranks' parts, whose lower levels it gets.
 
+use super::PlacementSpec;
+use super::minibatch::sampling;
 use crate::error::LowerError;
 use crate::layout::{Pure, Ranks};
-use crate::lower::{Training, by_layouts};
+use crate::lower::fetch::from_owners;
+use crate::lower::in_place::in_place;
+use crate::lower::{Training, by_batches, by_layouts};
 use gnnc_ir::program::Program;
 
 /// Lowers a model for one of several ranks.
-pub fn lower(training: &Training, ranks: Ranks) -> Result<Program, LowerError> {
-    by_layouts(training, ranks, &|graphs| {
-        Pure::of(graphs, ranks.ranks).push_pull
-    })
+pub fn lower(
+    training: &Training,
+    ranks: Ranks,
+    spec: &PlacementSpec,
+) -> Result<Program, LowerError> {
+    if !spec.samples() {
+        return by_layouts(training, ranks, &|graphs| {
+            Pure::of(graphs, ranks.ranks).push_pull
+        });
+    }
+    let sampling = sampling(training, spec)?;
+    if ranks.ranks <= 1 {
+        return Ok(in_place(by_batches(training, ranks, &sampling, None)?));
+    }
+    let program = by_batches(
+        training,
+        ranks,
+        &sampling,
+        Some(&|graphs| Pure::of(graphs, ranks.ranks).push_pull),
+    )?;
+    Ok(from_owners(in_place(program)))
 }

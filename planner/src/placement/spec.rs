@@ -3,13 +3,10 @@
 //! A knob is a field of [`Knobs`], with values to try in `search/candidates.rs` and an option in
 //! `src/cli/knobs.rs`; here is what it means where it is left open.
 
-use super::{Row, Stages, row};
+use super::{OnBatches, Row, Stages, row};
 use crate::parts::Parts;
-use gnnc_ir::plan::{Candidate, Knobs, Layout, Parameters, Partitioner, Placement};
+use gnnc_ir::plan::{Candidate, Knobs, Layout, Parameters, Partitioner, Placement, Relaxation};
 use gnnc_ir::words::units::significant;
-
-/// Periods after which a batch is trained on: one for the questions and one for the rows.
-const PREFETCH: u32 = 2;
 
 /// A placement on a number of ranks with its knobs: everything a lowering has to know, and how the
 /// graph is divided for it. Knobs that are open have their defaults.
@@ -57,7 +54,18 @@ impl PlacementSpec {
 
     /// Whether it trains on sampled batches.
     pub fn samples(&self) -> bool {
-        self.row().is_some_and(Row::samples)
+        self.row().is_some_and(|row| match row.batches {
+            OnBatches::Never => false,
+            OnBatches::Either => self.knobs.sampling.sampling().is_some(),
+            OnBatches::Always => true,
+        })
+    }
+
+    /// The relaxations that it needs.
+    pub fn relaxations(&self) -> Vec<Relaxation> {
+        let of_placement = self.row().map_or(&[][..], |row| row.relaxations);
+        let sample = self.samples().then_some(Relaxation::Sample);
+        of_placement.iter().copied().chain(sample).collect()
     }
 
     /// Whether batches leave out aggregations that depend on the data alone, which are made before.
@@ -65,10 +73,11 @@ impl PlacementSpec {
         self.samples() && self.knobs.sampling.beforehand == Some(true)
     }
 
-    /// Periods between the draw of a batch and its training, if ranks fetch rows from each other.
-    pub fn prefetch(&self) -> u32 {
-        let open = if self.overlap() { PREFETCH } else { 0 };
-        self.knobs.sampling.prefetch.unwrap_or(open)
+    /// Periods between the draw of a batch and its training, if ranks wait for each other in between;
+    /// `None` for as many as messages need.
+    pub fn prefetch(&self) -> Option<u32> {
+        let none = (!self.overlap()).then_some(0);
+        self.knobs.sampling.prefetch.or(none)
     }
 
     /// The partitioner.

@@ -2,7 +2,7 @@
 
 use super::SampledError;
 use crate::fixed::fixed;
-use gnnc_ir::graph::op::Op;
+use gnnc_ir::graph::op::{Input, Op};
 use gnnc_ir::kernel::End;
 use gnnc_ir::words::sampling::MAX_HOPS;
 use gnnc_ir::{Graph, Node, NodeId, Rows};
@@ -20,6 +20,9 @@ pub(super) struct Levels {
     /// Whether a vertex tensor is the same in every step, and reads no edges unless these may be
     /// read beforehand, so that it is computed for all vertices and rows of it are fetched.
     given: Vec<bool>,
+    /// Whether a tensor depends on degrees only. Every rank knows those of all vertices, so they are
+    /// read by level instead of fetched.
+    of_degrees: Vec<bool>,
 }
 
 impl Levels {
@@ -36,6 +39,7 @@ impl Levels {
             hops_below: vec![None; count],
             edges: vec![BTreeSet::new(); count],
             given: given(graph, beforehand),
+            of_degrees: of_degrees(graph),
         };
         if beforehand && !found.aggregates_beforehand(graph) {
             return Err(SampledError::NotBeforehand);
@@ -48,7 +52,8 @@ impl Levels {
             let n = id.0 as usize;
             match node.ty.rows {
                 Rows::Vertices => {
-                    let Some(below) = found.hops_below[n].filter(|_| !found.given[n]) else {
+                    let fetched = found.given[n] && !found.of_degrees[n];
+                    let Some(below) = found.hops_below[n].filter(|_| !fetched) else {
                         continue;
                     };
                     if matches!(node.op, Op::Gather(_, End::Src, _)) {
@@ -119,10 +124,31 @@ impl Levels {
         nodes.any(|(id, node)| self.is_given(id) && aggregates(node))
     }
 
+    /// Whether a tensor depends on degrees only.
+    pub(super) fn is_of_degrees(&self, id: NodeId) -> bool {
+        self.of_degrees[id.0 as usize]
+    }
+
     /// Whether a tensor is computed for all vertices.
     pub(super) fn is_given(&self, id: NodeId) -> bool {
         self.given[id.0 as usize]
     }
+}
+
+/// Vertex tensors that depend on nothing but degrees, and constants.
+fn of_degrees(graph: &Graph) -> Vec<bool> {
+    let mut found = Vec::with_capacity(graph.nodes.len());
+    for node in &graph.nodes {
+        let operands = !node.inputs.is_empty() && node.inputs.iter().all(|i| found[i.0 as usize]);
+        let of_vertices = matches!(node.ty.rows, Rows::Vertices | Rows::Fixed(_));
+        let by_element = matches!(node.op, Op::Unary(_) | Op::Binary(_) | Op::Broadcast(_));
+        let known = matches!(
+            node.op,
+            Op::Input(Input::InDegree(_) | Input::OutDegree(_)) | Op::Const(_)
+        );
+        found.push(known || of_vertices && by_element && operands);
+    }
+    found
 }
 
 /// Tensors that are the same in every step: vertex tensors, and what they are computed from. They

@@ -1,7 +1,7 @@
 //! The candidates to price.
 
 use super::PlanRequest;
-use crate::placement::{PlacementSpec, Row, Stages, TABLE};
+use crate::placement::{OnBatches, PlacementSpec, Row, Stages, TABLE};
 use gnnc_ir::plan::{Knobs, Layouts, Partitioner, Placement};
 use gnnc_ir::program::{Rule, Skipping};
 
@@ -27,7 +27,8 @@ impl PlanRequest<'_> {
         for ranks in ranks {
             let here = TABLE.iter().filter(|row| ranks > 1 || row.alone);
             for row in here.filter(|row| !row.samples() || self.batches.is_some()) {
-                for knobs in self.divisions(row, ranks) {
+                let divisions = self.divisions(row, ranks).into_iter();
+                for knobs in divisions.chain(self.batched(row)) {
                     for skip in self.skips(row) {
                         let mut spec = PlacementSpec {
                             placement: row.placement,
@@ -51,17 +52,31 @@ impl PlanRequest<'_> {
         specs
     }
 
-    /// The stages or the numbers of chunks to try, with what all candidates of a placement share.
+    /// What all candidates have in common.
+    fn common(&self) -> Knobs {
+        Knobs {
+            overlap: self.pin.knobs.overlap,
+            storage: self.pin.knobs.storage,
+            ..Knobs::default()
+        }
+    }
+
+    /// The batches to try, if there are any and a placement may train on them.
+    fn batched(&self, row: &Row) -> Option<Knobs> {
+        let batched = row.batches != OnBatches::Never && self.batches.is_some();
+        batched.then(|| Knobs {
+            sampling: self.pin.knobs.sampling.clone(),
+            ..self.common()
+        })
+    }
+
+    /// The stages or the numbers of chunks to try on the whole graph, with what all candidates of a
+    /// placement share.
     fn divisions(&self, row: &Row, ranks: u32) -> Vec<Knobs> {
         let pinned = &self.pin.knobs;
-        let common = Knobs {
-            overlap: pinned.overlap,
-            storage: pinned.storage,
-            ..Knobs::default()
-        };
+        let common = self.common();
         if row.samples() {
-            let sampling = pinned.sampling.clone();
-            return vec![Knobs { sampling, ..common }];
+            return Vec::new();
         }
         if row.staged() {
             let stages = self.stages(row, ranks).into_iter();

@@ -1,6 +1,6 @@
 //! A candidate as a plan lists it: its numbers, and why it won or lost.
 
-use super::{PlanRequest, Priced, relaxations};
+use super::{PlanRequest, Priced};
 use gnnc_ir::plan::{Against, AlphaBasis, Candidate, KindCost, Main, Objective, Range, Volume};
 use gnnc_ir::words::spelling::counted;
 use gnnc_ir::words::units::{Bytes, Seconds, significant};
@@ -24,7 +24,7 @@ impl Priced<'_> {
         Candidate {
             placement: self.spec.placement,
             parameters: self.spec.parameters(Some(&self.parts)),
-            relaxations: relaxations(self.spec.placement).to_vec(),
+            relaxations: self.spec.relaxations(),
             allowed: self.allowed(),
             fits: estimate.fits,
             epoch_seconds: rounded(epoch.seconds),
@@ -97,10 +97,8 @@ impl Priced<'_> {
             return self.misses(request);
         }
         if !self.allowed() {
-            let needed: Vec<_> = relaxations(self.spec.placement)
-                .iter()
-                .map(|r| r.permission().name())
-                .collect();
+            let needed = self.spec.relaxations();
+            let needed: Vec<_> = needed.iter().map(|r| r.permission().name()).collect();
             let needs = format!("needs --allow {}", needed.join(","));
             // If any allowed candidate fits, the first one does.
             if !best.allowed() {

@@ -1,7 +1,9 @@
 //! Memory of the lists of a sampled batch, besides buffers.
 
 use gnnc_ir::kernel::Walk;
+use gnnc_ir::program::instr::ShareLevels;
 use gnnc_ir::program::{BatchSizes, Extent, Instr, Program, RankSizes};
+use gnnc_ir::words::types::{EdgeSet, Level};
 
 /// What a rank that samples keeps.
 #[derive(Default)]
@@ -12,6 +14,8 @@ pub(super) struct BatchNeeds {
     vertices: Vec<Extent>,
     /// The level of which rows are fetched from other ranks.
     pub(super) asks: Option<u8>,
+    /// The levels that ranks have of each other.
+    shares: Option<ShareLevels>,
     /// Batches under way.
     pub(super) under_way: u32,
 }
@@ -21,6 +25,7 @@ impl BatchNeeds {
     pub(super) fn of(program: &Program) -> Self {
         Self {
             asks: program.asks(),
+            shares: program.shares(),
             under_way: program.lag() + 1,
             ..Self::default()
         }
@@ -70,11 +75,11 @@ impl BatchNeeds {
             let Extent::LevelEdges(layer, _) = *edges else {
                 return 0;
             };
-            let (above, below) = (usize::from(layer), usize::from(layer).saturating_sub(1));
+            let below = layer.below().unwrap_or(layer);
             let count = sizes.rows(*edges);
             match by_source {
-                false => 8 * (sizes.batch.levels[above] + 1) + 4 * count,
-                true => 8 * (sizes.batch.levels[below] + 1) + 8 * count,
+                false => 8 * (sizes.batch.rows(layer) + 1) + 4 * count,
+                true => 8 * (sizes.batch.rows(below) + 1) + 8 * count,
             }
         });
         let vertices = self.vertices.iter().map(|edges| 4 * sizes.rows(*edges));
@@ -82,10 +87,28 @@ impl BatchNeeds {
         let asked = match (ranks, self.asks) {
             (1, _) | (_, None) => 0,
             (_, Some(level)) => {
-                8 * sizes.rows(Extent::Level(level)) + 4 * sizes.batch.remote(level)
+                8 * sizes.rows(Extent::Level(Level::own(level))) + 4 * sizes.batch.remote(level)
             }
         };
-        let batch = blocks + lists.sum::<u64>() + vertices.sum::<u64>() + asked;
+        let all = self
+            .shares
+            .map_or(0, |share| all_bytes(share, sizes, ranks));
+        let batch = blocks + lists.sum::<u64>() + vertices.sum::<u64>() + asked + all;
         4 * sizes.vertices + batch * u64::from(self.under_way)
     }
+}
+
+/// Bytes of the levels of all ranks: as messages, as lists of the rows of each rank, and as one batch.
+fn all_bytes(share: ShareLevels, sizes: &RankSizes, ranks: u32) -> u64 {
+    let rows = |level| sizes.batch.rows(Level::all(level));
+    let layer = |layer| {
+        let (rows, edges) = (
+            rows(layer),
+            sizes.batch.edges(Level::all(layer), EdgeSet::Plain),
+        );
+        let message = rows + u64::from(ranks) + edges;
+        let positions = if share.typed { 2 * edges } else { 0 };
+        message + rows + 2 * (2 * rows + 1) + edges + positions
+    };
+    4 * (3 * rows(0) + (1..=share.level).map(layer).sum::<u64>())
 }

@@ -10,6 +10,7 @@ use gnnc_ir::program::instr::{self, Collective};
 use gnnc_ir::program::memory::Lives;
 use gnnc_ir::program::traffic::{all_reduce_floats, chunk};
 use gnnc_ir::program::{Extent, Instr, Moved, Neighbour, Product, Program, RankSizes, Role};
+use gnnc_ir::words::sampling::MAX_HOPS;
 use gnnc_ir::words::types::EdgeSet;
 use gnnc_ir::words::units::Bytes;
 
@@ -203,6 +204,10 @@ struct Sent {
     reduced: u64,
     /// Words per row of a batch that other ranks own.
     fetched: u64,
+    /// Words per row of a level sent by redistributions, by level.
+    of_levels: [u64; MAX_HOPS + 1],
+    /// Levels that other ranks get.
+    shared: Option<instr::ShareLevels>,
 }
 
 impl Sent {
@@ -235,11 +240,16 @@ impl Sent {
                 let columns = times * u64::from(*heads) * u64::from(*width);
                 let in_word = program.buffer(to.buffer).storage.in_word();
                 let columns = columns / u64::from(in_word);
+                if let Moved::Level(level) = moved {
+                    sent.of_levels[usize::from(*level)] = columns;
+                    return sent;
+                }
                 // As many words as this many columns of all own rows.
                 let chunks = moved.chunk().map_or(1, |chunk| u64::from(chunk.of.max(1)));
                 sent.redistributed = columns.div_ceil(chunks);
             }
             Some(Collective::AskRows(_)) => sent.fetched = 1,
+            Some(Collective::ShareLevels(share)) => sent.shared = Some(*share),
             Some(Collective::ServeRows(instr::ServeRows { to, .. })) => {
                 sent.fetched = u64::from(program.buffer(to.buffer).row_words());
             }
@@ -254,7 +264,16 @@ impl Sent {
             redistributed: self.redistributed.saturating_add(other.redistributed),
             reduced: self.reduced.saturating_add(other.reduced),
             fetched: self.fetched.saturating_add(other.fetched),
+            of_levels: std::array::from_fn(|n| self.of_levels[n] + other.of_levels[n]),
+            shared: self.shared.or(other.shared),
         }
+    }
+
+    /// Words of rows and lists of levels that a rank sends to so many others.
+    fn words_of_levels(&self, sizes: &RankSizes, others: u64) -> u64 {
+        let rows = self.of_levels.iter().zip(&sizes.batch.levels);
+        let rows: u64 = rows.map(|(words, rows)| words * rows).sum();
+        rows + others * self.shared.map_or(0, |share| share.numbers(sizes))
     }
 }
 
@@ -274,7 +293,7 @@ impl Needs {
             return;
         };
         match moved {
-            Moved::All => {}
+            Moved::All | Moved::Level(_) => {}
             Moved::Rows(_) => self.sets[0] = true,
             Moved::New(End::Dst, _) => self.sets[1] = true,
             Moved::New(End::Src, _) => self.sets[2] = true,
@@ -375,6 +394,9 @@ impl Needs {
         let flights = u64::from(self.batch.under_way.saturating_sub(1).max(1));
         let fetched = asked.saturating_mul(words.unwrap_or(0));
         let moved = moved.max(flights.saturating_mul(fetched));
+        let of_levels = self.sent.iter();
+        let of_levels = of_levels.map(|sent| sent.words_of_levels(&parts.sizes[rank], ranks - 1));
+        let moved = moved.max(of_levels.max().unwrap_or(0));
         // The sum of the own chunk, and the message that sends it to all others.
         let sums = self.sent.iter().map(|sent| 2 * part(sent.reduced)).max();
         to_others.max(moved).saturating_add(sums.unwrap_or(0))

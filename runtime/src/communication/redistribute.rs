@@ -6,17 +6,17 @@ use super::{CommStep, CommSteps, Listed, Rows, Words};
 use crate::chunks::Set;
 use crate::part::lists::List;
 use crate::transport::Group;
-use gnnc_ir::program::instr;
+use gnnc_ir::program::{Moved, instr};
 use gnnc_ir::words::storage::Storage;
 
 /// A redistribution on one rank.
 pub(crate) struct Redistribution<'a> {
     pub(crate) geometry: Geometry,
     pub(crate) group: Group,
-    /// For each rank, the ids of its vertices among the moved rows.
+    /// For each rank, the numbers of its rows among those of all.
     pub(crate) ids: &'a [Vec<u32>],
-    /// The set of moved rows; `None` means all.
-    pub(crate) set: Option<Set>,
+    /// Which rows are moved.
+    pub(crate) moved: Moved,
     /// The operand, from its first word on.
     pub(crate) from: Words,
     /// The result, row after row.
@@ -29,7 +29,7 @@ impl Plan<'_> {
     /// Redistribution: each rank gets its part of the moved rows in the new layout.
     pub(super) fn redistribute(&mut self, one: &instr::Redistribute) {
         let rank = self.own.in_group() as usize;
-        let (ids, _) = self.own.part.moved(one.moved, rank);
+        let ids = self.own.part.moved(one.moved);
         let storage = self.own.program.buffer(one.to.buffer).storage;
         let from = self.own.words(one.from.at, self.what.iteration);
         let skipped = (one.from.offset as usize / storage.in_word() as usize).min(from.count);
@@ -44,7 +44,7 @@ impl Plan<'_> {
             },
             group: self.own.group,
             ids,
-            set: Set::of(one.moved),
+            moved: one.moved,
             from: from.part(skipped, from.count - skipped),
             to: self.own.words(one.to, self.what.iteration),
             storage,
@@ -107,9 +107,15 @@ impl Redistribution<'_> {
     fn rows(&self, block: &Block, at: Words) -> Rows {
         let block = block.words(self.storage);
         let rank = self.geometry.rank;
-        let (list, of) = match block.rows {
-            Side::Own => (self.set.map(|set| List::Places(set, rank as u32)), rank),
-            Side::Of(other) => (Some(List::Moved(self.set, other as u32)), other),
+        let set = Set::of(self.moved);
+        let (list, of) = match (block.rows, self.moved) {
+            (Side::Own, _) => (set.map(|set| List::Places(set, rank as u32)), rank),
+            (Side::Of(other), Moved::Level(level)) => {
+                (Some(List::OfLevel(level, other as u32)), other)
+            }
+            (Side::Of(other), Moved::All | Moved::Rows(_) | Moved::New(..)) => {
+                (Some(List::Moved(set, other as u32)), other)
+            }
         };
         Rows {
             at,

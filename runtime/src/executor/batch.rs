@@ -9,12 +9,56 @@ use gnnc_graph::sample::At;
 use gnnc_ir::program::instr::Numbers;
 use gnnc_ir::program::memory::layout;
 use gnnc_ir::program::{Capacity, Instr, Program, RankSizes, Ref, Transfer};
+use gnnc_ir::words::types::Of;
 
 /// Least bytes of rows that a thread fetches.
 const PIECE: usize = 64 << 10;
 
 /// Rows fetched ahead of the one being copied.
 const AHEAD: usize = 8;
+
+/// Which half of a communication an instruction is.
+struct Half {
+    tag: u32,
+    begins: bool,
+    finishes: bool,
+}
+
+impl Half {
+    fn of(instr: &Instr) -> Self {
+        let whole = Self {
+            tag: Transfer::WHOLE,
+            begins: true,
+            finishes: true,
+        };
+        if let Instr::Begin(transfer) = instr {
+            Self {
+                tag: transfer.tag,
+                finishes: false,
+                ..whole
+            }
+        } else if let Instr::Finish(transfer) = instr {
+            Self {
+                tag: transfer.tag,
+                begins: false,
+                ..whole
+            }
+        } else {
+            whole
+        }
+    }
+}
+
+/// The numbers of a message.
+fn numbers(message: &[f32]) -> &[u32] {
+    // SAFETY: both types have the same size, and every bit pattern is valid for either.
+    unsafe { message.align_to() }.1
+}
+
+fn numbers_mut(message: &mut [f32]) -> &mut [u32] {
+    // SAFETY: as above.
+    unsafe { message.align_to_mut() }.1
+}
 
 impl Worker {
     /// Draws the batch at hand, and makes room for it if it is larger than those before.
@@ -82,12 +126,11 @@ impl Worker {
 
     /// Tells other ranks which of their rows this one needs, and learns which of its own they need.
     pub(super) fn ask_rows(&mut self, instr: &Instr) -> Result<(), Fault> {
-        let (mut tag, mut begins, mut finishes) = (Transfer::WHOLE, true, true);
-        if let Instr::Begin(transfer) = instr {
-            (tag, finishes) = (transfer.tag, false);
-        } else if let Instr::Finish(transfer) = instr {
-            (tag, begins) = (transfer.tag, false);
-        }
+        let Half {
+            tag,
+            begins,
+            finishes,
+        } = Half::of(instr);
         let (rank, group) = (self.own.number - self.own.group.first, self.own.group);
         let inner = self.own.part.inner;
         let Some(batch) = &mut self.own.part.batch else {
@@ -96,9 +139,7 @@ impl Worker {
         for other in group.others(rank).filter(|_| begins) {
             let (to, rows) = (group.rank(other), batch.asked().list(OfBatch::Rows, other));
             self.transport.send(to, tag, rows.len(), &mut |message| {
-                // SAFETY: both types have the same size, and every bit pattern is valid for either.
-                let (_, numbers, _) = unsafe { message.align_to_mut::<u32>() };
-                numbers.copy_from_slice(rows);
+                numbers_mut(message).copy_from_slice(rows);
             })?;
         }
         if !finishes {
@@ -109,8 +150,7 @@ impl Worker {
         for other in group.others(rank) {
             let (from, mut known) = (group.rank(other), false);
             let take = &mut |message: &[f32]| {
-                // SAFETY: as above.
-                let (_, numbers, _) = unsafe { message.align_to::<u32>() };
+                let numbers = numbers(message);
                 if let Some(rows) = batch.asked_mut().serve(other, numbers.len()) {
                     rows.copy_from_slice(numbers);
                     known = numbers.iter().all(|row| (*row as usize) < inner);
@@ -124,18 +164,56 @@ impl Worker {
         Ok(())
     }
 
+    /// Gives other ranks the lower levels of this one's part of the batch, and puts those of all
+    /// ranks side by side.
+    pub(super) fn share_levels(&mut self, program: &Program, instr: &Instr) -> Result<(), Fault> {
+        let half = Half::of(instr);
+        let (rank, group) = (self.own.number - self.own.group.first, self.own.group);
+        let Some(batch) = &mut self.own.part.batch else {
+            return Err(Fault::Missing("batches"));
+        };
+        let length = batch.message_length();
+        for other in group.others(rank).filter(|_| half.begins) {
+            let write = &mut |message: &mut [f32]| batch.write_message(numbers_mut(message));
+            self.transport
+                .send(group.rank(other), half.tag, length, write)?;
+        }
+        if !half.finishes {
+            return Ok(());
+        }
+        let mut own = vec![0; length];
+        batch.write_message(&mut own);
+        batch.message_of(rank, length).copy_from_slice(&own);
+        let mut from = group.others(rank).map(|other| group.rank(other));
+        self.transport.wait_for(&mut from, half.tag)?;
+        for other in group.others(rank) {
+            let take = &mut |message: &[f32]| {
+                let numbers = numbers(message);
+                batch
+                    .message_of(other, numbers.len())
+                    .copy_from_slice(numbers);
+            };
+            let most = u32::MAX as usize;
+            self.transport
+                .recv_up_to(group.rank(other), half.tag, most, take)?;
+        }
+        let sizes = batch.merge()?;
+        self.own.part.sizes.batch = sizes;
+        if !sizes.within(&self.own.capacity.most().batch) {
+            self.grow(program)?;
+        }
+        Ok(())
+    }
+
     /// Copies the rows of a level's vertices.
     pub(super) fn fetch_rows(&mut self, program: &Program, from: Ref, to: Ref, iteration: u32) {
         let target = program.buffer(to.buffer);
         let words = target.row_words() as usize;
         let rows = self.own.part.sizes.rows(target.extent) as usize;
         let (source, out) = (self.slot(from, iteration), self.slot(to, iteration));
-        let ids = self
-            .own
-            .part
-            .batch
-            .as_ref()
-            .map_or(&[][..], |batch| batch.ids());
+        let of = target.extent.level().map_or(Of::One, |level| level.of);
+        let batch = self.own.part.batch.as_ref();
+        let ids = batch.map_or(&[][..], |batch| batch.ids(of));
         let ids = &ids[..rows];
         let each = (PIECE / (4 * words.max(1))).max(1);
         let pieces = rows.div_ceil(each);

@@ -88,12 +88,6 @@ impl Asked {
         Some(list)
     }
 
-    /// Rows that other ranks own.
-    pub(crate) fn remote(&self, rank: u32) -> u64 {
-        let others = (0..).zip(&self.rows).filter(|(owner, _)| *owner != rank);
-        others.map(|(_, rows)| rows.len() as u64).sum()
-    }
-
     /// Size in bytes.
     pub(crate) fn bytes(&self) -> usize {
         let all = [&self.rows, &self.places, &self.served];

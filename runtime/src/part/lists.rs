@@ -8,6 +8,7 @@ use crate::chunks::Set;
 use gnnc_ir::EdgeSet;
 use gnnc_ir::kernel::Walk;
 use gnnc_ir::program::{Extent, Product};
+use gnnc_ir::words::types::Level;
 
 /// A list of a rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -20,6 +21,8 @@ pub(crate) enum List {
     Moved(Option<Set>, u32),
     /// Positions of these among that rank's rows, if not all rows are moved.
     Places(Set, u32),
+    /// Rows of a level of all ranks that are a rank's part of the batch at hand.
+    OfLevel(u8, u32),
     /// Rows of the batch at hand that belong to a rank, or that it asked for.
     Fetched(OfBatch, u32),
     /// The first entry of each row of a table, plus one final entry.
@@ -38,7 +41,7 @@ pub(crate) enum Over {
     /// All vertices of the graph.
     All,
     /// Vertices of a level of the batch at hand; of edges, those into it.
-    Level(u8),
+    Level(Level),
 }
 
 /// A table of entries by rows.
@@ -83,6 +86,7 @@ impl List {
             | Self::Positions(Table::Edges(over, ..)) => over == Over::All,
             Self::Moved(..) | Self::Places(..) => true,
             Self::Sent(_)
+            | Self::OfLevel(..)
             | Self::Fetched(..)
             | Self::First(Table::Features(..))
             | Self::Ends(Table::Features(..))
@@ -112,7 +116,7 @@ impl Table {
             Walk::EdgesByType => By::Type,
         };
         let over = match (Over::of(rows), by) {
-            (Over::Level(level), By::Source) => Over::Level(level + 1),
+            (Over::Level(level), By::Source) => Over::Level(level.above()),
             (over, _) => over,
         };
         Some(Self::Edges(over, set, by))
@@ -157,6 +161,9 @@ impl Part {
             }
             List::Places(set, rank) => {
                 Numbers::Rows(self.whole.chunks.set(set)?.rows.get(rank as usize)?)
+            }
+            List::OfLevel(level, rank) => {
+                Numbers::Rows(self.batch.as_ref()?.rows_of(level).get(rank as usize)?)
             }
             List::Fetched(which, rank) => {
                 Numbers::Rows(self.batch.as_ref()?.asked().list(which, rank))

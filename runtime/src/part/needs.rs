@@ -1,10 +1,10 @@
 //! Which views of the data a program reads.
 
-use super::batch::LayerWays;
+use super::walks::LevelWays;
 use super::{index, sliced};
 use crate::chunks::ChunkNeeds;
-use gnnc_ir::kernel::Walk;
-use gnnc_ir::program::instr::DrawnBuffer;
+use gnnc_ir::kernel::{End, Walk};
+use gnnc_ir::program::instr::{DrawnBuffer, ShareLevels};
 use gnnc_ir::program::{Extent, Instr, Launch, Product, Program, Role};
 use gnnc_ir::words::sampling::Drawn;
 
@@ -43,14 +43,18 @@ pub(crate) struct Needs {
     pub(super) edges: [Ways; 2],
     /// The same for the edges of the whole graph.
     pub(crate) all_edges: [Ways; 2],
-    /// The same for the edges of a batch, by layer from the seeds outwards.
-    pub(crate) layers: LayerWays,
+    /// The same for the edges of a batch.
+    pub(crate) layers: LevelWays,
+    /// The levels of a batch that ranks have of each other.
+    pub(crate) shares: Option<ShareLevels>,
     /// The level of a batch whose rows are fetched from other ranks.
     pub(crate) asks: Option<u8>,
     /// Periods between the first and the last instruction of a batch.
     pub(crate) lag: u32,
     /// Whether a batch gives the numbers of edges by type.
     pub(crate) type_degrees: bool,
+    /// Whether a batch gives the numbers of edges out of vertices.
+    pub(crate) out_degrees: bool,
     /// Whether kernels run over all vertices.
     pub(crate) ids: bool,
     /// Whether labels and splits are read.
@@ -73,7 +77,14 @@ impl Needs {
             .as_ref()
             .map_or(0, |sampling| sampling.hops());
         let mut needs = Self {
-            layers: vec![Default::default(); usize::from(hops)],
+            layers: LevelWays {
+                own: vec![Default::default(); usize::from(hops)],
+                all: vec![
+                    Default::default();
+                    program.shares().map_or(0, |share| share.level.into())
+                ],
+            },
+            shares: program.shares(),
             asks: program.asks(),
             lag: program.lag(),
             ..Self::default()
@@ -98,6 +109,8 @@ impl Needs {
             if let Instr::Numbers(numbers) = instr {
                 let of_types = |one: &DrawnBuffer| matches!(one.drawn, Drawn::RelationDegree(..));
                 self.type_degrees |= numbers.outputs.iter().any(of_types);
+                let out = |one: &DrawnBuffer| matches!(one.drawn, Drawn::Degree(.., End::Src));
+                self.out_degrees |= numbers.outputs.iter().any(out);
             }
             if let Instr::SparseMatMul(one) = instr
                 && one.product == Product::Tn
@@ -130,8 +143,7 @@ impl Needs {
             let walk = Walk::of(&kernel.body);
             let edges = if let Some(Extent::LevelEdges(layer, _)) = launch.rows.walked(&kernel.body)
             {
-                let from_seeds = self.layers.len().checked_sub(usize::from(layer));
-                match from_seeds.and_then(|n| self.layers.get_mut(n)) {
+                match self.layers.of(layer) {
                     Some(edges) => edges,
                     None => return,
                 }

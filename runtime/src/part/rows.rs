@@ -144,13 +144,13 @@ impl Part {
         peers.filter(|sent| !sent.rows.is_empty())
     }
 
-    /// The rows a redistribution moves: for each rank, the ids of its vertices among them; and the
-    /// positions of this rank's vertices among its rows, where `None` means its first rows.
-    pub(crate) fn moved(&self, moved: Moved, rank: usize) -> (&[Vec<u32>], Option<&[u32]>) {
-        match Set::of(moved).and_then(|set| self.whole.chunks.set(set)) {
-            None => (&self.whole.owned, None),
-            Some(set) => (&set.ids, set.rows.get(rank).map(|rows| &rows[..])),
+    /// The rows a redistribution moves: for each rank, the numbers of its rows among those of all.
+    pub(crate) fn moved(&self, moved: Moved) -> &[Vec<u32>] {
+        if let Moved::Level(level) = moved {
+            return (self.batch.as_ref()).map_or(&[], |batch| batch.rows_of(level));
         }
+        let set = Set::of(moved).and_then(|set| self.whole.chunks.set(set));
+        set.map_or(&self.whole.owned, |set| &set.ids)
     }
 
     /// The halo rows, of a chunk or all, for each rank that owns any, in the same order.

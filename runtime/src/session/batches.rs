@@ -4,7 +4,7 @@ use super::{Session, trained};
 use crate::RuntimeError;
 use crate::error::Failure;
 use crate::part::batch::Batch;
-use gnnc_ir::program::BufferId;
+use gnnc_ir::program::{BatchSizes, BufferId};
 
 /// Floats of some buffers of a rank.
 pub(super) type Kept = Vec<(BufferId, Vec<f32>)>;
@@ -15,10 +15,9 @@ impl Session {
         self.of_batches(|batch| batch.grown).into_iter().sum()
     }
 
-    /// For each rank that samples, the rows that it fetched from others in each batch of the last
-    /// epoch; none if it fetches none.
-    pub fn fetched(&self) -> Vec<Vec<u64>> {
-        self.of_batches(|batch| batch.fetched.clone())
+    /// For each rank that samples, how large its part of each batch of the last epoch was.
+    pub fn drawn(&self) -> Vec<Vec<BatchSizes>> {
+        self.of_batches(|batch| batch.drawn.clone())
     }
 
     /// Goes on with the draws of another run.

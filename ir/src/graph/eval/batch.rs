@@ -3,7 +3,7 @@
 use super::edges::Edges;
 use super::{EvalError, Tensor};
 use crate::words::sampling::Drawn;
-use crate::words::types::EdgeSet;
+use crate::words::types::{EdgeSet, Level};
 
 /// A sampled batch. Level `L` are its seeds, and every level is a prefix of the one below.
 #[derive(Clone, Debug, PartialEq)]
@@ -65,9 +65,9 @@ impl<'a> Levels<'a> {
         Ok(Self { batch, edges, none })
     }
 
-    pub(super) fn rows(&self, level: u8) -> usize {
+    pub(super) fn rows(&self, level: Level) -> usize {
         let levels = self.batch.map_or(&[][..], |batch| &batch.levels);
-        levels.get(usize::from(level)).copied().unwrap_or(0)
+        levels.get(usize::from(level.number)).copied().unwrap_or(0)
     }
 
     pub(super) fn vertex(&self, row: u32) -> u32 {
@@ -76,8 +76,8 @@ impl<'a> Levels<'a> {
     }
 
     /// The edges into a level.
-    pub(super) fn edges(&self, layer: u8, set: EdgeSet) -> &Edges {
-        let found = usize::from(layer)
+    pub(super) fn edges(&self, layer: Level, set: EdgeSet) -> &Edges {
+        let found = usize::from(layer.number)
             .checked_sub(1)
             .and_then(|number| self.edges.get(number));
         match (found, set) {
@@ -87,10 +87,12 @@ impl<'a> Levels<'a> {
         }
     }
 
-    pub(super) fn drawn(&self, drawn: Drawn) -> Tensor {
+    /// Numbers of the batch. `degrees` are those that are asked for, of all vertices and without self
+    /// loops.
+    pub(super) fn drawn(&self, drawn: Drawn, degrees: &[f64]) -> Tensor {
         let ty = drawn.ty();
-        let layer = |number: u8| {
-            let number = usize::from(number).checked_sub(1)?;
+        let layer = |layer: Level| {
+            let number = usize::from(layer.number).checked_sub(1)?;
             self.batch?.layers.get(number)
         };
         let data: Vec<f64> = match drawn {
@@ -98,10 +100,16 @@ impl<'a> Levels<'a> {
                 let edges = self.edges(level, set);
                 edges.degrees(crate::kernel::End::Dst)
             }
-            Drawn::Scale(number, set) => {
-                let scales = layer(number).map_or(&[][..], |layer| &layer.scales);
+            Drawn::Degree(level, set, _) => {
+                let ids = self.batch.map_or(&[][..], |batch| &batch.ids);
+                let loops = f64::from(u8::from(set == EdgeSet::Looped));
+                let degree = |id: &u32| loops + degrees.get(*id as usize).copied().unwrap_or(0.0);
+                ids[..self.rows(level)].iter().map(degree).collect()
+            }
+            Drawn::Scale(into, set) => {
+                let scales = layer(into).map_or(&[][..], |layer| &layer.scales);
                 let mut kept = scales.iter().copied();
-                let edges = self.edges(number, set).list.iter();
+                let edges = self.edges(into, set).list.iter();
                 edges
                     .map(|(src, dst)| match src == dst {
                         true => 1.0,
@@ -109,12 +117,12 @@ impl<'a> Levels<'a> {
                     })
                     .collect()
             }
-            Drawn::Relation(number, _) => {
-                let types = layer(number).map_or(&[][..], |layer| &layer.types);
+            Drawn::Relation(into, _) => {
+                let types = layer(into).map_or(&[][..], |layer| &layer.types);
                 types.iter().map(|kind| f64::from(*kind)).collect()
             }
-            Drawn::RelationDegree(number, _) => {
-                layer(number).map_or(Vec::new(), |layer| layer.degrees.clone())
+            Drawn::RelationDegree(into, _) => {
+                layer(into).map_or(Vec::new(), |layer| layer.degrees.clone())
             }
         };
         Tensor::new(ty, data.len(), data)

@@ -3,7 +3,7 @@
 use super::Slice;
 use crate::kernel::mask_key;
 use crate::words::sampling::Drawn;
-use crate::words::types::{EdgeSet, Rows, Type};
+use crate::words::types::{EdgeSet, Level, Of, Rows, Type};
 use serde::{Deserialize, Serialize};
 
 /// Inputs from the data graph and from earlier epochs.
@@ -36,10 +36,11 @@ pub enum Input {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Sampled {
-    /// The rows of a level's vertices: `[V x C] -> [level x C]`.
-    Fetch(u8),
+    /// The rows of a level's vertices: `[V x C] -> [level x C]`. Levels of all ranks are read from
+    /// the rows of all vertices.
+    Fetch(Level),
     /// The first rows: `[level m x C] -> [level l x C]`, with `l >= m`.
-    Prefix(u8),
+    Prefix(Level),
     /// Adds to the first rows: `[level m x C] [level l x C] -> [level m x C]`, with `l >= m`.
     AddPrefix,
 }
@@ -57,19 +58,20 @@ impl Sampled {
     /// The type of the result; `None` if the operands do not match.
     pub fn result(self, types: &[Type]) -> Option<Type> {
         match (self, types) {
-            (Self::Fetch(level), [x]) if x.rows == Rows::Vertices && x.stack == 0 => Some(Type {
-                rows: Rows::Level(level),
-                ..*x
-            }),
+            (Self::Fetch(level), [x]) if x.stack == 0 => {
+                let own = x.rows == Rows::Vertices && level.of == Of::One;
+                let rows = Rows::Level(level);
+                (own || x.rows == Rows::All).then_some(Type { rows, ..*x })
+            }
             (Self::Prefix(level), [x]) => match x.rows {
-                Rows::Level(below) if below <= level => Some(Type {
+                Rows::Level(below) if below.begins_with(level) => Some(Type {
                     rows: Rows::Level(level),
                     ..*x
                 }),
                 _ => None,
             },
             (Self::AddPrefix, [x, first]) => match (x.rows, first.rows) {
-                (Rows::Level(below), Rows::Level(level)) if below <= level => {
+                (Rows::Level(below), Rows::Level(level)) if below.begins_with(level) => {
                     let same = Type {
                         rows: x.rows,
                         ..*first

@@ -1,6 +1,6 @@
 //! Communication among all ranks of a group.
 
-use super::{AskRows, Instruction, Operand, ServeRows, Use};
+use super::{AskRows, Instruction, Operand, ServeRows, ShareLevels, Use};
 use crate::graph::op;
 use crate::program::access::Touched;
 use crate::program::text::line::{after, arrow, matrix, matrix_at, optional, words};
@@ -73,6 +73,8 @@ pub enum Collective<'a> {
     AskRows(&'a AskRows),
     /// Fills these rows.
     ServeRows(&'a ServeRows),
+    /// Puts the lower levels of all ranks side by side.
+    ShareLevels(&'a ShareLevels),
 }
 
 impl Instruction for HaloExchange {
@@ -307,6 +309,7 @@ impl Instruction for Redistribute {
         let (source, target) = match (self.moved, self.how) {
             (Moved::Rows(chunk), _) => (Touched::Rows(chunk), Touched::Rows(chunk)),
             (Moved::New(end, chunk), _) => (Touched::New(end, chunk), Touched::New(end, chunk)),
+            (Moved::Level(_), _) => (Touched::All, Touched::All),
             (Moved::All, Split(_) | Replicate) => (Touched::Own, Touched::All),
             (Moved::All, Join(_) | Reduce | Own) => (Touched::All, Touched::Own),
         };
@@ -321,7 +324,7 @@ impl Instruction for Redistribute {
 
     fn check(&self, check: &Check) -> Checked {
         check.moved(self.moved)?;
-        check.redistribute(self.how, &self.from, self.to, (self.heads, self.width))
+        check.redistribute(self)
     }
 
     fn fits_chunks(&self, _: &Program) -> bool {
@@ -336,16 +339,13 @@ impl Instruction for Redistribute {
 
     fn traffic(&self, program: &Program, _: &Reads, sizes: &[RankSizes], sum: &mut Traffic) {
         // How many rows are in a chunk does not matter here: all chunks together have all of them.
-        let share = |s: &RankSizes| RankSizes {
-            inner: match self.moved.chunk() {
-                Some(chunk) => chunk.share(s.inner),
-                None => s.inner,
-            },
-            ..*s
+        let share = |s: &RankSizes| match self.moved.chunk() {
+            Some(chunk) => chunk.share(s.inner),
+            None => self.moved.own_rows(s),
         };
-        let sizes: Vec<RankSizes> = sizes.iter().map(share).collect();
+        let rows: Vec<u64> = sizes.iter().map(share).collect();
         let shape = (self.heads, self.width);
-        let elements = redistribute_total(self.how, shape, program.ranks, &sizes);
+        let elements = redistribute_total(self.how, shape, program.ranks, &rows);
         sum.redistribute += elements * program.buffer(self.to.buffer).storage.bytes();
     }
 

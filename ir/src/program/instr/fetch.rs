@@ -3,11 +3,12 @@
 use super::{Batches, Collective, Instruction, Operand, Use};
 use crate::program::access::Touched;
 use crate::program::text::line::arrow;
-use crate::program::text::{Reader, Text, TextError};
+use crate::program::text::{Reader, Text, TextError, own_level};
 use crate::program::traffic::{Reads, Traffic, row_bytes};
 use crate::program::verify::{Check, Checked};
 use crate::program::work::{Counts, INDEX, Terms, Work};
 use crate::program::{Extent, Instr, Program, RankSizes, Ref};
+use crate::words::types::Level;
 use serde::{Deserialize, Serialize};
 
 /// Tells every rank which of its rows this one needs at a level of the batch at hand.
@@ -58,7 +59,7 @@ impl Instruction for AskRows {
     }
 
     fn print(&self, _: &Program) -> String {
-        format!("ask-rows {}", Extent::Level(self.level).text())
+        format!("ask-rows {}", Extent::Level(Level::own(self.level)).text())
     }
 
     fn collective(&self) -> Option<Collective<'_>> {
@@ -68,11 +69,7 @@ impl Instruction for AskRows {
 
 impl AskRows {
     pub(super) fn parse(from: &mut Reader<'_>) -> Result<Self, TextError> {
-        let rows = Extent::parse(from)?;
-        match rows.level().filter(|level| rows == Extent::Level(*level)) {
-            Some(level) => Ok(Self { level }),
-            None => Err(from.wrong_before("the rows of a level, such as level(0)")),
-        }
+        own_level(from).map(|level| Self { level })
     }
 }
 
@@ -103,7 +100,8 @@ impl Instruction for ServeRows {
 
     fn traffic(&self, program: &Program, _: &Reads, sizes: &[RankSizes], sum: &mut Traffic) {
         let level = program.buffer(self.to.buffer).extent.level();
-        sum.fetch += row_bytes(program, self.to) * level.map_or(0, |level| remote(sizes, level));
+        sum.fetch +=
+            row_bytes(program, self.to) * level.map_or(0, |level| remote(sizes, level.number));
     }
 
     fn print(&self, _: &Program) -> String {

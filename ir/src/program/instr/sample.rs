@@ -8,7 +8,7 @@ use crate::program::verify::{Check, Checked};
 use crate::program::work::{Counts, FLOAT, INDEX, LINE, Terms, Work, copy};
 use crate::program::{BufferId, Extent, Instr, Program, RankSizes, Ref};
 use crate::words::sampling::Drawn;
-use crate::words::types::EdgeSet;
+use crate::words::types::{EdgeSet, Of};
 use serde::{Deserialize, Serialize};
 
 /// Draws the batch at hand: its levels and the edges between them. Kernels over rows of levels walk
@@ -32,10 +32,10 @@ pub struct DrawnBuffer {
     pub at: Ref,
 }
 
-/// Copies the rows of a level's vertices from a tensor of all own vertices.
+/// Copies the rows of a level's vertices from a tensor of all own vertices, or of all vertices.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FetchRows {
-    /// Rows of own vertices.
+    /// Rows of own vertices, or of all vertices.
     pub from: Ref,
     /// Rows of a level.
     pub to: Ref,
@@ -191,7 +191,7 @@ impl Check<'_> {
     fn drawn(&self, output: &DrawnBuffer) -> Checked {
         let buffer = self.program.buffer(output.at.buffer);
         let expected = match output.drawn {
-            Drawn::Kept(level, _) => Extent::Level(level),
+            Drawn::Kept(level, _) | Drawn::Degree(level, ..) => Extent::Level(level),
             Drawn::Scale(layer, set) => Extent::LevelEdges(layer, set),
             Drawn::Relation(layer, types) | Drawn::RelationDegree(layer, types) => {
                 self.typed(types)?;
@@ -229,13 +229,17 @@ impl Check<'_> {
         types
     }
 
-    /// Checks that rows of own vertices fit into those of a level.
+    /// Checks that rows of own or of all vertices fit into those of a level.
     pub(super) fn rows_of_level(&self, source: Ref, target: Ref) -> Checked {
         let [from, to] = [source, target].map(|at| self.program.buffer(at.buffer));
-        let of_vertices = matches!(from.extent, Extent::Inner | Extent::Local);
-        if !of_vertices || !matches!(to.extent, Extent::Level(_)) {
+        let own = matches!(from.extent, Extent::Inner | Extent::Local);
+        let fits = to.extent.level().is_some_and(|level| match level.of {
+            Of::One => own || from.extent == Extent::All,
+            Of::All => from.extent == Extent::All,
+        });
+        if !fits {
             return Err(format!(
-                "fetches {} rows into {} rows, expected own rows into those of a level",
+                "fetches {} rows into {} rows, expected own rows, or those of all vertices, into those of a level",
                 from.extent, to.extent
             ));
         }

@@ -6,7 +6,7 @@ use super::words::{Named, Text};
 use crate::kernel::End;
 use crate::program::{BufferId, Chunk, Even, Extent, Grouped, KernelId, Ref, Role};
 use crate::words::sampling::{Drawn, MAX_HOPS};
-use crate::words::types::EdgeSet;
+use crate::words::types::{EdgeSet, Level, Of};
 use std::fmt;
 
 impl Text for BufferId {
@@ -133,9 +133,9 @@ impl Text for Extent {
             Self::AllEdges(set) => return *out += &format!("all-{}", set.text()),
             Self::Run(even, of) => return *out += &format!("run({}, {of})", even.text()),
             Self::EdgeRun(even, of) => return *out += &format!("edge-run({}, {of})", even.text()),
-            Self::Level(level) => return *out += &format!("level({level})"),
+            Self::Level(level) => return *out += &format!("level({})", level.text()),
             Self::LevelEdges(level, set) => {
-                return *out += &format!("level-edges({level}, {})", set.text());
+                return *out += &format!("level-edges({}, {})", level.text(), set.text());
             }
             Self::Inner => "inner",
             Self::Local => "local",
@@ -165,7 +165,7 @@ impl Text for Extent {
             "run" => from
                 .in_brackets(run)
                 .map(|(even, of)| Self::Run(even, of))?,
-            "level" => Self::Level(from.in_brackets(level)?),
+            "level" => Self::Level(from.in_brackets(Level::parse)?),
             "level-edges" => {
                 let (level, set) = from.in_brackets(level_edges)?;
                 Self::LevelEdges(level, set)
@@ -182,34 +182,57 @@ impl Text for Extent {
     }
 }
 
-/// Reads the number of a level.
-fn level(from: &mut Reader<'_>) -> Result<u8, TextError> {
-    let number: u8 = from.number()?;
-    match usize::from(number) <= MAX_HOPS {
-        true => Ok(number),
-        false => Err(from.wrong_before("a level up to 16")),
+/// The number of a level, after `all` if it has rows of all ranks.
+impl Text for Level {
+    fn print(&self, out: &mut String) {
+        *out += &format!("{}{}", self.of, self.number);
+    }
+
+    fn parse(from: &mut Reader<'_>) -> Result<Self, TextError> {
+        let of = if from.skip("all") { Of::All } else { Of::One };
+        let number: u8 = from.number()?;
+        match usize::from(number) <= MAX_HOPS {
+            true => Ok(Self { number, of }),
+            false => Err(from.wrong_before("a level up to 16")),
+        }
     }
 }
 
-fn level_edges(from: &mut Reader<'_>) -> Result<(u8, EdgeSet), TextError> {
-    let number = level(from)?;
+/// Reads the number of a level of the rank's own part of a batch.
+pub(in crate::program) fn own_level(from: &mut Reader<'_>) -> Result<u8, TextError> {
+    match Extent::parse(from)?.level() {
+        Some(Level {
+            number,
+            of: Of::One,
+        }) => Ok(number),
+        _ => Err(from.wrong_before("the rows of a level, such as level(0)")),
+    }
+}
+
+fn level_edges(from: &mut Reader<'_>) -> Result<(Level, EdgeSet), TextError> {
+    let level = Level::parse(from)?;
     from.expect(",")?;
-    Ok((number, EdgeSet::parse(from)?))
+    Ok((level, EdgeSet::parse(from)?))
 }
 
 impl Text for Drawn {
     fn print(&self, out: &mut String) {
         *out += &match self {
-            Self::Kept(level, set) => format!("kept({level}, {})", set.text()),
-            Self::Scale(layer, set) => format!("scale({layer}, {})", set.text()),
-            Self::Relation(layer, types) => format!("relation({layer}, {types})"),
-            Self::RelationDegree(layer, types) => format!("relation-degree({layer}, {types})"),
+            Self::Kept(level, set) => format!("kept({}, {})", level.text(), set.text()),
+            Self::Degree(level, set, end) => {
+                format!("degree({}, {}, {})", level.text(), set.text(), end.text())
+            }
+            Self::Scale(layer, set) => format!("scale({}, {})", layer.text(), set.text()),
+            Self::Relation(layer, types) => format!("relation({}, {types})", layer.text()),
+            Self::RelationDegree(layer, types) => {
+                format!("relation-degree({}, {types})", layer.text())
+            }
         };
     }
 
     fn parse(from: &mut Reader<'_>) -> Result<Self, TextError> {
         let types = |from: &mut Reader<'_>| {
-            let layer = level(from)?;
+            let layer = Level::parse(from)?;
             from.expect(",")?;
             Ok((layer, from.number()?))
         };
@@ -217,6 +240,15 @@ impl Text for Drawn {
             "kept" => {
                 let (level, set) = from.in_brackets(level_edges)?;
                 Self::Kept(level, set)
+            }
+            "degree" => {
+                let of_end = |from: &mut Reader<'_>| {
+                    let (level, set) = level_edges(from)?;
+                    from.expect(",")?;
+                    Ok((level, set, End::parse(from)?))
+                };
+                let (level, set, end) = from.in_brackets(of_end)?;
+                Self::Degree(level, set, end)
             }
             "scale" => {
                 let (layer, set) = from.in_brackets(level_edges)?;

@@ -1,14 +1,17 @@
 //! Text form of the parts of a line.
 
 use super::TextError;
+use super::own_level;
 use super::parse::Reader;
 use crate::graph::op::{Loss, Redistribute, Site, Slice};
 use crate::graph::{Element, Init, Shard};
 use crate::kernel::{At, Axis, End, Reduce};
-use crate::program::{Chunk, Grain, Halo, Moved, Neighbour, Product, Rule, ScalarRef, Vertices};
+use crate::program::{
+    Chunk, Extent, Grain, Halo, Moved, Neighbour, Product, Rule, ScalarRef, Vertices,
+};
 use crate::words::scalar::{Binary, Unary};
 use crate::words::storage::Storage;
-use crate::words::types::{EdgeSet, Rows, Type};
+use crate::words::types::{EdgeSet, Level, Rows, Type};
 
 /// A value with a text form.
 pub(crate) trait Text: Sized {
@@ -228,6 +231,7 @@ impl Text for Moved {
             Self::All => "all rows".to_owned(),
             Self::Rows(chunk) => format!("rows of {}", chunk.text()),
             Self::New(end, chunk) => format!("rows new by {} to {}", end.text(), chunk.text()),
+            Self::Level(level) => format!("rows of {}", Extent::Level(Level::own(*level)).text()),
         };
     }
 
@@ -237,8 +241,11 @@ impl Text for Moved {
             return Ok(Self::All);
         }
         from.expect("rows")?;
-        if from.skip("of") {
+        if from.skip("of") && from.next_word() != Some("level") {
             return Chunk::parse(from).map(Self::Rows);
+        }
+        if from.next_word() == Some("level") {
+            return own_level(from).map(Self::Level);
         }
         from.expect("new")?;
         from.expect("by")?;

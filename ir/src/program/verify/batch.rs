@@ -6,6 +6,7 @@ use crate::program::instr;
 use crate::program::trace::Phase;
 use crate::program::{Extent, Instr, Program, Role};
 use crate::words::sampling::MAX_HOPS;
+use crate::words::types::{Level, Of};
 use std::collections::BTreeMap;
 
 /// Checks where batches are drawn and their rows are used.
@@ -45,9 +46,16 @@ pub(super) fn verify(program: &Program) -> Result<(), ProgramError> {
             if body.iter().filter(asks).count() > 1 {
                 return Err(at("two questions, expected one for all rows".to_owned()));
             }
-            let mut asked = None;
+            let shares = |instr: &&Instr| {
+                let finishes = matches!(instr, Instr::Finish(_));
+                !finishes && matches!(instr.whole(), Instr::ShareLevels(_))
+            };
+            if body.iter().filter(shares).count() > 1 {
+                return Err(at("levels are shared twice, expected once".to_owned()));
+            }
+            let mut known = Known::default();
             for (index, instr) in body.iter().enumerate().skip(1) {
-                inside(instr, &mut asked, program).map_err(|what| {
+                inside(instr, &mut known, program).map_err(|what| {
                     let place = format!("{place}.{index}");
                     ProgramError::new(what).at(&place, instr, program)
                 })?;
@@ -116,8 +124,8 @@ fn levels(program: &Program) -> Result<(), String> {
         .filter(|buffer| buffer.extent.of_batch())
     {
         let known = match buffer.extent {
-            Extent::Level(level) => usize::from(level) <= hops && hops > 0,
-            Extent::LevelEdges(layer, _) => (1..=hops).contains(&usize::from(layer)),
+            Extent::Level(level) => usize::from(level.number) <= hops && hops > 0,
+            Extent::LevelEdges(layer, _) => (1..=hops).contains(&usize::from(layer.number)),
             Extent::Fixed(_) | Extent::Inner | Extent::Local | Extent::Halo | Extent::All => false,
             Extent::Edges(_) | Extent::AllEdges(_) | Extent::FeatureNonzeros => false,
             Extent::SliceNonzeros | Extent::Run(..) | Extent::EdgeRun(..) => false,
@@ -142,6 +150,7 @@ fn outside(instr: &Instr, program: &Program) -> Result<(), String> {
             | Instr::FetchRows(_)
             | Instr::AskRows(_)
             | Instr::ServeRows(_)
+            | Instr::ShareLevels(_)
             | Instr::Batches(_)
     );
     level |= instr.launch().is_some_and(|launch| launch.rows.of_batch());
@@ -156,9 +165,18 @@ fn outside(instr: &Instr, program: &Program) -> Result<(), String> {
     body.iter().try_for_each(|instr| outside(instr, program))
 }
 
+/// What a rank knows of the batch at hand.
+#[derive(Default)]
+struct Known {
+    /// The level of the last question whose answers may be sent.
+    asked: Option<u8>,
+    /// The level from which outwards a rank has the levels of all ranks.
+    shared: Option<u8>,
+}
+
 /// Checks an instruction of a batch after its sample. Rows that other ranks own must have been asked
-/// for; `asked` is the level of the last question whose answers may be sent.
-fn inside(instr: &Instr, asked: &mut Option<u8>, program: &Program) -> Result<(), String> {
+/// for, and levels of all ranks shared.
+fn inside(instr: &Instr, known: &mut Known, program: &Program) -> Result<(), String> {
     let name = instr.name(program);
     if instr.body().is_some() || matches!(instr, Instr::Sample(_)) {
         return Err(format!("{name} inside of batches"));
@@ -167,20 +185,47 @@ fn inside(instr: &Instr, asked: &mut Option<u8>, program: &Program) -> Result<()
     if matches!(rows, Some(Extent::LevelEdges(..))) {
         return Err(format!("{name} over edges, expected over a level"));
     }
-    if matches!(instr, Instr::FetchRows(_)) && program.ranks > 1 {
-        return Err(format!("{name} on several ranks, expected serve-rows"));
+    if let Instr::FetchRows(fetch) = instr {
+        let from = program.buffer(fetch.from.buffer).extent;
+        if program.ranks > 1 && from != Extent::All {
+            return Err(format!(
+                "{name} of {from} rows on several ranks, expected serve-rows"
+            ));
+        }
     }
-    let of_several = matches!(instr.whole(), Instr::AskRows(_) | Instr::ServeRows(_));
+    let of_several = matches!(
+        instr.whole(),
+        Instr::AskRows(_) | Instr::ServeRows(_) | Instr::ShareLevels(_)
+    );
     if of_several && program.ranks <= 1 {
-        return Err(format!("{name} on one rank, expected fetch-rows"));
+        return Err(format!("{name} on one rank, which has all rows"));
+    }
+    let mut most = rows
+        .and_then(Extent::level)
+        .filter(|level| level.of == Of::All);
+    instr.each_access(&mut |at, _| {
+        let buffer = program.buffers.get(at.buffer.0 as usize);
+        most = most.max(buffer.and_then(|buffer| buffer.extent.of_all_ranks()));
+    });
+    if let Some(level) = most
+        && known.shared < Some(level.number)
+    {
+        return Err(format!(
+            "{name} uses level {} of all ranks, which is not shared by then",
+            level.number
+        ));
+    }
+    if let Instr::ShareLevels(share) = instr.whole() {
+        let begins = matches!(instr, Instr::Begin(_));
+        known.shared = Some(share.level).filter(|_| !begins);
     }
     if let Instr::AskRows(ask) = instr.whole() {
         let begins = matches!(instr, Instr::Begin(_));
-        *asked = Some(ask.level).filter(|_| !begins);
+        known.asked = Some(ask.level).filter(|_| !begins);
     }
     if let Instr::ServeRows(serve) = instr.whole() {
         let level = program.buffer(serve.to.buffer).extent.level();
-        if level.is_none() || level != *asked {
+        if level.is_none() || level != known.asked.map(Level::own) {
             let to = program.buffer(serve.to.buffer).extent;
             return Err(format!("{name} to {to} rows, which were not asked for"));
         }

@@ -92,19 +92,22 @@ impl Check<'_> {
         let walk = Walk::of(&kernel.body);
         let sources = kernel.inputs.iter().zip(&launch.inputs);
         let mut sources = sources.filter(|(operand, _)| operand.at == At::Src);
-        let of_vertices = sources.all(|(_, at)| {
+        let alone = self.program.ranks <= 1;
+        let of_all_vertices = sources.all(|(_, at)| {
             let buffer = self.program.buffers.get(at.buffer.0 as usize);
-            buffer.is_some_and(|b| matches!(b.extent, Extent::Inner | Extent::Local))
+            buffer.is_some_and(|buffer| {
+                let own = matches!(buffer.extent, Extent::Inner | Extent::Local);
+                buffer.extent == Extent::All || own && alone
+            })
         });
         let by_destination = matches!(walk, Walk::Edges | Walk::EdgesByDestination);
-        let alone = self.program.ranks <= 1;
-        if !of_vertices || !by_destination || !kernel.masks.is_empty() || !alone {
+        if !of_all_vertices || !by_destination || !kernel.masks.is_empty() {
             return Err(
-                "a kernel over a batch reads some sources in place, expected all of them in tensors of all vertices, edges by destination, no dropout and a single rank"
+                "a kernel over a batch reads some sources in place, expected all of them in tensors of all vertices, edges by destination and no dropout"
                     .to_owned(),
             );
         }
-        Ok(self.data.capacity.rows(Extent::Inner))
+        Ok(self.data.capacity.most().vertices)
     }
 
     /// Number of rows of each kind that a launch touches.
@@ -114,8 +117,9 @@ impl Check<'_> {
         let walk = Walk::of(&kernel.body);
         let of = |rows| sizes.rows(rows);
         let (inner, local) = if let Some(level) = launch.rows.level() {
-            let above = level + u8::from(walk == Walk::EdgesBySource);
-            let below = above.saturating_sub(1);
+            let by_source = walk == Walk::EdgesBySource;
+            let above = if by_source { level.above() } else { level };
+            let below = above.below().unwrap_or(above);
             let sources = match launch.reads_vertices(self.program) {
                 true => self.vertices_at_sources(launch, kernel)?,
                 false => of(Extent::Level(below)),

@@ -4,19 +4,23 @@ use super::{Check, Checked};
 use crate::graph::op::{Redistribute, Slice};
 use crate::kernel::Axis;
 use crate::program::text::Text;
-use crate::program::{Extent, Matrix, Ref, Vertices};
+use crate::program::{Extent, Moved, Ref, Vertices, instr};
 use crate::words::types::share;
 
 impl Check<'_> {
-    /// Checks a redistribution of a tensor that has `heads x width` columns by rows.
-    pub(in crate::program) fn redistribute(
-        &self,
-        how: Redistribute,
-        from: &Matrix,
-        to: Ref,
-        (heads, width): (u32, u32),
-    ) -> Checked {
-        let sizes = self.data.capacity.most();
+    /// Checks a redistribution.
+    pub(in crate::program) fn redistribute(&self, one: &instr::Redistribute) -> Checked {
+        let instr::Redistribute {
+            how,
+            from,
+            to,
+            heads,
+            width,
+            moved,
+        } = one;
+        let (how, to, heads, width) = (*how, *to, *heads, *width);
+        let [own_rows, all_rows] = moved.extents();
+        let rows = |extent| self.data.capacity.rows(extent);
         let whole = u64::from(heads) * u64::from(width);
         let ((own, all), to_all) = match how {
             Redistribute::Split(slice) => ((whole, self.slice(slice, heads, width)?), true),
@@ -24,14 +28,23 @@ impl Check<'_> {
             Redistribute::Replicate => ((whole, whole), true),
             Redistribute::Reduce | Redistribute::Own => ((whole, whole), false),
         };
-        let (own, all) = ((sizes.inner, own), (sizes.vertices, all));
+        let (own, all) = ((rows(own_rows), own), (rows(all_rows), all));
         let (source, target) = if to_all { (own, all) } else { (all, own) };
         self.matrix("the operand", from, source)?;
         self.at_least("the result", to, target.0.saturating_mul(target.1))?;
         // The rows differ in kind, so these are two buffers, and they share no memory while
         // both are live.
-        self.extent("the operand", from.at, !to_all)?;
-        self.extent("the result", to, to_all)?;
+        for (what, at, all) in [
+            ("the operand", from.at, !to_all),
+            ("the result", to, to_all),
+        ] {
+            match moved {
+                Moved::Level(_) => {
+                    self.of_level(what, at, if all { all_rows } else { own_rows })?
+                }
+                Moved::All | Moved::Rows(_) | Moved::New(..) => self.extent(what, at, all)?,
+            }
+        }
         self.stored_as(
             "the result",
             to,
@@ -57,6 +70,14 @@ impl Check<'_> {
             ));
         }
         Ok(())
+    }
+
+    fn of_level(&self, what: &str, at: Ref, expected: Extent) -> Checked {
+        let found = self.program.buffer(at.buffer).extent;
+        match found == expected {
+            true => Ok(()),
+            false => Err(format!("{what} has {found} rows, expected {expected}")),
+        }
     }
 
     /// Columns in this rank's slice.

@@ -103,6 +103,7 @@ impl Facts {
             | Instr::Numbers(_)
             | Instr::FetchRows(_)
             | Instr::AskRows(_)
+            | Instr::ShareLevels(_)
             | Instr::ServeRows(_)
             | Instr::Send(_)
             | Instr::Receive(_)

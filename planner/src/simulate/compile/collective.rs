@@ -33,13 +33,18 @@ impl Compiler<'_> {
                 ..
             })) => {
                 let shape = (*heads, *width);
-                let elements = redistribute_total(*how, shape, self.fabric.ranks, self.sizes);
+                let elements = {
+                    let rows: Vec<u64> = self.sizes.iter().map(|s| moved.own_rows(s)).collect();
+                    redistribute_total(*how, shape, self.fabric.ranks, &rows)
+                };
                 let bytes = elements * self.program.buffer(to.buffer).storage.bytes();
                 let adds = *how == Redistribute::Reduce;
                 let cost = self.all_to_all(adds, self.moved(bytes, *moved));
                 TransferCost::Everyone(self.as_measured(cost, instr, name))
             }
-            Some(Collective::AskRows(_) | Collective::ServeRows(_)) => {
+            Some(
+                Collective::AskRows(_) | Collective::ServeRows(_) | Collective::ShareLevels(_),
+            ) => {
                 let none = Reads::default();
                 let one = std::slice::from_ref(instr);
                 let bytes = traffic(one, self.program, &none, self.sizes).fetch;
@@ -74,7 +79,7 @@ impl Compiler<'_> {
     /// `bytes`.
     fn moved(&self, bytes: u64, moved: Moved) -> u64 {
         match moved {
-            Moved::All => bytes,
+            Moved::All | Moved::Level(_) => bytes,
             Moved::Rows(chunk) => chunk.share(bytes),
             Moved::New(_, Chunk { index, of, .. }) => {
                 let of = f64::from(of.max(1));

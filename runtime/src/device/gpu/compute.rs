@@ -123,7 +123,8 @@ impl DeviceRank {
             | Instr::Numbers(_)
             | Instr::FetchRows(_)
             | Instr::AskRows(_)
-            | Instr::ServeRows(_) => Err(NO_KERNEL.into()),
+            | Instr::ServeRows(_)
+            | Instr::ShareLevels(_) => Err(NO_KERNEL.into()),
         }
     }
 

@@ -7,7 +7,7 @@ use crate::part::whole::Whole;
 use crate::transport::{Group, threads::Threads};
 use gnnc_ir::graph::op::{Redistribute, Slice};
 use gnnc_ir::kernel::Axis;
-use gnnc_ir::program::RankSizes;
+use gnnc_ir::program::Moved;
 use gnnc_ir::program::traffic::redistribute_floats;
 use gnnc_ir::words::storage::Storage;
 use gnnc_ir::words::types::share;
@@ -91,11 +91,7 @@ impl Case {
         result: impl Fn(usize) -> (usize, usize) + Sync,
     ) -> Vec<Tensor> {
         let ranks = self.owned.len() as u32;
-        let size = |rows: &Vec<u32>| RankSizes {
-            inner: rows.len() as u64,
-            ..RankSizes::default()
-        };
-        let sizes: Vec<RankSizes> = self.owned.iter().map(size).collect();
+        let own: Vec<u64> = self.owned.iter().map(|rows| rows.len() as u64).collect();
         let one = |mut transport: Threads| {
             let rank = transport.rank() as usize;
             let (rows, columns) = result(rank);
@@ -126,7 +122,7 @@ impl Case {
                 },
                 group: Group { first: 0, ranks },
                 ids: &self.owned,
-                set: None,
+                moved: Moved::All,
                 from: Words::of(offset..end),
                 to: Words::of(end..end + rows * columns),
                 storage: Storage::F32,
@@ -154,8 +150,7 @@ impl Case {
             // SAFETY: as above.
             let values = unsafe { result.read() }.to_vec();
             let shape = (self.heads as u32, self.width as u32);
-            let floats =
-                |to| redistribute_floats(how(rank), shape, ranks, &sizes, (rank as u32, to));
+            let floats = |to| redistribute_floats(how(rank), shape, ranks, &own, (rank as u32, to));
             let want: u64 = (0..ranks).map(floats).sum();
             assert_eq!(transport.bytes_sent(), 4 * want, "rank {rank} of {ranks}");
             Tensor { values, columns }

@@ -1,0 +1,54 @@
+//! Reads instructions from listings.
+
+use super::{
+    AllReduce, AskRows, Batches, Chunks, Densify, FetchRows, HaloExchange, HaloReduce, Instr, Lag,
+    Launch, Loss, MatMul, Metrics, Move, Numbers, Redistribute, Remember, Repeat, Sample,
+    ServeRows, ShareLevels, SparseDropout, SparseMatMul, StageMessage, Transfer,
+};
+use crate::program::text::{Reader, TextError};
+
+impl Instr {
+    /// Reads an instruction, behind its place in the list if that is written.
+    pub(in crate::program) fn parse(from: &mut Reader<'_>) -> Result<Self, TextError> {
+        if from.at_number() {
+            from.advance();
+        }
+        let name = from.word("an instruction")?;
+        if from.at_numbered("k") {
+            return Launch::parse(from, name).map(Self::Launch);
+        }
+        Ok(match name {
+            "gemm" => Self::MatMul(MatMul::parse(from)?),
+            "sparse-gemm" => Self::SparseMatMul(SparseMatMul::parse(from)?),
+            "sparse-dropout" => Self::SparseDropout(SparseDropout::parse(from)?),
+            "densify" => Self::Densify(Densify::parse(from)?),
+            "halo-exchange" => Self::HaloExchange(HaloExchange::parse(from)?),
+            "halo-reduce" => Self::HaloReduce(HaloReduce::parse(from)?),
+            "all-reduce" => Self::AllReduce(AllReduce::parse(from)?),
+            "redistribute" => Self::Redistribute(Redistribute::parse(from)?),
+            "begin" => Self::Begin(Transfer::parse(from)?),
+            "finish" => Self::Finish(Transfer::parse(from)?),
+            "loss" => Self::Loss(Loss::parse(from)?),
+            "metrics" => Self::Metrics(Metrics::parse(from)?),
+            "repeat" => Self::Repeat(Repeat::parse(from)?),
+            "chunks" => Self::Chunks(Chunks::parse(from)?),
+            "batches" => Self::Batches(Batches::parse(from)?),
+            "lag" => Self::Lag(Lag::parse(from)?),
+            "sample" => Self::Sample(Sample {}),
+            "numbers" => Self::Numbers(Numbers::parse(from)?),
+            "fetch-rows" => Self::FetchRows(FetchRows::parse(from)?),
+            "ask-rows" => Self::AskRows(AskRows::parse(from)?),
+            "serve-rows" => Self::ServeRows(ServeRows::parse(from)?),
+            "share-levels" => Self::ShareLevels(ShareLevels::parse(from)?),
+            "send" => Self::Send(StageMessage::parse(from)?),
+            "receive" => Self::Receive(StageMessage::parse(from)?),
+            "fetch" | "store" => Self::Move(Move::parse(from)?),
+            "remember" => Self::Remember(Remember::parse(from)?),
+            _ => {
+                return Err(
+                    from.wrong_before("an instruction, such as gemm, halo-exchange or spmm k0")
+                );
+            }
+        })
+    }
+}
