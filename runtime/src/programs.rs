@@ -8,7 +8,7 @@ use gnnc_graph::Partition;
 use gnnc_ir::graph::op::{Redistribute, Slice};
 use gnnc_ir::graph::{ParamSpec, Shard};
 use gnnc_ir::program::instr::{self, Collective};
-use gnnc_ir::program::{Buffer, Capacity, Extent, Instr, Moved, Program, Role, Rule};
+use gnnc_ir::program::{Buffer, Capacity, Extent, Instr, Moved, Program, Ref, Role, Rule};
 use gnnc_ir::words::spelling::counted;
 use gnnc_ir::words::storage::Storage;
 use std::sync::Arc;
@@ -274,7 +274,11 @@ fn message(program: &Program, instr: &Instr) -> Message {
             skip.map(|skip| skip.of.rule),
         ),
         Some(Collective::AllReduce(instr::AllReduce { buffers })) => {
-            let floats = |id: &_| buffer(*id).map(|b| b.words(&none));
+            let floats = |at: &Ref| {
+                let all = |b: &Buffer| (b.words(&none), b.slot_words(&none));
+                let (all, slot) = buffer(at.buffer).map(all)?;
+                Some(if at.in_loop { slot } else { all })
+            };
             Message::Sum(buffers.iter().map(floats).collect())
         }
         Some(Collective::Redistribute(instr::Redistribute {
@@ -346,9 +350,7 @@ mod tests {
                     reverse: false,
                     body: vec![split],
                 }),
-                Instr::AllReduce(instr::AllReduce {
-                    buffers: vec![BufferId(2)],
-                }),
+                Instr::AllReduce(instr::AllReduce::whole(vec![BufferId(2)])),
             ],
             loss: Some(BufferId(2)),
             ..Program::default()

@@ -208,8 +208,17 @@ impl Rank {
         begin..begin + words as usize
     }
 
-    /// The words of a buffer's slot.
+    /// The words that an all-reduce sums: those of the slot of an iteration, or of all slots.
+    pub(crate) fn summed(&self, at: Ref, iteration: u32) -> Range<usize> {
+        match at.in_loop {
+            true => self.slot(at, iteration),
+            false => self.buffer(at.buffer),
+        }
+    }
+
+    /// The words of a buffer's slot. In a loop over batches, these are its iterations.
     pub(crate) fn slot(&self, at: Ref, iteration: u32) -> Range<usize> {
+        let iteration = self.place.batch.unwrap_or(iteration);
         let buffer = self.program.buffer(at.buffer);
         let words = buffer.slot_words(&self.capacity) as usize;
         let slot = at.slot(iteration, buffer.slots) as usize;

@@ -197,9 +197,7 @@ mod tests {
     use gnnc_ir::program::{BufferId, StageMessage};
 
     fn leaf(n: u32) -> Instr {
-        Instr::AllReduce(instr::AllReduce {
-            buffers: vec![BufferId(n)],
-        })
+        Instr::AllReduce(instr::AllReduce::whole(vec![BufferId(n)]))
     }
 
     fn visited(list: &[Instr], order: Vec<u32>) -> Vec<(Vec<usize>, u32, Option<u32>, u32)> {

@@ -11,7 +11,7 @@ use gnnc_graph::{GraphData, LocalPart, Partition, example};
 use gnnc_ir::program::instr;
 use gnnc_ir::program::memory;
 use gnnc_ir::program::traffic::{Reads, traffic};
-use gnnc_ir::program::{BufferId, Capacity, Extent, Instr, KernelId, Program};
+use gnnc_ir::program::{BufferId, Capacity, Extent, Instr, KernelId, Program, Ref};
 use gnnc_runtime::{EpochReport, RunOptions, RuntimeError, Session};
 use network::Network;
 
@@ -301,7 +301,9 @@ fn programs_that_do_not_fit_are_refused() {
                 | Instr::HaloReduce(instr::HaloReduce { buffer, .. }) => {
                     buffer.buffer = BufferId(1 << 20)
                 }
-                Instr::AllReduce(instr::AllReduce { buffers }) => buffers.push(BufferId(1 << 20)),
+                Instr::AllReduce(instr::AllReduce { buffers }) => {
+                    buffers.push(Ref::first(BufferId(1 << 20)))
+                }
                 Instr::Loss(instr::Loss { classes, .. }) => *classes = 9,
                 Instr::Repeat(instr::Repeat { body, .. }) => {
                     body.push(Instr::MatMul(instr::MatMul {

@@ -180,9 +180,18 @@ const KNOBS: &[Knob] = &[
         alias: None,
         option: Form::Value("N"),
         values: "",
-        help: "Batches that workers draw and fetch rows for ahead of the one they train on, 0 to 8; by default 2. Changes \
-               no result",
+        help: "Batches that workers draw and fetch rows for ahead of the one they train on, 0 to 8; by default as many as \
+               they wait for messages. Changes no result",
         set: |knobs, text| within(LAGS)(text).map(|ahead| knobs.sampling.prefetch = Some(ahead)),
+    },
+    Knob {
+        name: "delay",
+        alias: None,
+        option: Form::Value("N"),
+        values: "",
+        help: "Batches by which weights may be late in push-pull on batches, so that workers compute while they wait: 0 \
+               (the default), 2 or 3; needs --allow stale",
+        set: |knobs, text| within(LAGS)(text).map(|delay| knobs.sampling.delay = Some(delay)),
     },
     Knob {
         name: "static",
@@ -286,8 +295,8 @@ pub struct BatchArgs {
 }
 
 /// Names of these knobs.
-const OF_BATCHES: [&str; 7] = [
-    "batch", "fanouts", "sampler", "cut", "roots", "prefetch", "static",
+const OF_BATCHES: [&str; 8] = [
+    "batch", "fanouts", "sampler", "cut", "roots", "prefetch", "delay", "static",
 ];
 
 fn of_batches() -> impl Iterator<Item = &'static Knob> {

@@ -2,10 +2,13 @@
 
 use crate::check::{Case, Way};
 use crate::data::{FEATURES, Shape, planted};
-use crate::minibatch::{ONE, SEVERAL, WIDE_SAGE, case, differences, pushed, sampling, untyped, with};
+use crate::minibatch::{
+    ONE, SEVERAL, WIDE_SAGE, case, differences, pushed, sampling, untyped, with,
+};
 use crate::models::{GAT, GCN, SAGE, shape};
 use gnnc::graph::GraphData;
 use gnnc::ir::graph::model::Relaxation;
+use gnnc::ir::plan::Placement;
 use gnnc::ir::program::BatchSizes;
 use gnnc::ir::words::sampling::{ALL, Cut, Kind, Roots, Sampling};
 use gnnc::ir::words::storage::Storage;
@@ -270,7 +273,7 @@ fn wide_rows_are_fetched_in_sixteen_bits() {
          loss cross_entropy(h |> sage_conv(classes), labels, on = train)";
     let data = untyped(planted(shape(false)));
     let some = sampling(13, vec![3, 3], Kind::Neighbor, Cut::Even);
-    for way in [ONE, SEVERAL[0]] {
+    for way in [ONE, SEVERAL[0], pushed()[0]] {
         let of = |storage| {
             let mut case = with(case("", body, data.clone()), &some);
             case.knobs.storage = storage;
@@ -306,8 +309,15 @@ fn fanouts_that_are_not_one_for_each_hop_are_refused() {
 #[test]
 fn an_epoch_that_is_stopped_between_batches_changes_nothing() {
     let some = sampling(13, vec![3, 3], Kind::Neighbor, Cut::Even);
-    let case = with(case("", SAGE, untyped(planted(shape(false)))), &some);
-    for workers in [1, 3] {
+    let late = Some(3);
+    for (workers, placement, delay) in [
+        (1, ONE.placement, None),
+        (3, ONE.placement, None),
+        (3, Placement::PushPull, None),
+        (3, Placement::PushPull, late),
+    ] {
+        let mut case = with(case("", SAGE, untyped(planted(shape(false)))), &some);
+        case.knobs.sampling.delay = delay;
         let stop = Stop::default();
         let asks = stop.clone();
         // The second epoch has done two batches when it is asked to stop.
@@ -320,6 +330,7 @@ fn an_epoch_that_is_stopped_between_batches_changes_nothing() {
         });
         let options = TrainOptions {
             workers,
+            placement,
             on_batch: Some(on_batch),
             stop,
             ..options(&case)

@@ -249,7 +249,13 @@ impl<'a> Oracle<'a> {
         let epoch = batches.epoch(number).unwrap();
         let mut blocks = Blocks::default();
         let mut loss = 0.0;
+        // Delayed gradient descent: an epoch begins with the newest weights, and the batches of it read
+        // those from before the last `delay` steps.
+        let delay = self.case.knobs.sampling.delay.unwrap_or(0) as usize;
+        let mut versions = vec![self.context.params.clone()];
         for batch in 0..batches.count() {
+            let newest = versions[batch as usize].clone();
+            self.context.params = versions[(batch as usize).saturating_sub(delay)].clone();
             // What a step computes does not depend on which rank has which seeds of it.
             let seeds = match sampling.roots {
                 Roots::Home | Roots::Dealt => epoch.seeds(batch).to_vec(),
@@ -264,6 +270,7 @@ impl<'a> Oracle<'a> {
             let results = evaluate(&self.training.graph, &self.context).unwrap();
             let share = seeds.len() as f64 / f64::from(epoch.used());
             loss += share * results[self.training.loss].data[0];
+            self.context.params = newest;
             for (n, spec) in self.training.graph.params.iter().enumerate() {
                 let Some(grad) = self.training.grads[n] else {
                     continue;
@@ -275,6 +282,7 @@ impl<'a> Oracle<'a> {
                 }
             }
             self.step += 1;
+            versions.push(self.context.params.clone());
         }
         loss
     }
@@ -415,6 +423,30 @@ fn copy(of: &Case, layers: &str, body: &str) -> Case {
 }
 
 #[test]
+fn late_weights_are_those_of_delayed_gradient_descent() {
+    let mut found = Vec::new();
+    for (layers, body, typed) in models() {
+        for (delay, batch) in [(2, 13), (3, 13), (3, 2)] {
+            let data = planted(shape(typed));
+            let data = if typed { data } else { untyped(data) };
+            let case = case(layers, body, data);
+            let some = sampling(batch, vec![2; hops(&case)], Kind::Neighbor, Cut::Even);
+            let mut case = with(case, &some);
+            case.knobs.sampling.delay = Some(delay);
+            let one = Way {
+                placement: Placement::PushPull,
+                ..ONE
+            };
+            for way in [&[one][..], &pushed()].concat() {
+                let why = differences(&case, &some, way);
+                found.extend(why.map(|why| format!("{body}\ndelay {delay}: {why}")));
+            }
+        }
+    }
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+#[test]
 fn no_edges_are_kept_with_a_fanout_of_zero() {
     let none = sampling(13, vec![2, 0], Kind::Neighbor, Cut::Even);
     for body in [GCN, SAGE, GAT] {
@@ -450,28 +482,49 @@ fn a_batch_that_is_larger_than_those_before_gets_more_memory() {
     data.topology = Topology::from_edges(400, edges).unwrap().0;
     data.train = vec![true; 400];
     let all = sampling(8, vec![ALL; 2], Kind::Neighbor, Cut::Even);
-    let case = with(case("", SAGE, data), &all);
-    compare(&case, &all);
-    let mut trainer = case.start(ONE);
-    trainer.epoch().unwrap();
-    assert!(trainer.session.grown() > 0);
+    for body in [SAGE, WIDE_SAGE] {
+        let mut case = with(case("", body, data.clone()), &all);
+        compare(&case, &all);
+        let grows = |case: &Case, way: Way| {
+            let mut trainer = case.start(way);
+            trainer.epoch().unwrap();
+            assert!(trainer.session.grown() > 0, "{body} {way:?}");
+        };
+        grows(&case, ONE);
+        // Batches in flight keep what they have computed.
+        for delay in [2, 3] {
+            case.knobs.sampling.delay = Some(delay);
+            for way in pushed() {
+                assert_eq!(differences(&case, &all, way), None);
+                grows(&case, way);
+            }
+        }
+    }
 }
 
 #[test]
 fn resumed_runs_draw_the_same_batches() {
+    resumes(ONE, None);
+    for delay in [0, 2, 3] {
+        resumes(pushed()[1], Some(delay));
+    }
+}
+
+fn resumes(way: Way, delay: Option<u32>) {
     let some = sampling(13, vec![3, 3], Kind::Neighbor, Cut::Even);
     let mut case = with(case("", SAGE, untyped(planted(shape(false)))), &some);
+    case.knobs.sampling.delay = delay;
     let path = std::env::temp_dir().join(format!("gnnc-batches-{}.ckpt", std::process::id()));
-    let mut whole = case.start(ONE);
+    let mut whole = case.start(way);
     let losses: Vec<f64> = (0..4).map(|_| whole.epoch().unwrap().loss).collect();
-    let mut first = case.start(ONE);
+    let mut first = case.start(way);
     for _ in 0..2 {
         first.epoch().unwrap();
     }
     first.session.save(&path).unwrap();
     // The checkpoint's seed counts.
     case.loaded.model.train.seed += 1;
-    let mut second = case.start(ONE);
+    let mut second = case.start(way);
     second.session.resume(&path).unwrap();
     let rest: Vec<f64> = (0..2).map(|_| second.epoch().unwrap().loss).collect();
     std::fs::remove_file(&path).unwrap();

@@ -3,7 +3,7 @@
 
 use crate::kernel::{At, Body, End, Kernel};
 use crate::program::instr::{Operand, Use};
-use crate::program::{BufferId, Chunk, Extent, Instr, Launch, Program, Ref, Vertices};
+use crate::program::{BufferId, Chunk, Extent, Instr, Launch, Moved, Program, Ref, Vertices};
 
 /// Rows of a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -178,7 +178,8 @@ fn of_runs(found: &mut [Access], program: &Program) {
 
 /// The uses by the two halves of a communication. Both have those of the whole, except that the
 /// first half of a halo reduction does not use own rows: only the second half adds to them. Nor does
-/// the first half of [`ServeRows`](crate::program::instr::ServeRows) use the rows that it fills.
+/// the first half of [`ServeRows`](crate::program::instr::ServeRows), or of a redistribution of rows of
+/// a batch, use the rows that it fills.
 /// Between the halves, nothing may disturb what they use.
 pub fn halves(instr: &Instr, program: &Program) -> [Vec<Access>; 2] {
     let finish = accesses(instr, program);
@@ -186,7 +187,11 @@ pub fn halves(instr: &Instr, program: &Program) -> [Vec<Access>; 2] {
     if matches!(instr, Instr::HaloReduce(_)) {
         begin.retain(|access| access.rows == Touched::Halo);
     }
-    if matches!(instr, Instr::ServeRows(_)) {
+    let mut fills = matches!(instr, Instr::ServeRows(_));
+    if let Instr::Redistribute(one) = instr {
+        fills = matches!(one.moved, Moved::Level(_));
+    }
+    if fills {
         begin.retain(|access| !access.writes);
     }
     [begin, finish]

@@ -229,9 +229,7 @@ mod tests {
         assert_eq!(found(&list, &program()), [(0..2, 2)]);
         let apart = [
             launch(0, 0, false),
-            Instr::AllReduce(instr::AllReduce {
-                buffers: Vec::new(),
-            }),
+            Instr::AllReduce(instr::AllReduce::whole(Vec::new())),
             launch(1, 1, false),
         ];
         assert_eq!(found(&apart, &program()), []);

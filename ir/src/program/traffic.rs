@@ -6,7 +6,7 @@ pub use host::{move_words, moved};
 
 use crate::graph::op::{Redistribute, Slice};
 use crate::program::instr;
-use crate::program::{BufferId, Capacity, Instr, Program, RankSizes, Ref, Returned, Skip};
+use crate::program::{Instr, Program, RankSizes, Ref, Returned, Skip};
 use crate::words::types::share;
 use std::ops::Range;
 
@@ -145,14 +145,6 @@ pub fn chunk(floats: u64, ranks: u32, rank: u32) -> Range<u64> {
     begin(rank)..begin((rank + 1).min(owners))
 }
 
-/// Floats of an all-reduced message: its buffers with all their slots, one after the other.
-pub fn all_reduce_floats(buffers: &[BufferId], program: &Program) -> u64 {
-    buffers
-        .iter()
-        .map(|&b| program.buffer(b).words(&Capacity::default()))
-        .fold(0, u64::saturating_add)
-}
-
 /// Floats that rank `from` sends to rank `to` in a redistribution, given the `heads x width`
 /// columns that the tensor has by rows, and each rank's rows.
 pub fn redistribute_floats(
@@ -235,7 +227,7 @@ impl Traffic {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::program::{Buffer, Extent, Ref, Role};
+    use crate::program::{Buffer, BufferId, Extent, Ref, Role};
 
     #[test]
     fn chunks_cover_a_message_evenly() {
@@ -323,9 +315,7 @@ mod tests {
                 reverse: true,
                 body,
             }),
-            Instr::AllReduce(instr::AllReduce {
-                buffers: vec![BufferId(1)],
-            }),
+            Instr::AllReduce(instr::AllReduce::whole(vec![BufferId(1)])),
         ];
         let reads = Reads::of([&[0, 3][..]].into_iter());
         let traffic = traffic(&instrs, &program, &reads, &[]);

@@ -183,6 +183,10 @@ pub struct SamplingSettings {
     /// ranks. Changes no number. Default: 2, or 0 if nothing may overlap.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prefetch: Option<u32>,
+    /// Batches between the one that reads weights and the last one whose gradient they have, so that
+    /// ranks work on other batches while they wait: 0, 2 or 3. Default: 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delay: Option<u32>,
     /// Whether aggregations that depend on the data alone are made beforehand, once and over all
     /// neighbors; batches then have a hop less. Default: false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -221,6 +225,7 @@ impl SamplingSettings {
             cut: self.cut.or(other.cut),
             roots: self.roots.or(other.roots),
             prefetch: self.prefetch.or(other.prefetch),
+            delay: self.delay.or(other.delay),
             beforehand: self.beforehand.or(other.beforehand),
         }
     }

@@ -43,6 +43,7 @@ pub fn train(module: &Module, diagnostics: &mut Vec<Diagnostic>) -> TrainSetting
         "cut",
         "roots",
         "prefetch",
+        "delay",
         "static",
     ];
     let mut reader = Reader::new(block, "train", &keys, diagnostics);
@@ -74,6 +75,9 @@ pub fn train(module: &Module, diagnostics: &mut Vec<Diagnostic>) -> TrainSetting
         roots: reader.choice("roots", Roots::ALL, Roots::name),
         prefetch: reader
             .count("prefetch", 0.0..=f64::from(MOST_LAG))
+            .map(|n| n as u32),
+        delay: reader
+            .count("delay", 0.0..=f64::from(MOST_LAG))
             .map(|n| n as u32),
         beforehand: reader.boolean("static"),
     };

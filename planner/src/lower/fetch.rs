@@ -11,6 +11,9 @@ use gnnc_ir::words::types::Level;
 /// The program of one of several ranks, each of which owns a part of the rows that batches read. Rows
 /// that it has of all vertices it reads itself.
 pub fn from_owners(mut program: Program) -> Program {
+    if program.ranks <= 1 {
+        return program;
+    }
     for index in 0..program.step.len() {
         let Instr::Batches(instr::Batches { body }) = &program.step[index] else {
             continue;

@@ -11,6 +11,7 @@ mod canonical;
 pub(crate) mod checked;
 pub mod chunks;
 mod copies;
+pub mod delay;
 mod embeddings;
 pub mod fetch;
 pub mod in_place;
@@ -428,7 +429,7 @@ impl Lowerer {
     /// Sums buffers over the ranks.
     pub fn all_reduce(&self, code: &mut Vec<Instr>, buffers: Vec<BufferId>) {
         if self.distributed && !buffers.is_empty() {
-            code.push(Instr::AllReduce(instr::AllReduce { buffers }));
+            code.push(Instr::AllReduce(instr::AllReduce::whole(buffers)));
         }
     }
 

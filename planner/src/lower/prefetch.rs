@@ -27,10 +27,7 @@ pub fn prefetch(mut program: Program, ahead: Option<u32>) -> Program {
     if ahead == 0 || waits == 0 {
         return program;
     }
-    let mut tag = (Phase::ALL.into_iter())
-        .map(|phase| last_tag(program.list(phase)))
-        .max()
-        .unwrap_or(Transfer::WHOLE);
+    let mut tag = last_tag_of(&program);
     for instr in &mut program.step {
         if let Instr::Batches(instr::Batches { body }) = instr {
             *body = phases(std::mem::take(body), ahead, &mut tag);
@@ -79,6 +76,14 @@ fn phases(body: Vec<Instr>, ahead: u32, tag: &mut u32) -> Vec<Instr> {
     }
     all.append(&mut trained);
     all
+}
+
+/// The largest tag of a program.
+pub(super) fn last_tag_of(program: &Program) -> u32 {
+    let of_phases = Phase::ALL
+        .into_iter()
+        .map(|phase| last_tag(program.list(phase)));
+    of_phases.max().unwrap_or(Transfer::WHOLE)
 }
 
 /// The largest tag of a list.

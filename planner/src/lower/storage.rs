@@ -153,7 +153,7 @@ impl Classes {
             }
             Instr::Densify(instr::Densify { out, .. }) => self.stay(at, out.buffer),
             Instr::AllReduce(instr::AllReduce { buffers }) => {
-                buffers.iter().for_each(|id| self.stay(at, *id))
+                buffers.iter().for_each(|one| self.stay(at, one.buffer))
             }
             Instr::Launch(launch) => {
                 let kernel = program.kernel(launch.kernel);

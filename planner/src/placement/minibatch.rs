@@ -17,11 +17,15 @@ pub fn lower(
     ranks: Ranks,
     spec: &PlacementSpec,
 ) -> Result<Program, LowerError> {
+    if spec.delay() > 0 {
+        return Err(LowerError::Illegal(
+            "late weights pay where ranks wait for sums of the first layer; leave out --delay, or train with \
+             placement push-pull"
+                .to_owned(),
+        ));
+    }
     let program = by_batches(training, ranks, &sampling(training, spec)?, None)?;
-    Ok(match ranks.ranks > 1 {
-        true => from_owners(program),
-        false => in_place(program),
-    })
+    Ok(from_owners(in_place(program)))
 }
 
 /// The batches of a candidate, whose hops are those of the model.

@@ -18,6 +18,7 @@ use crate::error::LowerError;
 use crate::layout::Ranks;
 use crate::lower::checked::{check, checked};
 use crate::lower::chunks::{MOST_CHUNKS, chunks};
+use crate::lower::delay::delayed;
 use crate::lower::interior::interior;
 use crate::lower::overlap::overlap;
 use crate::lower::prefetch::prefetch;
@@ -267,7 +268,7 @@ fn on_rank(training: &Training, spec: &PlacementSpec, rank: u32) -> Result<Progr
         false => stored(program, spec.knobs.storage),
     };
     let program = checked(program, features, "storage");
-    Ok(arrange(program, spec, features))
+    arrange(program, spec, features)
 }
 
 /// The program of one rank, with all tensors in 32 bits.
@@ -292,8 +293,13 @@ fn stored(program: Program, storage: Storage) -> Program {
     one.pop().unwrap_or_default()
 }
 
-/// Applies the chunk, interior and overlap passes.
-fn arrange(mut program: Program, spec: &PlacementSpec, features: Option<u32>) -> Program {
+/// Applies the chunk, interior and overlap passes, and lets batches wait for messages while others are
+/// computed.
+fn arrange(
+    mut program: Program,
+    spec: &PlacementSpec,
+    features: Option<u32>,
+) -> Result<Program, LowerError> {
     if spec.chunks() > 1 {
         let count = spec.chunks().min(MOST_CHUNKS);
         program = checked(chunks(program, count), features, "chunks");
@@ -304,9 +310,11 @@ fn arrange(mut program: Program, spec: &PlacementSpec, features: Option<u32>) ->
     if spec.overlap() {
         program = checked(overlap(program), features, "overlap");
     }
-    if spec.samples() {
+    if spec.delay() > 0 {
+        program = checked(delayed(program, spec.delay())?, features, "delay");
+    } else if spec.samples() {
         let ahead = spec.prefetch();
         program = checked(prefetch(program, ahead), features, "prefetch");
     }
-    program
+    Ok(program)
 }

@@ -8,7 +8,7 @@
 use super::PlacementSpec;
 use super::minibatch::sampling;
 use crate::error::LowerError;
-use crate::layout::{Pure, Ranks};
+use crate::layout::{Graphs, Pure, Ranks};
 use crate::lower::fetch::from_owners;
 use crate::lower::in_place::in_place;
 use crate::lower::{Training, by_batches, by_layouts};
@@ -26,14 +26,20 @@ pub fn lower(
         });
     }
     let sampling = sampling(training, spec)?;
-    if ranks.ranks <= 1 {
-        return Ok(in_place(by_batches(training, ranks, &sampling, None)?));
+    let wanted = |graphs: &Graphs| Pure::of(graphs, ranks.ranks).push_pull;
+    let program = match ranks.ranks {
+        0 | 1 => by_batches(training, ranks, &sampling, None)?,
+        _ => by_batches(training, ranks, &sampling, Some(&wanted))?,
+    };
+    let program = from_owners(in_place(program));
+    match spec.delay() {
+        delay if DELAYS.contains(&delay) => Ok(program),
+        delay => Err(LowerError::Illegal(format!(
+            "found a delay of {delay} batches, expected 0 (each batch reads the weights that the one before \
+             it left), 2 (batches wait for sums and their gradients) or 3 (and for gradients of weights)"
+        ))),
     }
-    let program = by_batches(
-        training,
-        ranks,
-        &sampling,
-        Some(&|graphs| Pure::of(graphs, ranks.ranks).push_pull),
-    )?;
-    Ok(from_owners(in_place(program)))
 }
+
+/// No delay, or one at which ranks wait for nothing that can be on its way meanwhile (P3, section 3.3).
+const DELAYS: [u32; 3] = [0, 2, 3];

@@ -65,12 +65,22 @@ impl PlacementSpec {
     pub fn relaxations(&self) -> Vec<Relaxation> {
         let of_placement = self.row().map_or(&[][..], |row| row.relaxations);
         let sample = self.samples().then_some(Relaxation::Sample);
-        of_placement.iter().copied().chain(sample).collect()
+        let delay = (self.delay() > 0).then_some(Relaxation::StaleWeights);
+        let of_knobs = sample.into_iter().chain(delay);
+        of_placement.iter().copied().chain(of_knobs).collect()
     }
 
     /// Whether batches leave out aggregations that depend on the data alone, which are made before.
     pub fn beforehand(&self) -> bool {
         self.samples() && self.knobs.sampling.beforehand == Some(true)
+    }
+
+    /// Batches by which the weights are late that a batch reads.
+    pub fn delay(&self) -> u32 {
+        match self.samples() {
+            true => self.knobs.sampling.delay.unwrap_or(0),
+            false => 0,
+        }
     }
 
     /// Periods between the draw of a batch and its training, if ranks wait for each other in between;

@@ -8,7 +8,7 @@ use gnnc_ir::graph::op::{Loss, Redistribute};
 use gnnc_ir::kernel::{Body, End};
 use gnnc_ir::program::instr::{self, Collective};
 use gnnc_ir::program::memory::Lives;
-use gnnc_ir::program::traffic::{all_reduce_floats, chunk};
+use gnnc_ir::program::traffic::chunk;
 use gnnc_ir::program::{Extent, Instr, Moved, Neighbour, Product, Program, RankSizes, Role};
 use gnnc_ir::words::sampling::MAX_HOPS;
 use gnnc_ir::words::types::EdgeSet;
@@ -220,9 +220,7 @@ impl Sent {
             ) => {
                 sent.exchanged = u64::from(program.buffer(buffer.buffer).row_words());
             }
-            Some(Collective::AllReduce(instr::AllReduce { buffers })) => {
-                sent.reduced = all_reduce_floats(buffers, program)
-            }
+            Some(Collective::AllReduce(sum)) => sent.reduced = sum.floats(program),
             Some(Collective::Redistribute(instr::Redistribute {
                 how,
                 to,

@@ -223,12 +223,14 @@ pub fn program(ranks: u32, shape: Shape) -> Program {
         classes: c,
     }));
     if ranks > 1 {
-        step.push(Instr::AllReduce(instr::AllReduce {
-            buffers: vec![BufferId(6), BufferId(7), BufferId(8)],
-        }));
-        eval.push(Instr::AllReduce(instr::AllReduce {
-            buffers: vec![BufferId(14)],
-        }));
+        step.push(Instr::AllReduce(instr::AllReduce::whole(vec![
+            BufferId(6),
+            BufferId(7),
+            BufferId(8),
+        ])));
+        eval.push(Instr::AllReduce(instr::AllReduce::whole(vec![BufferId(
+            14,
+        )])));
     }
     Program {
         ranks,

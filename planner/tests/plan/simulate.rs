@@ -222,7 +222,7 @@ proptest! {
         let buffer = Buffer {
             name: "g".to_owned(), extent: Extent::Fixed(1), columns: floats, slots: 1, role: Role::Temp, storage: Default::default(),
 };
-        let step = vec![Instr::AllReduce(instr::AllReduce { buffers: vec![BufferId(0)] })];
+        let step = vec![Instr::AllReduce(instr::AllReduce::whole(vec![BufferId(0)]))];
         let program = Program { ranks, buffers: vec![buffer], step, ..Program::default() };
         let parts = measured(vec![vec![0; ranks as usize]; ranks as usize], &vec![1; ranks as usize]);
         let cluster = cluster(nodes, per_node);
@@ -343,7 +343,7 @@ proptest! {
         let cases = [
             (Instr::HaloExchange(instr::HaloExchange { buffer, skip: None }), "halo-exchange", exchanged, slower),
             (Instr::HaloReduce(instr::HaloReduce { buffer, skip: None }), "halo-reduce", exchanged, slower),
-            (Instr::AllReduce(instr::AllReduce { buffers: vec![sums] }), "all-reduce", 2 * 4 * u64::from(floats), reduced),
+            (Instr::AllReduce(instr::AllReduce::whole(vec![sums])), "all-reduce", 2 * 4 * u64::from(floats), reduced),
         ];
         for (instr, name, bytes, seconds) in cases {
             prop_assert_eq!(Resource::of(&instr, &program), Resource::Network);

@@ -8,9 +8,13 @@ use crate::part::asked::OfBatch;
 use crate::part::lists::List;
 use crate::part::rows::Sent;
 use crate::rank::Rank;
+use gnnc_ir::program::instr::MOST_LAG;
 use gnnc_ir::program::traffic::chunk;
-use gnnc_ir::program::{BufferId, Instr, Ref, StageMessage};
+use gnnc_ir::program::{Instr, Ref, StageMessage, Transfer};
 use std::ops::Range;
+
+/// Tags of programs are below this bit.
+const BATCH_BITS: u32 = 24;
 
 /// What a plan depends on besides the rank and the instruction.
 #[derive(Clone, Copy)]
@@ -55,10 +59,10 @@ impl Rank {
         let (mut whole, mut begins, mut finishes) = (instr, true, true);
         if let Instr::Begin(transfer) = instr {
             (whole, finishes) = (&transfer.what, false);
-            steps.tag = transfer.tag;
+            steps.tag = self.tag(transfer);
         } else if let Instr::Finish(transfer) = instr {
             (whole, begins) = (&transfer.what, false);
-            steps.tag = transfer.tag;
+            steps.tag = self.tag(transfer);
         }
         let what = What {
             iteration,
@@ -108,6 +112,13 @@ impl Rank {
             return Ok(false);
         }
         Ok(true)
+    }
+
+    /// The tag of the messages of a transfer. Batches under way have tags of their own, since the second
+    /// round of one may be sent after the first round of the next.
+    fn tag(&self, transfer: &Transfer) -> u32 {
+        let batch = self.place.batch.unwrap_or(0) % (MOST_LAG + 1);
+        transfer.tag | batch << BATCH_BITS
     }
 
     /// The messages of a stage message: one for the current chunk; one per chunk if all rows are
@@ -272,13 +283,13 @@ impl Plan<'_> {
 
     /// All-reduce of buffers as one message: each rank sums one chunk for all, in rank order, and
     /// receives the other chunks from the others.
-    fn all_reduce(&mut self, buffers: &[BufferId]) {
+    fn all_reduce(&mut self, buffers: &[Ref]) {
         let Self { own, steps, what } = self;
         let (rank, group) = (own.in_group(), own.group);
         if group.ranks == 1 {
             return;
         }
-        let spans = || buffers.iter().map(|id| own.buffer(*id));
+        let spans = || buffers.iter().map(|at| own.summed(*at, what.iteration));
         let total = spans().map(|span| span.len()).sum::<usize>() as u64;
         let mine = own_chunk(total, group.ranks, rank);
         let others = || (0..group.ranks).filter(|other| *other != rank);

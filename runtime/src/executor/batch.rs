@@ -8,7 +8,7 @@ use crate::step_context::StepContext;
 use gnnc_graph::sample::At;
 use gnnc_ir::program::instr::Numbers;
 use gnnc_ir::program::memory::layout;
-use gnnc_ir::program::{Capacity, Instr, Program, RankSizes, Ref, Transfer};
+use gnnc_ir::program::{Capacity, Instr, Program, RankSizes, Ref, Role, Transfer};
 use gnnc_ir::words::types::Of;
 
 /// Least bytes of rows that a thread fetches.
@@ -119,6 +119,25 @@ impl Worker {
         unsafe {
             let from = self.arena.span(0, kept);
             arena.span(0, kept).write().copy_from_slice(from.read());
+        }
+        for (id, buffer) in program.buffers.iter().enumerate() {
+            let [before, after] =
+                [&self.own.capacity, &capacity].map(|c| buffer.slot_words(c) as usize);
+            let slots = if buffer.role == Role::Temp {
+                buffer.slots
+            } else {
+                0
+            };
+            // What batches under way have computed.
+            for slot in (0..slots as usize).filter(|_| slots > 1) {
+                let from = self.own.layout.offsets[id] as usize + slot * before;
+                let to = layout.offsets[id] as usize + slot * after;
+                // SAFETY: both are in their blocks, and nothing else uses these.
+                unsafe {
+                    let from = self.arena.span(from, before);
+                    arena.span(to, before).write().copy_from_slice(from.read());
+                }
+            }
         }
         (self.arena, self.own.layout, self.own.capacity) = (arena, layout, capacity);
         Ok(())

@@ -396,9 +396,9 @@ impl Network {
             matrix(at(d_xw), h),
             matrix(at(w1_grad), h),
         ));
-        train.push(Instr::AllReduce(instr::AllReduce {
-            buffers: vec![loss, w1_grad, bias_grad, u_grad, w2_grad],
-        }));
+        train.push(Instr::AllReduce(instr::AllReduce::whole(vec![
+            loss, w1_grad, bias_grad, u_grad, w2_grad,
+        ])));
         for (value, state, grad) in [
             (w1, w1_state, w1_grad),
             (bias, bias_state, bias_grad),
@@ -476,9 +476,7 @@ impl Network {
             out: at(metrics),
             classes: c,
         }));
-        eval.push(Instr::AllReduce(instr::AllReduce {
-            buffers: vec![metrics],
-        }));
+        eval.push(Instr::AllReduce(instr::AllReduce::whole(vec![metrics])));
         let mut program = b.program;
         (program.step, program.eval) = (train, eval);
         (program.loss, program.metrics, program.logits) =

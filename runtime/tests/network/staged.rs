@@ -271,7 +271,7 @@ impl Staged {
             sums.push(loss);
         }
         sums.extend(all.iter().map(|one| one.grad));
-        step.push(Instr::AllReduce(instr::AllReduce { buffers: sums }));
+        step.push(Instr::AllReduce(instr::AllReduce::whole(sums)));
         for one in &all {
             step.push(descend(&mut b, *one));
         }
@@ -283,9 +283,7 @@ impl Staged {
                 out: at(metrics),
                 classes: c,
             }));
-            eval.push(Instr::AllReduce(instr::AllReduce {
-                buffers: vec![metrics],
-            }));
+            eval.push(Instr::AllReduce(instr::AllReduce::whole(vec![metrics])));
         }
         let mut program = b.program;
         (program.setup, program.step, program.eval) = (setup, step, eval);

@@ -5,12 +5,12 @@ use crate::graph::op;
 use crate::program::access::Touched;
 use crate::program::text::line::{after, arrow, matrix, matrix_at, optional, words};
 use crate::program::text::{Reader, Text, TextError};
-use crate::program::traffic::{
-    Reads, Traffic, all_reduce_floats, exchanged, redistribute_total, row_bytes,
-};
+use crate::program::traffic::{Reads, Traffic, exchanged, redistribute_total, row_bytes};
 use crate::program::verify::{Check, Checked};
 use crate::program::work::{Counts, Terms, Work};
-use crate::program::{BufferId, Extent, Matrix, Moved, Program, RankSizes, Ref, Returned, Skip};
+use crate::program::{
+    BufferId, Capacity, Extent, Matrix, Moved, Program, RankSizes, Ref, Returned, Skip,
+};
 use serde::{Deserialize, Serialize};
 
 /// Sends own rows to the ranks that read them; fills the halo rows.
@@ -36,8 +36,8 @@ pub struct HaloReduce {
 /// Sums buffers over all ranks, in rank order, as one message.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AllReduce {
-    /// Buffers with fixed rows.
-    pub buffers: Vec<BufferId>,
+    /// Buffers with fixed rows: with all their slots, or the slot of an iteration.
+    pub buffers: Vec<Ref>,
 }
 
 /// Moves a tensor from one layout over the ranks to another.
@@ -234,27 +234,27 @@ impl Instruction for AllReduce {
     }
 
     fn operands<'a>(&'a self, visit: &mut impl FnMut(Operand<'a>)) {
-        for id in &self.buffers {
-            visit(Operand::read(Ref::first(*id), Use::Slots));
+        let slots = |at: &Ref| match at.in_loop {
+            true => Use::Rows(Touched::All),
+            false => Use::Slots,
+        };
+        for at in &self.buffers {
+            visit(Operand::read(*at, slots(at)));
         }
-        for id in &self.buffers {
-            visit(Operand::write(Ref::first(*id), Use::Slots));
+        for at in &self.buffers {
+            visit(Operand::write(*at, slots(at)));
         }
     }
 
     fn each_ref(&mut self, visit: &mut dyn FnMut(&mut Ref)) {
-        for buffer in &mut self.buffers {
-            let mut at = Ref::first(*buffer);
-            visit(&mut at);
-            *buffer = at.buffer;
-        }
+        self.buffers.iter_mut().for_each(visit);
     }
 
     fn check(&self, check: &Check) -> Checked {
-        self.buffers.iter().try_for_each(|&id| {
-            check.at_least("buffer", Ref::first(id), 0)?;
-            check.floats("buffer", Ref::first(id))?;
-            let extent = check.program.buffer(id).extent;
+        self.buffers.iter().try_for_each(|&at| {
+            check.at_least("buffer", at, 0)?;
+            check.floats("buffer", at)?;
+            let extent = check.program.buffer(at.buffer).extent;
             match matches!(extent, Extent::Fixed(_)) {
                 true => Ok(()),
                 false => Err(format!(
@@ -276,7 +276,7 @@ impl Instruction for AllReduce {
             .pipeline
             .map_or(program.ranks, |p| p.width(program.ranks));
         let others = u64::from(group.saturating_sub(1));
-        let bytes = all_reduce_floats(&self.buffers, program).saturating_mul(8 * others);
+        let bytes = self.floats(program).saturating_mul(8 * others);
         sum.all_reduce = sum.all_reduce.saturating_add(bytes);
     }
 
@@ -290,10 +290,29 @@ impl Instruction for AllReduce {
 }
 
 impl AllReduce {
+    /// Sums buffers with all their slots.
+    pub fn whole(buffers: impl IntoIterator<Item = BufferId>) -> Self {
+        Self {
+            buffers: buffers.into_iter().map(Ref::first).collect(),
+        }
+    }
+
+    /// Floats of the message.
+    pub fn floats(&self, program: &Program) -> u64 {
+        let words = |at: &Ref| {
+            let buffer = program.buffer(at.buffer);
+            match at.in_loop {
+                true => buffer.slot_words(&Capacity::default()),
+                false => buffer.words(&Capacity::default()),
+            }
+        };
+        self.buffers.iter().map(words).fold(0, u64::saturating_add)
+    }
+
     pub(super) fn parse(from: &mut Reader<'_>) -> Result<Self, TextError> {
         let mut buffers = Vec::new();
         while from.at_numbered("b") {
-            buffers.push(BufferId::parse(from)?);
+            buffers.push(Ref::parse(from)?);
         }
         Ok(Self { buffers })
     }

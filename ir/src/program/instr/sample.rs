@@ -218,7 +218,10 @@ impl Check<'_> {
         {
             if let Instr::Numbers(numbers) = instr {
                 let mut outputs = numbers.outputs.iter().filter(|one| one.at.buffer == id);
-                let Drawn::Relation(_, count) = outputs.next()?.drawn else {
+                let Some(output) = outputs.next() else {
+                    continue;
+                };
+                let Drawn::Relation(_, count) = output.drawn else {
                     return None;
                 };
                 types = Some(count);

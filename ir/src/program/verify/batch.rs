@@ -4,10 +4,10 @@ use super::ProgramError;
 use crate::program::access::accesses;
 use crate::program::instr;
 use crate::program::trace::Phase;
-use crate::program::{Extent, Instr, Program, Role};
+use crate::program::{BufferId, Extent, Instr, Program, Ref, Role};
 use crate::words::sampling::MAX_HOPS;
 use crate::words::types::{Level, Of};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Checks where batches are drawn and their rows are used.
 ///
@@ -65,10 +65,25 @@ pub(super) fn verify(program: &Program) -> Result<(), ProgramError> {
     Ok(())
 }
 
-/// Checks that lags ascend, and that buffers are used with the lag with which they are written.
+/// How the instructions of a batch use a buffer.
+struct Used {
+    /// The lags of its uses.
+    lags: BTreeSet<u32>,
+    /// Whether it is written.
+    written: bool,
+    /// Whether every use is of the slot of the batch at hand, the first one a write.
+    by_batch: bool,
+    /// The first slot.
+    base: Option<Ref>,
+    /// The instruction that used it with a second lag.
+    second: Option<usize>,
+}
+
+/// Checks that lags ascend, and that no batch overwrites what an earlier one still needs: a buffer that
+/// is used with several lags has a slot for each batch in between. Weights may be read with one lag
+/// besides that with which they are written.
 fn lags(body: &[Instr], program: &Program) -> Result<(), (usize, String)> {
-    // For each buffer that is written, and for each that is used, the lag.
-    let (mut written, mut used) = (BTreeMap::new(), BTreeMap::new());
+    let mut used: BTreeMap<BufferId, Used> = BTreeMap::new();
     let mut lag = 0;
     for (index, instr) in body.iter().enumerate() {
         if let Instr::Lag(next) = instr {
@@ -82,23 +97,38 @@ fn lags(body: &[Instr], program: &Program) -> Result<(), (usize, String)> {
             lag = next.by;
         }
         for access in accesses(instr, program) {
-            let id = access.buffer;
-            let first = *used.entry(id).or_insert(lag);
-            let other = match access.writes {
-                true => Some(first),
-                false => written.get(&id).copied(),
-            };
-            if let Some(other) = other.filter(|other| *other != lag) {
-                let name = &program.buffer(id).name;
-                let what = format!(
-                    "`{name}` is written with one of the lags {other} and {lag} and used with the other; \
-                     batches under way would share it"
-                );
-                return Err((index, what));
+            let of_batch = access.slot.filter(|at| at.in_loop);
+            let one = used.entry(access.buffer).or_insert_with(|| Used {
+                lags: BTreeSet::new(),
+                written: false,
+                by_batch: access.writes,
+                base: of_batch,
+                second: None,
+            });
+            one.by_batch &= of_batch.is_some() && of_batch == one.base;
+            one.written |= access.writes;
+            if one.lags.insert(lag) && one.lags.len() > 1 {
+                one.second.get_or_insert(index);
             }
-            if access.writes {
-                written.insert(id, lag);
-            }
+        }
+    }
+    for (id, one) in used {
+        let buffer = program.buffer(id);
+        let (Some(first), Some(last)) = (one.lags.first(), one.lags.last()) else {
+            continue;
+        };
+        let needed = last - first + 1;
+        let kept = match buffer.role {
+            Role::Param(_) => one.lags.len() <= 2,
+            _ => one.by_batch && buffer.slots >= needed,
+        };
+        if one.written && needed > 1 && !kept {
+            let what = format!(
+                "`{}` is used with lags from {first} to {last}; batches under way would share it: expected \
+                 {needed} slots, one for each batch, written first",
+                buffer.name
+            );
+            return Err((one.second.unwrap_or(0), what));
         }
     }
     Ok(())

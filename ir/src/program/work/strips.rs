@@ -69,7 +69,7 @@ mod tests {
         // Blocks are sent as they are.
         let replicate = redistribute(Redistribute::Replicate);
         assert_eq!(strips(&program, &replicate, 10 * 3 * 16 * 4), 0);
-        let all = Instr::AllReduce(instr::AllReduce { buffers: vec![] });
+        let all = Instr::AllReduce(instr::AllReduce::whole(vec![]));
         assert_eq!(strips(&program, &all, 64), 0);
     }
 

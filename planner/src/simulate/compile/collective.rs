@@ -5,7 +5,7 @@ use crate::simulate::fabric::Node;
 use gnnc_ir::cluster::{Link, SharedBy};
 use gnnc_ir::graph::op::Redistribute;
 use gnnc_ir::program::instr::{self, Collective};
-use gnnc_ir::program::traffic::{Reads, all_reduce_floats, redistribute_total, traffic};
+use gnnc_ir::program::traffic::{Reads, redistribute_total, traffic};
 use gnnc_ir::program::work::strips;
 use gnnc_ir::program::{Chunk, Instr, Moved};
 use std::rc::Rc;
@@ -20,8 +20,8 @@ impl Compiler<'_> {
             Some(Collective::HaloReduce(instr::HaloReduce { buffer, skip })) => {
                 self.exchange(*buffer, true, skip.map(|skip| skip.of), name)
             }
-            Some(Collective::AllReduce(instr::AllReduce { buffers })) => {
-                let bytes = all_reduce_floats(buffers, self.program).saturating_mul(4);
+            Some(Collective::AllReduce(sum)) => {
+                let bytes = sum.floats(self.program).saturating_mul(4);
                 TransferCost::Everyone(self.as_measured(self.all_reduce(bytes), instr, name))
             }
             Some(Collective::Redistribute(instr::Redistribute {

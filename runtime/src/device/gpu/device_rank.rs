@@ -348,10 +348,8 @@ impl DeviceRank {
     /// Bytes that an instruction over so many own rows needs beside its operands; those of generated kernels are added by section.
     fn scratch_bytes(&self, instr: &Instr, rows: u64) -> u64 {
         if let Instr::AllReduce(one) = instr {
-            let floats = one
-                .buffers
-                .iter()
-                .map(|id| self.own.buffer(*id).len() as u64);
+            let floats = one.buffers.iter();
+            let floats = floats.map(|at| self.own.summed(*at, 0).len() as u64);
             4 * floats.sum::<u64>()
         } else if let Instr::MatMul(one) = instr
             && one.product == Product::Tn
