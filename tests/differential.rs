@@ -19,6 +19,8 @@ mod clip;
 mod data;
 #[path = "differential/decoupled.rs"]
 mod decoupled;
+#[path = "differential/descent.rs"]
+mod descent;
 #[path = "differential/device.rs"]
 mod device;
 #[path = "differential/examples.rs"]

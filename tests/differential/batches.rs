@@ -2,9 +2,8 @@
 
 use crate::check::{Case, Way};
 use crate::data::{FEATURES, Shape, planted};
-use crate::minibatch::{
-    ONE, SEVERAL, WIDE_SAGE, case, differences, pushed, sampling, untyped, with,
-};
+use crate::descent::differences;
+use crate::minibatch::{ONE, SEVERAL, WIDE_SAGE, case, pushed, sampling, untyped, with};
 use crate::models::{GAT, GCN, SAGE, shape};
 use gnnc::graph::GraphData;
 use gnnc::ir::graph::model::Relaxation;

@@ -212,11 +212,10 @@ fn apart(instr: Instr) -> Vec<Instr> {
 
 /// Whether ranks work on other batches until a communication is complete.
 fn waits(instr: &Instr) -> bool {
-    match instr {
-        Instr::ShareLevels(_) => true,
-        Instr::Redistribute(one) => one.how != Redistribute::Own,
-        _ => false,
+    if let Instr::Redistribute(one) = instr {
+        return one.how != Redistribute::Own;
     }
+    matches!(instr, Instr::ShareLevels(_))
 }
 
 /// The delay that leaves no time to sum gradients.
@@ -276,10 +275,10 @@ impl Uses {
 /// A buffer for copies of a weight, and the launch that copies it.
 fn copied(program: &mut Program, weight: Ref, of: Buffer) -> (Ref, Instr) {
     let name = format!("{}.copy", of.name);
-    let floats = match of.extent {
-        Extent::Fixed(rows) => rows * of.columns,
-        _ => 0,
-    };
+    let mut floats = 0;
+    if let Extent::Fixed(rows) = of.extent {
+        floats = rows * of.columns;
+    }
     program.buffers.push(Buffer {
         name,
         slots: 1,

@@ -1,0 +1,226 @@
+//! Gradient descent by the interpreter, in double precision, on the batches that the sampler draws.
+
+use crate::check::{Case, Way};
+use gnnc::graph::GraphData;
+use gnnc::graph::partition::{Partition, by_name};
+use gnnc::graph::sample::{Batches, Blocks, RankSeeds, Rule, Sampler};
+use gnnc::ir::graph::autodiff::{TrainingGraph, differentiate};
+use gnnc::ir::graph::eval::{DropoutKey, EvalBatch, EvalContext, EvalLayer, Tensor, evaluate};
+use gnnc::ir::words::sampling::{Roots, Sampling};
+use gnnc::planner::sampled::sampled;
+use gnnc::{Trainer, runtime};
+use std::sync::Arc;
+
+/// The largest of the differences between parameters, relative to the largest step of the tensor.
+/// Several steps add up the errors of each.
+const TOLERANCE: f64 = 1e-3;
+
+pub const LEARNING_RATE: f64 = 0.0625;
+
+/// The batch as the interpreter reads it, with its numbers computed from the graph.
+fn read(data: &GraphData, blocks: &Blocks) -> EvalBatch {
+    let topology = &data.topology;
+    let layers = (1..=blocks.layers()).map(|number| {
+        let (layer, ids) = (blocks.layer(number), blocks.level(number - 1));
+        let mut read = EvalLayer {
+            indptr: layer.edges.indptr.clone(),
+            indices: layer.edges.indices.clone(),
+            scales: Vec::new(),
+            types: Vec::new(),
+            degrees: Vec::new(),
+        };
+        for (row, ends) in layer.edges.indptr.windows(2).enumerate() {
+            let v = ids[row];
+            let all = topology.types_into(v);
+            let places = ends[0] as usize..ends[1] as usize;
+            let kind = |at: usize| all.get(layer.positions[at] as usize).copied();
+            for at in places.clone() {
+                let kept = places
+                    .clone()
+                    .filter(|other| kind(*other) == kind(at))
+                    .count();
+                let there = match kind(at) {
+                    Some(own) => all.iter().filter(|other| **other == own).count(),
+                    None => topology.in_neighbours(v).len(),
+                };
+                read.scales.push(there as f64 / kept as f64);
+                read.degrees.push(there as f64);
+                read.types.extend(kind(at));
+            }
+        }
+        read
+    });
+    EvalBatch {
+        ids: blocks.level(0).to_vec(),
+        levels: (0..=blocks.layers())
+            .map(|n| blocks.level(n).len())
+            .collect(),
+        layers: layers.collect(),
+    }
+}
+
+/// Gradient descent by the interpreter on the batches that the sampler draws.
+struct Oracle<'a> {
+    case: &'a Case,
+    data: &'a GraphData,
+    training: TrainingGraph,
+    context: EvalContext,
+    step: u32,
+}
+
+impl<'a> Oracle<'a> {
+    fn new(case: &'a Case, start: &[runtime::Tensor]) -> Self {
+        let data = case.loaded.data.as_ref().unwrap();
+        let typed = data.topology.relations() > 0;
+        let beforehand = case.knobs.sampling.beforehand == Some(true);
+        // The model as written: rewriting must not change what a batch computes.
+        let form = sampled(&case.loaded.model.graph, typed, beforehand).unwrap();
+        let training = differentiate(&form.batch).unwrap();
+        let mut context = case.context().clone();
+        context.params = elements(&training, start);
+        Self {
+            case,
+            data,
+            training,
+            context,
+            step: 0,
+        }
+    }
+
+    /// Trains an epoch; returns its loss, the mean over the seeds of all batches.
+    fn epoch(&mut self, sampling: &Sampling, way: Way, number: u32) -> f64 {
+        let settings = &self.case.loaded.model.train;
+        let seed = settings.seed;
+        let rule = Rule::new(sampling.kind, sampling.fanouts.clone(), seed).unwrap();
+        let mut sampler = Sampler::new(&self.data.topology, &rule, 1).unwrap();
+        let trained = (0..self.data.vertices()).filter(|v| self.data.train[*v as usize]);
+        let batches = Batches::new(trained.collect(), sampling.batch, sampling.cut, seed).unwrap();
+        let epoch = batches.epoch(number).unwrap();
+        let mut blocks = Blocks::default();
+        let mut loss = 0.0;
+        // Delayed gradient descent: an epoch begins with the newest weights, and the batches of it read
+        // those from before the last `delay` steps.
+        let delay = self.case.knobs.sampling.delay.unwrap_or(0) as usize;
+        let mut versions = vec![self.context.params.clone()];
+        for batch in 0..batches.count() {
+            let newest = versions[batch as usize].clone();
+            self.context.params = versions[(batch as usize).saturating_sub(delay)].clone();
+            // What a step computes does not depend on which rank has which seeds of it.
+            let seeds = match sampling.roots {
+                Roots::Home | Roots::Dealt => epoch.seeds(batch).to_vec(),
+                Roots::Own => self.shares(sampling, way, (number, batch)),
+            };
+            sampler.sample(&seeds, self.step, &mut blocks).unwrap();
+            self.context.batch = Some(read(self.data, &blocks));
+            self.context.dropout = Some(DropoutKey {
+                seed,
+                epoch: self.step,
+            });
+            let results = evaluate(&self.training.graph, &self.context).unwrap();
+            let share = seeds.len() as f64 / f64::from(epoch.used());
+            loss += share * results[self.training.loss].data[0];
+            self.context.params = newest;
+            for (n, spec) in self.training.graph.params.iter().enumerate() {
+                let Some(grad) = self.training.grads[n] else {
+                    continue;
+                };
+                let decay = spec.decay.unwrap_or(settings.weight_decay);
+                let values = &mut self.context.params[n].data;
+                for (value, grad) in values.iter_mut().zip(&results[grad].data) {
+                    *value -= LEARNING_RATE * (grad + decay * *value);
+                }
+            }
+            self.step += 1;
+            versions.push(self.context.params.clone());
+        }
+        loss
+    }
+}
+
+impl Oracle<'_> {
+    /// Seeds of a batch of which every rank draws its own.
+    fn shares(&self, sampling: &Sampling, way: Way, at: (u32, u32)) -> Vec<u32> {
+        let partition = match way.ranks {
+            1 => Partition::whole(self.data.vertices()),
+            ranks => {
+                let method = by_name(way.partitioner, 0).unwrap();
+                method.partition(&self.data.topology, ranks).unwrap()
+            }
+        };
+        let partition = Arc::new(partition);
+        let trained = (0..self.data.vertices()).filter(|v| self.data.train[*v as usize]);
+        let trained: Vec<u32> = trained.collect();
+        let seed = self.case.loaded.model.train.seed;
+        let of_rank = |rank: u32| {
+            let trained = trained.clone();
+            let mut own = RankSeeds::new(trained, sampling, &partition, rank, seed).unwrap();
+            own.go_to(at.0, at.1).unwrap();
+            own.seeds().to_vec()
+        };
+        (0..way.ranks).flat_map(of_rank).collect()
+    }
+}
+
+/// The parameters of a session in the order of a graph without loops, in which each element of a
+/// stack is a parameter.
+fn elements(training: &TrainingGraph, tensors: &[runtime::Tensor]) -> Vec<Tensor> {
+    let specs = training.graph.params.iter();
+    let tensor = |spec: &gnnc::ir::graph::ParamSpec| {
+        let own = tensors.iter().find(|t| t.name == spec.name).unwrap();
+        let gnnc::ir::Rows::Fixed(rows) = spec.ty.rows else {
+            panic!("{} has rows of the data graph", spec.name)
+        };
+        let length = (rows * spec.ty.columns()) as usize;
+        let first = spec
+            .element
+            .map_or(0, |element| element.index as usize * length);
+        let values = own.values[first..first + length].iter();
+        Tensor::new(
+            spec.ty,
+            rows as usize,
+            values.map(|&x| f64::from(x)).collect(),
+        )
+    };
+    specs.map(tensor).collect()
+}
+
+/// Compares epochs of a session with the interpreter; says where they differ first.
+pub fn differences(case: &Case, sampling: &Sampling, way: Way) -> Option<String> {
+    let mut trainer: Trainer = case.start(way);
+    let start = trainer.session.parameters().unwrap();
+    let mut oracle = Oracle::new(case, &start);
+    let before = oracle.context.params.clone();
+    for number in 0..2 {
+        let report = trainer
+            .epoch()
+            .unwrap_or_else(|e| panic!("{way:?}, {sampling:?}: {e}"));
+        let loss = oracle.epoch(sampling, way, number);
+        let close = (report.loss - loss).abs() <= TOLERANCE * loss.abs().max(1e-3);
+        if !close {
+            let found = report.loss;
+            return Some(format!(
+                "{way:?}, {sampling:?}, epoch {number}: loss {found}, not {loss}"
+            ));
+        }
+    }
+    let after = elements(&oracle.training, &trainer.session.parameters().unwrap());
+    let step = |a: &[f64], b: &[f64]| {
+        let differences = a.iter().zip(b).map(|(a, b)| (a - b).abs());
+        differences.fold(0.0, f64::max)
+    };
+    let pairs = oracle.context.params.iter().zip(&before);
+    let largest = pairs
+        .map(|(new, old)| step(&new.data, &old.data))
+        .fold(0.0, f64::max);
+    for (n, spec) in oracle.training.graph.params.iter().enumerate() {
+        let (expected, found) = (&oracle.context.params[n].data, &after[n].data);
+        let moved = step(expected, &before[n].data).max(largest * 1e-2);
+        let off = step(expected, found);
+        if off > TOLERANCE * moved {
+            let name = &spec.name;
+            let of = format!("{name} is off by {off}, after steps of {moved}");
+            return Some(format!("{way:?}, {sampling:?}: {of}"));
+        }
+    }
+    None
+}
