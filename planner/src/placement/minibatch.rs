@@ -35,8 +35,8 @@ pub fn lower(
 pub(super) fn sampling(training: &Training, spec: &PlacementSpec) -> Result<Sampling, LowerError> {
     let Some(sampling) = spec.knobs.sampling.sampling() else {
         return Err(LowerError::Illegal(format!(
-            "placement {} needs the number of seeds of a batch and a fanout for each hop; give --batch and \
-             --fanouts, such as --batch 1000 --fanouts 25,10, or `batch` and `fanouts` in the model's train block",
+            "placement {} on batches needs the number of seeds of a batch and a fanout for each hop; give --batch \
+             and --fanouts, such as --batch 1000 --fanouts 25,10, or `batch` and `fanouts` in the model's train block",
             spec.placement
         )));
     };

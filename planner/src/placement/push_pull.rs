@@ -20,6 +20,9 @@ pub fn lower(
     ranks: Ranks,
     spec: &PlacementSpec,
 ) -> Result<Program, LowerError> {
+    if spec.half_batches() {
+        sampling(training, spec)?;
+    }
     if !spec.samples() {
         return by_layouts(training, ranks, &|graphs| {
             Pure::of(graphs, ranks.ranks).push_pull
