@@ -10,6 +10,7 @@ mod none;
 mod offload;
 mod order;
 mod reason;
+mod training;
 
 pub use crate::placement::{Pin, PlacementSpec};
 pub use offload::offload_to_fit;
@@ -201,6 +202,8 @@ struct Priced<'a> {
     host: Option<Host>,
     /// Why offloading does not help a candidate that does not fit, if it was tried.
     helpless: Option<String>,
+    /// What a candidate on batches that does not fit needs without its evaluations.
+    training: Option<Bytes>,
     /// Bytes of rows of earlier epochs, by tensor, on the rank that keeps the most.
     copies: Vec<(String, Bytes)>,
 }
@@ -315,6 +318,7 @@ impl Ready {
         Ok(Priced {
             host: offload::use_of_host(&self.programs, request, &self.parts),
             helpless,
+            training: self.training_alone(request).filter(|_| !estimate.fits),
             estimate,
             copies: self
                 .programs
@@ -325,6 +329,13 @@ impl Ready {
             parts: self.parts,
             ranks_to_fit: None,
         })
+    }
+
+    /// Memory for training on batches, without evaluations on the whole graph.
+    fn training_alone(&self, request: &PlanRequest) -> Option<Bytes> {
+        let program = self.programs.first().filter(|_| self.spec.samples())?;
+        let without = training::alone(program);
+        Some(peak_memory(&without, request.cluster, &self.parts))
     }
 
     /// Whether it duplicates another candidate: a mixture that is a pure placement, or more chunks

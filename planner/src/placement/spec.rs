@@ -63,7 +63,9 @@ impl PlacementSpec {
 
     /// Whether batches are asked for that are not complete, of a placement that can do without.
     pub fn half_batches(&self) -> bool {
-        let either = self.row().is_some_and(|row| row.batches == OnBatches::Either);
+        let either = self
+            .row()
+            .is_some_and(|row| row.batches == OnBatches::Either);
         let sampling = &self.knobs.sampling;
         either && !sampling.is_open() && sampling.sampling().is_none()
     }

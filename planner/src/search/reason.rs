@@ -223,7 +223,12 @@ impl Priced<'_> {
         };
         let host = self.helpless.as_ref();
         let host = host.map_or_else(String::new, |why| format!("; {why}"));
-        format!("does not fit: {needed} needed, {device} has {has}; {remedy}{host}{copies}")
+        let training = self.training.map_or_else(String::new, |alone| {
+            format!(" ({alone} to train, the rest to evaluate on all vertices)")
+        });
+        format!(
+            "does not fit: {needed} needed{training}, {device} has {has}; {remedy}{host}{copies}"
+        )
     }
 
     /// What takes most of the epoch, or most of the difference to another candidate's.
