@@ -99,6 +99,7 @@ impl BatchPlan {
         for (hop, edges) in found.edges.iter().enumerate() {
             expected.edges[hops - hop] = edges.ceil() as u64;
         }
+        let expected = expected.with_all(&vec![expected; parts.sizes.len()]);
         Ok(Self {
             room: room(expected, workload.vertices, workload.edges),
             expected: vec![expected; parts.sizes.len()],

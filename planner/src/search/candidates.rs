@@ -63,9 +63,15 @@ impl PlanRequest<'_> {
 
     /// The batches to try, if there are any and a placement may train on them.
     fn batched(&self, row: &Row) -> Option<Knobs> {
-        let batched = row.batches != OnBatches::Never && self.batches.is_some();
-        batched.then(|| Knobs {
-            sampling: self.pin.knobs.sampling.clone(),
+        let mut sampling = self.pin.knobs.sampling.clone();
+        match row.batches {
+            OnBatches::Never => return None,
+            OnBatches::Either => {}
+            // Nothing waits there that could be late.
+            OnBatches::Always => sampling.delay = None,
+        }
+        self.batches.is_some().then(|| Knobs {
+            sampling,
             ..self.common()
         })
     }
