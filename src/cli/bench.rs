@@ -10,7 +10,7 @@ use super::text::{count, facts};
 use super::turns::turn;
 use clap::Args;
 use gnnc::ir::graph::model::Relaxation;
-use gnnc::ir::plan::{Knobs, Placement};
+use gnnc::ir::plan::{Knobs, Partitioner, Placement};
 use gnnc::ir::program::trace::median;
 use gnnc::ir::words::storage::Storage;
 use gnnc::ir::words::units::{Bytes, Seconds};
@@ -40,6 +40,9 @@ pub struct BenchEpoch {
     /// Placement of the work on several ranks.
     #[arg(long, value_name = "NAME", default_value = "graph", value_parser = super::inputs::placement)]
     placement: Placement,
+    /// The partitioner: metis, metis-edges, hash or range; by default metis.
+    #[arg(long, value_name = "NAME")]
+    partitioner: Option<Partitioner>,
     /// Relaxations to permit besides those of the model: decouple, stale, sample.
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = super::inputs::relaxation)]
     allow: Vec<Relaxation>,
@@ -78,6 +81,7 @@ impl BenchEpoch {
             seed: self.seed,
             knobs: Knobs {
                 storage: self.storage,
+                partitioner: self.partitioner,
                 ..self.batches.knobs.clone()
             },
             cache: cache.clone(),

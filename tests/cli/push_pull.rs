@@ -130,7 +130,7 @@ fn on_batches(features: u32, hidden: u32, delay: u32) -> [f64; 2] {
             c.placement == placement && c.parameters.knobs.sampling.sampling().is_some()
         };
         let found = plan.candidates.iter().find(batched).unwrap();
-        assert_eq!(found.allowed, true);
+        assert!(found.allowed);
         found.epoch_seconds.0
     })
 }
