@@ -10,7 +10,7 @@ mod plan;
 pub(crate) mod redistribute;
 mod skip;
 
-pub(crate) use plan::Now;
+pub(crate) use plan::{Half, Now};
 pub(crate) use skip::{Compared, Hear};
 
 use crate::part::lists::List;

@@ -25,6 +25,18 @@ pub(crate) struct Now {
     pub(crate) squares: Option<Squares>,
 }
 
+/// A communication, or half of it.
+pub(crate) struct Half<'a> {
+    /// The communication.
+    pub(crate) whole: &'a Instr,
+    /// The tag of its messages.
+    pub(crate) tag: u32,
+    /// Whether it packs and sends.
+    pub(crate) begins: bool,
+    /// Whether it receives and unpacks.
+    pub(crate) finishes: bool,
+}
+
 /// A communication being planned.
 pub(super) struct Plan<'a> {
     pub(super) own: &'a Rank,
@@ -56,14 +68,13 @@ impl Rank {
     ) -> Result<bool, Fault> {
         steps.clear();
         let (iteration, epoch) = (now.iteration, now.epoch);
-        let (mut whole, mut begins, mut finishes) = (instr, true, true);
-        if let Instr::Begin(transfer) = instr {
-            (whole, finishes) = (&transfer.what, false);
-            steps.tag = self.tag(transfer);
-        } else if let Instr::Finish(transfer) = instr {
-            (whole, begins) = (&transfer.what, false);
-            steps.tag = self.tag(transfer);
-        }
+        let Half {
+            whole,
+            tag,
+            begins,
+            finishes,
+        } = self.half(instr);
+        steps.tag = tag;
         let what = What {
             iteration,
             begins,
@@ -112,6 +123,24 @@ impl Rank {
             return Ok(false);
         }
         Ok(true)
+    }
+
+    /// Which half of a communication an instruction is.
+    pub(crate) fn half<'a>(&self, instr: &'a Instr) -> Half<'a> {
+        let mut half = Half {
+            whole: instr,
+            tag: Transfer::WHOLE,
+            begins: true,
+            finishes: true,
+        };
+        if let Instr::Begin(transfer) = instr {
+            (half.whole, half.tag) = (&transfer.what, self.tag(transfer));
+            half.finishes = false;
+        } else if let Instr::Finish(transfer) = instr {
+            (half.whole, half.tag) = (&transfer.what, self.tag(transfer));
+            half.begins = false;
+        }
+        half
     }
 
     /// The tag of the messages of a transfer. Batches under way have tags of their own, since the second

@@ -2,13 +2,14 @@
 
 use super::Worker;
 use crate::arena::Arena;
+use crate::communication::Half;
 use crate::fault::Fault;
 use crate::part::asked::OfBatch;
 use crate::step_context::StepContext;
 use gnnc_graph::sample::At;
 use gnnc_ir::program::instr::Numbers;
 use gnnc_ir::program::memory::layout;
-use gnnc_ir::program::{Capacity, Instr, Program, RankSizes, Ref, Role, Transfer};
+use gnnc_ir::program::{Capacity, Instr, Program, RankSizes, Ref, Role};
 use gnnc_ir::words::types::Of;
 
 /// Least bytes of rows that a thread fetches.
@@ -16,38 +17,6 @@ const PIECE: usize = 64 << 10;
 
 /// Rows fetched ahead of the one being copied.
 const AHEAD: usize = 8;
-
-/// Which half of a communication an instruction is.
-struct Half {
-    tag: u32,
-    begins: bool,
-    finishes: bool,
-}
-
-impl Half {
-    fn of(instr: &Instr) -> Self {
-        let whole = Self {
-            tag: Transfer::WHOLE,
-            begins: true,
-            finishes: true,
-        };
-        if let Instr::Begin(transfer) = instr {
-            Self {
-                tag: transfer.tag,
-                finishes: false,
-                ..whole
-            }
-        } else if let Instr::Finish(transfer) = instr {
-            Self {
-                tag: transfer.tag,
-                begins: false,
-                ..whole
-            }
-        } else {
-            whole
-        }
-    }
-}
 
 /// The numbers of a message.
 fn numbers(message: &[f32]) -> &[u32] {
@@ -149,7 +118,8 @@ impl Worker {
             tag,
             begins,
             finishes,
-        } = Half::of(instr);
+            ..
+        } = self.own.half(instr);
         let (rank, group) = (self.own.number - self.own.group.first, self.own.group);
         let inner = self.own.part.inner;
         let Some(batch) = &mut self.own.part.batch else {
@@ -186,7 +156,7 @@ impl Worker {
     /// Gives other ranks the lower levels of this one's part of the batch, and puts those of all
     /// ranks side by side.
     pub(super) fn share_levels(&mut self, program: &Program, instr: &Instr) -> Result<(), Fault> {
-        let half = Half::of(instr);
+        let half = self.own.half(instr);
         let (rank, group) = (self.own.number - self.own.group.first, self.own.group);
         let Some(batch) = &mut self.own.part.batch else {
             return Err(Fault::Missing("batches"));
