@@ -16,7 +16,7 @@ pub enum Touched {
     Halo,
     /// The vertices of a chunk, or the edges into them.
     Rows(Chunk),
-    /// The rows that are new to a chunk; see [`Moved::New`](crate::program::Moved::New).
+    /// The rows that are new to a chunk; see [`Moved::New`].
     New(End, Chunk),
     /// All rows that a reduction of a chunk's edges to an end reads.
     Near(End, Chunk),
