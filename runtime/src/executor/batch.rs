@@ -9,14 +9,30 @@ use crate::step_context::StepContext;
 use gnnc_graph::sample::At;
 use gnnc_ir::program::instr::Numbers;
 use gnnc_ir::program::memory::layout;
-use gnnc_ir::program::{Capacity, Instr, Program, RankSizes, Ref, Role};
+use gnnc_ir::program::{BufferId, Capacity, Instr, Program, RankSizes, Ref, Role};
 use gnnc_ir::words::types::Of;
+use std::collections::BTreeSet;
 
 /// Least bytes of rows that a thread fetches.
 const PIECE: usize = 64 << 10;
 
 /// Rows fetched ahead of the one being copied.
 const AHEAD: usize = 8;
+
+/// Temporary buffers with a slot for each batch under way. They live throughout the loop over batches, so
+/// no other buffer of it shares their memory.
+fn in_flight(program: &Program) -> BTreeSet<BufferId> {
+    let mut found = BTreeSet::new();
+    let bodies = program.step.iter().filter_map(Instr::body);
+    for instr in bodies.flatten() {
+        instr.each_access(&mut |at, _| {
+            if at.in_loop && program.buffer(at.buffer).role == Role::Temp {
+                found.insert(at.buffer);
+            }
+        });
+    }
+    found
+}
 
 /// The numbers of a message.
 fn numbers(message: &[f32]) -> &[u32] {
@@ -89,18 +105,14 @@ impl Worker {
             let from = self.arena.span(0, kept);
             arena.span(0, kept).write().copy_from_slice(from.read());
         }
-        for (id, buffer) in program.buffers.iter().enumerate() {
-            let [before, after] =
-                [&self.own.capacity, &capacity].map(|c| buffer.slot_words(c) as usize);
-            let slots = if buffer.role == Role::Temp {
-                buffer.slots
-            } else {
-                0
-            };
-            // What batches under way have computed.
-            for slot in (0..slots as usize).filter(|_| slots > 1) {
-                let from = self.own.layout.offsets[id] as usize + slot * before;
-                let to = layout.offsets[id] as usize + slot * after;
+        // What batches under way have computed.
+        for id in in_flight(program) {
+            let buffer = program.buffer(id);
+            let words = |capacity| buffer.slot_words(capacity) as usize;
+            let (before, after) = (words(&self.own.capacity), words(&capacity));
+            for slot in 0..buffer.slots as usize {
+                let from = self.own.layout.offsets[id.0 as usize] as usize + slot * before;
+                let to = layout.offsets[id.0 as usize] as usize + slot * after;
                 // SAFETY: both are in their blocks, and nothing else uses these.
                 unsafe {
                     let from = self.arena.span(from, before);
