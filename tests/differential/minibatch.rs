@@ -226,6 +226,20 @@ fn late_weights_are_those_of_delayed_gradient_descent() {
     assert!(found.is_empty(), "{}", found.join("\n"));
 }
 
+/// So many weights that several ranks sum parts of their gradients: a rank then sends sums of one batch
+/// after its shares of the next.
+#[test]
+fn sums_of_batches_in_flight_are_not_mixed_up() {
+    let body = "let h = x |> sage_conv(48) |> relu |> sage_conv(48) |> relu
+         loss cross_entropy(h |> linear(classes), labels, on = train)";
+    let some = sampling(13, vec![2; 2], Kind::Neighbor, Cut::Even);
+    let mut case = with(case("", body, untyped(planted(shape(false)))), &some);
+    case.knobs.sampling.delay = Some(3);
+    for way in pushed() {
+        assert_eq!(differences(&case, &some, way), None);
+    }
+}
+
 #[test]
 fn no_edges_are_kept_with_a_fanout_of_zero() {
     let none = sampling(13, vec![2, 0], Kind::Neighbor, Cut::Even);

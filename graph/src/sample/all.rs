@@ -121,14 +121,6 @@ impl AllBlocks {
         &self.blocks
     }
 
-    /// The rows of a level that are a rank's part; empty if there is no such level or rank.
-    pub fn rows(&self, level: u8, rank: u32) -> &[u32] {
-        let of_level = self.rows.get(usize::from(level));
-        of_level
-            .and_then(|ranks| ranks.get(rank as usize))
-            .map_or(&[], |rows| rows)
-    }
-
     /// The rows of a level that are each rank's part.
     pub fn rows_by_rank(&self, level: u8) -> &[Vec<u32>] {
         self.rows.get(usize::from(level)).map_or(&[], |rows| rows)

@@ -247,7 +247,7 @@ pub fn lower_all(training: &Training, spec: &PlacementSpec) -> Result<Vec<Progra
 }
 
 fn on_rank(training: &Training, spec: &PlacementSpec, rank: u32) -> Result<Program, LowerError> {
-    if spec.ranks <= 1 && !spec.samples() {
+    if spec.ranks <= 1 && !spec.samples() && !spec.half_batches() {
         let skips = row(spec.placement).is_some_and(|row| row.skips);
         let training = match spec.knobs.skip.filter(|_| skips) {
             Some(skipping) => with_gradients(training, 1, skipping)?,

@@ -28,20 +28,19 @@ pub fn lower(
             Pure::of(graphs, ranks.ranks).push_pull
         });
     }
-    let sampling = sampling(training, spec)?;
+    let (sampling, delay) = (sampling(training, spec)?, spec.delay());
+    if !DELAYS.contains(&delay) {
+        return Err(LowerError::Illegal(format!(
+            "found a delay of {delay} batches, expected 0 (each batch reads the weights that the one before \
+             it left), 2 (batches wait for sums and their gradients) or 3 (and for gradients of weights)"
+        )));
+    }
     let wanted = |graphs: &Graphs| Pure::of(graphs, ranks.ranks).push_pull;
     let program = match ranks.ranks {
         0 | 1 => by_batches(training, ranks, &sampling, None)?,
         _ => by_batches(training, ranks, &sampling, Some(&wanted))?,
     };
-    let program = from_owners(in_place(program));
-    match spec.delay() {
-        delay if DELAYS.contains(&delay) => Ok(program),
-        delay => Err(LowerError::Illegal(format!(
-            "found a delay of {delay} batches, expected 0 (each batch reads the weights that the one before \
-             it left), 2 (batches wait for sums and their gradients) or 3 (and for gradients of weights)"
-        ))),
-    }
+    Ok(from_owners(in_place(program)))
 }
 
 /// No delay, or one at which ranks wait for nothing that can be on its way meanwhile (P3, section 3.3).
