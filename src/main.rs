@@ -7,5 +7,6 @@ mod memory;
 static ALLOCATOR: memory::Allocator = memory::Allocator;
 
 fn main() -> std::process::ExitCode {
+    memory::report_aborts();
     cli::main()
 }

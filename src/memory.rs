@@ -1,5 +1,5 @@
 //! The program's allocator: if the machine refuses memory, the command ends with a message and exit code 2
-//! instead of an abort.
+//! instead of an abort. That holds for memory that the C library asks for itself, too.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::io::Write;
@@ -44,6 +44,38 @@ fn given(memory: *mut u8, size: usize) -> *mut u8 {
         refused(size);
     }
     memory
+}
+
+/// What the C library needs at most for what it aborts without, such as the destructor of a thread's variable.
+const OF_THE_LIBRARY: usize = 128 << 10;
+
+/// Reports aborts that come from a lack of memory like every other lack of memory.
+///
+/// The C library aborts where it cannot allocate for itself. Other aborts stay what they are.
+pub fn report_aborts() {
+    let handler: extern "C" fn(libc::c_int) = aborted;
+    // SAFETY: the handler calls only functions that are safe in signal handlers.
+    unsafe { libc::signal(libc::SIGABRT, handler as libc::sighandler_t) };
+}
+
+extern "C" fn aborted(_: libc::c_int) {
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    // SAFETY: a new mapping touches no memory in use. The process ends in any case: after this handler,
+    // `abort` restores the signal's own action and raises it again.
+    let memory = unsafe {
+        libc::mmap(
+            std::ptr::null_mut(),
+            OF_THE_LIBRARY,
+            protection,
+            flags,
+            -1,
+            0,
+        )
+    };
+    if memory == libc::MAP_FAILED {
+        refused(OF_THE_LIBRARY);
+    }
 }
 
 /// Reports the lack of memory and ends the process, without allocating.
