@@ -70,9 +70,8 @@ fn ranks(placement: &str, several: &[u32]) -> Vec<u32> {
 #[test]
 fn the_memory_of_a_run_is_what_its_plan_says() {
     let cora = example("gcn_cora.gir");
-    // Batches have no plan yet.
-    let planned_ones = TABLE.iter().filter(|row| !row.samples());
-    for placement in planned_ones.map(|row| row.placement.name()) {
+    let whole = TABLE.iter().filter(|row| !row.samples());
+    for placement in whole.map(|row| row.placement.name()) {
         for ranks in ranks(placement, &[2, 5]) {
             let says = planned(&[&cora], placement, ranks);
             let needs = run(&[&cora], placement, ranks)["peak_memory_bytes"].as_f64();
@@ -80,6 +79,63 @@ fn the_memory_of_a_run_is_what_its_plan_says() {
             assert!(
                 (0.999..1.05).contains(&quotient),
                 "{placement}, {ranks} ranks: planned {says}, {quotient} times what is needed"
+            );
+        }
+    }
+}
+
+/// Memory has room for batches that are a quarter larger than the largest drawn beforehand, and so does
+/// the plan.
+#[test]
+fn the_memory_of_batches_is_what_their_plan_says() {
+    let cora = example("sage_cora.gir");
+    let options = [
+        "--allow",
+        "sample,stale",
+        "--batch",
+        "70",
+        "--fanouts",
+        "5,5",
+    ];
+    for (placement, delay) in [
+        ("minibatch", "0"),
+        ("push-pull", "0"),
+        ("push-pull", "2"),
+        ("push-pull", "3"),
+    ] {
+        for ranks in ["2", "4"] {
+            let pin = format!("placement={placement},ranks={ranks},partitioner=metis");
+            let plan = [
+                "plan",
+                &cora,
+                "--cluster",
+                "cpu",
+                "--gpus",
+                ranks,
+                "--pin",
+                &pin,
+            ];
+            let delayed = ["--delay", delay, "--format", "json"];
+            let plan = gnnc(plan.iter().chain(&options).chain(&delayed)).json();
+            let candidates = plan["candidates"].as_array().unwrap();
+            let on_batches = |candidate: &&Value| !candidate["parameters"]["sampling"].is_null();
+            let planned = candidates.iter().find(on_batches).unwrap();
+            let train = [
+                "train",
+                &cora,
+                "--epochs",
+                "2",
+                "--workers",
+                ranks,
+                "--placement",
+                placement,
+            ];
+            let run = gnnc(train.iter().chain(&options).chain(&delayed)).json();
+            let quotient = planned["peak_memory_bytes"].as_f64().unwrap()
+                / run["peak_memory_bytes"].as_f64().unwrap();
+            assert!(
+                (0.98..1.06).contains(&quotient),
+                "{placement}, {ranks} ranks, delay {delay}: planned {quotient} times what is needed"
             );
         }
     }

@@ -196,8 +196,10 @@ struct Edges {
 /// Messages in flight.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Sent {
-    /// Words per exchanged row.
+    /// Words per row that its owner sends to those who read it.
     exchanged: u64,
+    /// Words per row that those who read it send to its owner.
+    returned: u64,
     /// Words per row sent by redistributions.
     redistributed: u64,
     /// Floats of all-reduce messages.
@@ -214,11 +216,11 @@ impl Sent {
     fn of(instr: &Instr, program: &Program) -> Self {
         let mut sent = Self::default();
         match instr.collective() {
-            Some(
-                Collective::HaloExchange(instr::HaloExchange { buffer, .. })
-                | Collective::HaloReduce(instr::HaloReduce { buffer, .. }),
-            ) => {
+            Some(Collective::HaloExchange(instr::HaloExchange { buffer, .. })) => {
                 sent.exchanged = u64::from(program.buffer(buffer.buffer).row_words());
+            }
+            Some(Collective::HaloReduce(instr::HaloReduce { buffer, .. })) => {
+                sent.returned = u64::from(program.buffer(buffer.buffer).row_words());
             }
             Some(Collective::AllReduce(sum)) => sent.reduced = sum.floats(program),
             Some(Collective::Redistribute(instr::Redistribute {
@@ -259,6 +261,7 @@ impl Sent {
     fn and(self, other: &Self) -> Self {
         Self {
             exchanged: self.exchanged.saturating_add(other.exchanged),
+            returned: self.returned.saturating_add(other.returned),
             redistributed: self.redistributed.saturating_add(other.redistributed),
             reduced: self.reduced.saturating_add(other.reduced),
             fetched: self.fetched.saturating_add(other.fetched),
@@ -366,21 +369,25 @@ impl Needs {
             let chunk = chunk(reduced, ranks as u32, 0);
             chunk.end - chunk.start
         };
-        // Message memory for a rank that owns or reads `rows` of the rows.
-        let most = |rows: u64| -> u64 {
-            let one = |s: &Sent| part(s.reduced).saturating_add(rows.saturating_mul(s.exchanged));
+        // Message memory for a rank that reads `read` of the rows, and has `owned` that this one reads.
+        let most = |read: u64, owned: u64| -> u64 {
+            let one = |s: &Sent| {
+                let rows = read.saturating_mul(s.exchanged);
+                let back = owned.saturating_mul(s.returned);
+                part(s.reduced).saturating_add(rows).saturating_add(back)
+            };
             self.sent.iter().map(one).max().unwrap_or(0)
         };
         let to_others: u64 = match &parts.messages {
             Messages::Matrix(rows) => {
                 let others = (0..rows.len()).filter(|&other| other != rank);
                 others
-                    .map(|other| most(rows[rank][other].max(rows[other][rank])))
+                    .map(|other| most(rows[rank][other], rows[other][rank]))
                     .fold(0, u64::saturating_add)
             }
             Messages::Uniform => {
                 let rows = parts.sizes[rank].halo.div_ceil(ranks - 1);
-                (ranks - 1).saturating_mul(most(rows))
+                (ranks - 1).saturating_mul(most(rows, rows))
             }
         };
         let columns = self.sent.iter().map(|sent| sent.redistributed).max();

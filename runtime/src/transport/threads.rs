@@ -31,6 +31,7 @@ pub struct Threads {
     sent_to: BTreeSet<u32>,
     /// The last message sent to several ranks; the next one reuses its memory.
     shared: Arc<Vec<f32>>,
+    under_way: UnderWay,
 }
 
 /// State shared by all ends.
@@ -76,6 +77,30 @@ struct Queue {
     expects: bool,
 }
 
+/// What a rank has sent in communications that it has not finished itself. How far it is ahead of the
+/// receivers does not enter.
+#[derive(Default)]
+struct UnderWay {
+    /// Floats by tag.
+    floats: BTreeMap<u32, usize>,
+    /// Most floats at once.
+    most: usize,
+}
+
+impl UnderWay {
+    fn sent(&mut self, tag: u32, floats: usize) {
+        if floats > 0 {
+            *self.floats.entry(tag).or_default() += floats;
+            self.most = self.most.max(self.floats.values().sum());
+        }
+    }
+
+    /// A rank receives with a tag once it has sent everything that it sends with it.
+    fn finished(&mut self, tag: u32) {
+        self.floats.remove(&tag);
+    }
+}
+
 enum Message {
     /// For one receiver.
     Own(Memory),
@@ -109,6 +134,7 @@ impl Threads {
                 bytes: 0,
                 sent_to: BTreeSet::new(),
                 shared: Arc::default(),
+                under_way: UnderWay::default(),
             })
             .collect()
     }
@@ -133,6 +159,10 @@ impl Threads {
         self.hub.clocks[self.rank as usize].is_mine();
         let mut mail = lock(&inbox.mail);
         let queue = mail.queues.entry(self.rank).or_default();
+        let held = match &message {
+            Message::Own(_) if !queue.expects => floats,
+            Message::Own(_) | Message::Shared(_) => 0,
+        };
         queue.messages.push_back((tag, message));
         let last = mail.tag == tag && mail.missing.remove(&self.rank) && mail.missing.is_empty();
         if last {
@@ -145,6 +175,7 @@ impl Threads {
         }
         self.sent_to.insert(to);
         self.bytes += floats as u64 * 4;
+        self.under_way.sent(tag, held);
         Ok(())
     }
 
@@ -236,6 +267,7 @@ impl Threads {
         lengths: RangeInclusive<usize>,
         take: &mut dyn FnMut(&[f32]),
     ) -> Result<(), TransportError> {
+        self.under_way.finished(tag);
         let inbox = self.inbox(self.rank, from)?;
         let mut mail = self.wait(inbox, &mut std::iter::once(from), tag)?;
         let queue = mail.queues.get_mut(&from);
@@ -388,6 +420,7 @@ impl Transport for Threads {
         from: &mut dyn Iterator<Item = u32>,
         tag: u32,
     ) -> Result<(), TransportError> {
+        self.under_way.finished(tag);
         let inbox = self.inbox(self.rank, self.rank)?;
         self.wait(inbox, from, tag).map(drop)
     }
@@ -421,18 +454,22 @@ impl Transport for Threads {
             Message::Own(memory) => memory.capacity(),
             Message::Shared(_) => 0,
         };
-        let inboxes = self
-            .sent_to
-            .iter()
-            .map(|&to| &self.hub.inboxes[to as usize]);
-        let kept = inboxes.map(|inbox| {
-            let mail = lock(&inbox.mail);
-            mail.queues.get(&self.rank).map_or(0, |queue| {
+        let (mut expected, mut others) = (0, 0);
+        for &to in &self.sent_to {
+            let mail = lock(&self.hub.inboxes[to as usize].mail);
+            if let Some(queue) = mail.queues.get(&self.rank) {
                 let free = queue.free.iter().map(Memory::capacity);
-                queue.messages.iter().map(own).chain(free).sum::<usize>()
-            })
-        });
-        4 * (kept.sum::<usize>() + self.shared.capacity()) as u64
+                let kept: usize = queue.messages.iter().map(own).chain(free).sum();
+                let of_queue = if queue.expects {
+                    &mut expected
+                } else {
+                    &mut others
+                };
+                *of_queue += kept;
+            }
+        }
+        let floats = expected + others.max(self.under_way.most) + self.shared.capacity();
+        4 * floats as u64
     }
 
     fn abort(&mut self, failure: Failure) {
