@@ -27,7 +27,7 @@ pub struct RewriteOptions {
     pub iterations: u32,
     /// Most e-nodes per saturation.
     pub nodes: usize,
-    /// Most operators of a graph that is rewritten as a single region.
+    /// Most operators of a region.
     pub region: usize,
     /// Most undecided e-nodes for which the form is proved to be the cheapest.
     pub ilp_variables: usize,
@@ -41,7 +41,7 @@ impl Default for RewriteOptions {
             without: Vec::new(),
             iterations: 12,
             nodes: 2000,
-            region: 48,
+            region: 96,
             ilp_variables: 80,
             explain: false,
         }
@@ -75,16 +75,16 @@ pub struct RewriteReport {
     pub before: Work,
     /// Work of one epoch of the form.
     pub after: Work,
-    /// One entry per distinct region (layer type).
+    /// One entry per distinct region.
     pub regions: Vec<RegionReport>,
 }
 
 /// The effect of rewriting on one distinct region.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RegionReport {
-    /// Name of the first layer instance; empty for a whole model.
+    /// The layer in which the first one begins; empty outside layers.
     pub scope: String,
-    /// Layer instances with this region, not counting loop iterations.
+    /// How many equal regions there are, not counting loop iterations.
     pub instances: u32,
     /// How often the region runs per epoch.
     pub repeats: u32,

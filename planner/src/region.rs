@@ -1,17 +1,20 @@
 //! Regions: the parts of a graph that are rewritten one at a time.
 //!
-//! A small graph is one region. A larger one is cut where the layer instance changes, so that equal
-//! layers give equal regions, which are rewritten once. Values that cross a border, and values that
-//! are opaque to rules, are leaves. Single columns that follow from the data graph alone (an
-//! inverse root of a degree) belong to every region that reads them. A region is written by a walk
-//! from its results, so it depends neither on node numbers nor on unrelated parts of the graph.
+//! A graph is cut where no rule looks across: behind a non-linearity of vertices, and before a dropout.
+//! How a model is written in layers does not matter. Equal layers give equal regions, which are
+//! rewritten once. A region that is still too large, as a chain of residual layers is, is also cut at
+//! sums that have several readers, and then by size. Values that cross a border, and values that are
+//! opaque to rules, are leaves. Single columns that follow from the data graph alone (an inverse root
+//! of a degree) belong to every region that reads them. A region is written by a walk from its results,
+//! so it depends neither on node numbers nor on unrelated parts of the graph.
 
 use crate::facts::{Facts, Known, Sign, Value, known};
 use crate::language::{ENode, Symbol, is_opaque};
 use egg::{Id, RecExpr};
 use gnnc_ir::graph::op::{Scan, Site, ValueOrigin};
 use gnnc_ir::graph::{Node, NodeId};
-use gnnc_ir::{Graph, Op};
+use gnnc_ir::{Binary, Graph, Op, Unary};
+use petgraph::unionfind::UnionFind;
 use std::collections::BTreeMap;
 
 /// A part of a graph without its origin: equal layers give equal regions.
@@ -206,22 +209,93 @@ fn free(graph: &Graph) -> Vec<bool> {
     free
 }
 
-/// The region of every node that is not opaque to rules.
-fn assign(graph: &Graph, free: &[bool], most: usize) -> Vec<Option<usize>> {
-    let inside = |(id, node): &(NodeId, &Node)| !is_opaque(&node.op) && !free[id.0 as usize];
-    let total = graph.iter().filter(inside).count();
-    let mut region_of = vec![None; graph.nodes.len()];
-    let (mut region, mut size, mut scope) = (0, 0, None);
-    for (id, node) in graph.iter().filter(inside) {
-        let border = scope.is_some_and(|scope| scope != node.scope) || size >= most.max(1);
-        if total > most && border {
-            (region, size) = (region + 1, 0);
+/// The nodes that results need, operands first. Numbers of nodes do not show.
+fn in_order(graph: &Graph) -> Vec<NodeId> {
+    let mut order = Vec::with_capacity(graph.nodes.len());
+    let mut seen = vec![false; graph.nodes.len()];
+    let results = graph.results.iter().rev();
+    let mut stack: Vec<(NodeId, bool)> = results.map(|id| (*id, false)).collect();
+    while let Some((id, operands_done)) = stack.pop() {
+        if operands_done {
+            order.push(id);
+        } else if !std::mem::replace(&mut seen[id.0 as usize], true) {
+            stack.push((id, true));
+            let operands = graph.node(id).inputs.iter().rev();
+            stack.extend(operands.map(|operand| (*operand, false)));
         }
-        size += 1;
-        scope = Some(node.scope);
-        region_of[id.0 as usize] = Some(region);
+    }
+    order
+}
+
+/// The region of every node that is not opaque to rules. Regions have at most `most` nodes.
+fn assign(graph: &Graph, free: &[bool], most: usize) -> Vec<Option<usize>> {
+    let inside = |id: NodeId| !is_opaque(&graph.node(id).op) && !free[id.0 as usize];
+    let count = graph.nodes.len();
+    let mut order = in_order(graph);
+    order.retain(|id| inside(*id));
+    let readers = graph.users();
+    let shared_sum = |id: NodeId| {
+        let sums = matches!(graph.node(id).op, Op::Binary(Binary::Add | Binary::Sub));
+        sums && !on_edges(graph.node(id)) && readers[id.0 as usize].len() > 1
+    };
+    let (mut parts, mut finer) = (UnionFind::new(count), UnionFind::new(count));
+    for id in &order {
+        let node = graph.node(*id);
+        let operands = node.inputs.iter().copied();
+        for read in operands.filter(|read| inside(*read) && !border(&node.op, graph.node(*read))) {
+            parts.union(id.0 as usize, read.0 as usize);
+            if !shared_sum(read) {
+                finer.union(id.0 as usize, read.0 as usize);
+            }
+        }
+    }
+    let most = most.max(1);
+    let mut large = vec![0; count];
+    order
+        .iter()
+        .for_each(|id| large[parts.find(id.0 as usize)] += 1);
+    let mut region_of = vec![None; count];
+    // By part: its region, and how many nodes it has so far.
+    let mut begun: BTreeMap<(bool, usize), (usize, usize)> = BTreeMap::new();
+    let mut regions = 0;
+    for id in order {
+        let place = id.0 as usize;
+        let split = large[parts.find(place)] > most;
+        let part = match split {
+            true => finer.find(place),
+            false => parts.find(place),
+        };
+        let (region, size) = begun.entry((split, part)).or_insert((regions, 0));
+        if *size == most {
+            (*region, *size) = (regions, 0);
+        }
+        if *size == 0 {
+            regions += 1;
+        }
+        *size += 1;
+        region_of[place] = Some(*region);
     }
     region_of
+}
+
+fn on_edges(node: &Node) -> bool {
+    node.ty.rows.edge_set().is_some()
+}
+
+/// Whether no rule looks from a reader into what it reads. Work on edges may move to vertices, so it
+/// has no borders.
+fn border(reader: &Op, read: &Node) -> bool {
+    if on_edges(read) {
+        return false;
+    }
+    // Rules take slices of element-wise functions, and roots of products apart.
+    let by_column = matches!(reader, Op::Unary(_) | Op::SliceCols { .. });
+    let taken_apart = matches!(
+        read.op,
+        Op::Unary(Unary::Neg | Unary::Sqrt | Unary::Rsqrt | Unary::Recip)
+    );
+    let non_linear = matches!(read.op, Op::Unary(_) | Op::Binary(Binary::Max)) && !taken_apart;
+    matches!(reader, Op::Dropout { .. }) || non_linear && !by_column
 }
 
 /// Writes a region, operands first, starting from its results.

@@ -102,6 +102,9 @@ pub struct Generate {
     /// Number of features per vertex.
     #[arg(long, value_name = "N", default_value = "16", value_parser = within(WIDTH))]
     features: u32,
+    /// Store features sparsely, with so many ones per vertex, at most half of the features.
+    #[arg(long, value_name = "N", default_value = "0", value_parser = within(WIDTH))]
+    nonzeros: u32,
     /// Number of classes.
     #[arg(long, value_name = "N", default_value = "4", value_parser = within(WIDTH))]
     classes: u32,
@@ -262,7 +265,10 @@ impl Generate {
     /// Refuses a graph that does not fit into this machine's memory.
     fn check_memory(&self) -> Answer {
         // An edge is a key of 8 bytes; sorting and merging keys takes more.
-        let row = u64::from(self.features) * 4 + 64;
+        let row = match self.nonzeros {
+            0 => u64::from(self.features) * 4 + 64,
+            nonzeros => u64::from(nonzeros) * 8 + 64,
+        };
         let needed = (self.edges * 32).saturating_add(u64::from(self.vertices) * row);
         match gnnc::runtime::available_memory() {
             Some(available) if needed > available => Err(Failure::Error(Error::Memory {
@@ -278,6 +284,7 @@ impl Generate {
         writable(&self.out, "graph")?;
         let attributes = Attributes {
             features: self.features,
+            nonzeros: self.nonzeros,
             classes: self.classes,
             signal: self.signal,
             ..Attributes::default()

@@ -9,11 +9,14 @@ use rayon::prelude::*;
 /// Features, labels and split of a generated graph.
 ///
 /// A vertex's features are `signal` times its class center, a vector of 1 and -1, plus noise of
-/// variance 1.
+/// variance 1. With `nonzeros` they are stored sparsely, as words of a document are: so many ones,
+/// drawn from all columns, and by `signal` more often from those that are 1 in the class center.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Attributes {
     /// Features per vertex; 0 for none.
     pub features: u32,
+    /// Nonzeros of a vertex's features, at most half of them; 0 if every value is drawn.
+    pub nonzeros: u32,
     /// Number of classes, of nearly equal size; 0 for no labels and no split.
     pub classes: u32,
     /// Distance between the classes; 0 gives pure noise.
@@ -28,6 +31,7 @@ impl Default for Attributes {
     fn default() -> Self {
         Self {
             features: 0,
+            nonzeros: 0,
             classes: 0,
             signal: 0.5,
             train: 0.6,
@@ -54,6 +58,13 @@ pub(super) fn check_attributes(vertices: u32, attributes: &Attributes) -> Result
             "signal",
             attributes.signal.to_string(),
             "a finite number",
+        ));
+    }
+    if attributes.nonzeros > attributes.features / 2 {
+        return Err(wrong(
+            "nonzeros",
+            attributes.nonzeros.to_string(),
+            format!("at most half of the {} features", attributes.features),
         ));
     }
     let (train, val) = (attributes.train, attributes.val);
@@ -91,28 +102,11 @@ pub(super) fn with_attributes(
 ) -> Result<GraphData, GraphError> {
     let n = topology.vertices();
     let mut data = GraphData::new(name, topology);
-    let width = attributes.features as usize;
-    if width > 0 {
-        let centres = Stream::new(seed, purpose::CENTRES);
-        let noise = Stream::new(seed, purpose::NOISE);
-        let mut values = vec![0f32; n as usize * width];
-        values
-            .par_chunks_mut(width)
-            .enumerate()
-            .for_each(|(v, row)| {
-                let class = labels.get(v).copied().unwrap_or(0) as u64;
-                for (j, x) in row.iter_mut().enumerate() {
-                    let side = centres.bits(class * width as u64 + j as u64) >> 63;
-                    let centre = if side == 0 {
-                        attributes.signal
-                    } else {
-                        -attributes.signal
-                    };
-                    *x = centre + noise.normal((v * width + j) as u64);
-                }
-            });
-        data.features = Features::dense(n as usize, attributes.features, values);
-    }
+    data.features = match (attributes.features, attributes.nonzeros) {
+        (0, _) => Features::None,
+        (_, 0) => dense(n, &labels, attributes, seed),
+        (_, _) => sparse(n, &labels, attributes, seed),
+    };
     if !labels.is_empty() {
         data.labels = Labels::Single(labels);
         let train = (attributes.train * f64::from(n)).round() as u32;
@@ -131,4 +125,64 @@ pub(super) fn with_attributes(
         }
     }
     Ok(data)
+}
+
+/// Whether a column is 1 in the center of a class, not -1.
+fn in_centre(centres: Stream, class: u64, width: u64, column: u64) -> bool {
+    centres.bits(class * width + column) >> 63 == 0
+}
+
+fn dense(n: u32, labels: &[i32], attributes: &Attributes, seed: u64) -> Features {
+    let width = attributes.features as usize;
+    let centres = Stream::new(seed, purpose::CENTRES);
+    let noise = Stream::new(seed, purpose::NOISE);
+    let mut values = vec![0f32; n as usize * width];
+    let rows = values.par_chunks_mut(width).enumerate();
+    rows.for_each(|(v, row)| {
+        let class = labels.get(v).copied().unwrap_or(0) as u64;
+        for (j, x) in row.iter_mut().enumerate() {
+            let centre = match in_centre(centres, class, width as u64, j as u64) {
+                true => attributes.signal,
+                false => -attributes.signal,
+            };
+            *x = centre + noise.normal((v * width + j) as u64);
+        }
+    });
+    Features::dense(n as usize, attributes.features, values)
+}
+
+fn sparse(n: u32, labels: &[i32], attributes: &Attributes, seed: u64) -> Features {
+    let (width, count) = (attributes.features, attributes.nonzeros as usize);
+    let centres = Stream::new(seed, purpose::CENTRES);
+    let words = Stream::new(seed, purpose::WORDS);
+    // Of 2^32, how often a column outside of the class center is taken.
+    let outside = ((1u64 << 32) as f64 / (1.0 + f64::from(attributes.signal.max(0.0)))) as u64;
+    let mut indices = vec![0u32; n as usize * count];
+    let rows = indices.par_chunks_mut(count).enumerate();
+    rows.for_each(|(v, row)| {
+        let class = labels.get(v).copied().unwrap_or(0) as u64;
+        let begin = (v as u64) << 32;
+        let (mut found, mut draw) = (0, begin);
+        while found < count {
+            // A class center may have too few columns.
+            let any = draw - begin > 64 * count as u64;
+            let column = Stream::below(words.bits(draw), u64::from(width)) as u32;
+            let chance = words.bits(draw + 1) >> 32;
+            draw += 2;
+            let taken = any
+                || chance < outside
+                || in_centre(centres, class, u64::from(width), u64::from(column));
+            if taken && !row[..found].contains(&column) {
+                row[found] = column;
+                found += 1;
+            }
+        }
+        row.sort_unstable();
+    });
+    Features::Sparse {
+        columns: width,
+        indptr: (0..=u64::from(n)).map(|v| v * count as u64).collect(),
+        values: vec![1.0; indices.len()],
+        indices,
+    }
 }

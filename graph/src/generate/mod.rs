@@ -22,6 +22,7 @@ mod purpose {
     pub const CENTRES: u64 = 4;
     pub const NOISE: u64 = 5;
     pub const SPLIT: u64 = 6;
+    pub const WORDS: u64 = 7;
 }
 
 /// Draws per requested edge before a generator gives up.

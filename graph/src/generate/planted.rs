@@ -104,7 +104,7 @@ impl PlantedPartition {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Labels;
+    use crate::{Features, Labels};
 
     #[test]
     fn planted_classes_prefer_their_own() {
@@ -165,5 +165,36 @@ mod tests {
         });
         let accuracy = right.count() as f64 / tested.len() as f64;
         assert!(accuracy > 0.85, "{accuracy}");
+    }
+
+    /// Columns of the own class are drawn (1 + signal) times as often.
+    #[test]
+    fn sparse_features_are_as_many_as_wanted_and_tell_the_class() {
+        let mut planted = PlantedPartition::default();
+        planted.attributes.nonzeros = 6;
+        for signal in [0.0, 1.0, 1e30] {
+            planted.attributes.signal = signal;
+            let graph = planted.generate().unwrap();
+            assert_eq!(graph.validate(), []);
+            let Features::Sparse {
+                indptr, indices, ..
+            } = &graph.features
+            else {
+                panic!()
+            };
+            assert!(indptr.windows(2).all(|row| row[1] - row[0] == 6));
+            let Labels::Single(labels) = &graph.labels else {
+                panic!()
+            };
+            let mut counts = [0f64; 16];
+            let first = (0..1000).filter(|v| labels[*v] == 0);
+            let columns = first.flat_map(|v| &indices[6 * v..6 * v + 6]);
+            columns.for_each(|column| counts[*column as usize] += 1.0);
+            counts.sort_by(f64::total_cmp);
+            let even = counts[15] < 1.4 * counts[0];
+            assert_eq!(even, signal == 0.0, "signal {signal}: {counts:?}");
+        }
+        planted.attributes.nonzeros = 9;
+        assert!(planted.generate().is_err());
     }
 }

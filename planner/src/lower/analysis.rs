@@ -78,6 +78,7 @@ pub fn analyse(graph: &Graph, partial: Partials, distributed: bool) -> Analysis 
         graph,
         &users,
         &uses,
+        &fixed,
         &mut stored,
         &partial.reduce_now,
         distributed,
@@ -180,6 +181,7 @@ fn hosts(
     graph: &Graph,
     users: &[Vec<NodeId>],
     uses: &[u32],
+    fixed: &[bool],
     stored: &mut [bool],
     reduce_now: &[bool],
     distributed: bool,
@@ -210,7 +212,9 @@ fn hosts(
             };
             let next = graph.node(user);
             let chains = matches!(next.op, Op::Unary(_) | Op::Binary(_) | Op::Dropout { .. });
-            if !chains || next.ty != node.ty {
+            // What is the same in every epoch is computed once, without what is not.
+            let once = fixed[at.0 as usize] && !fixed[user.0 as usize];
+            if !chains || next.ty != node.ty || once {
                 break;
             }
             at = user;

@@ -3,7 +3,7 @@
 use crate::{numbers, text};
 use gnnc_ir::graph::eval::Tensor;
 use gnnc_ir::graph::op::{Input, Relations};
-use gnnc_ir::graph::{Init, ParamSpec};
+use gnnc_ir::graph::{Init, Node, ParamSpec};
 use gnnc_ir::kernel::{Axis, End, Reduce};
 use gnnc_ir::{Binary, EdgeSet, Graph, NodeId, Op, Rows, Type, Unary};
 use gnnc_planner::facts::Facts;
@@ -197,6 +197,26 @@ fn a_division_by_a_degree_of_0_stays_where_it_is() {
     }
 }
 
+/// The operators of a graph with their types, in an order that depends on neither layers nor numbers.
+fn operators(graph: &Graph) -> Vec<String> {
+    let line = |(id, node): (NodeId, &Node)| format!("{} {}", graph.text(&node.op), graph.ty(id));
+    let mut lines: Vec<String> = graph.iter().map(line).collect();
+    lines.sort();
+    lines
+}
+
+/// The same graph as if layers of `size` operators had been called.
+fn in_layers(graph: &Graph, size: usize) -> Graph {
+    let mut graph = graph.clone();
+    for n in 0..graph.nodes.len() {
+        if n % size == 0 {
+            graph.scopes.push(format!("layer{n}"));
+        }
+        graph.nodes[n].scope = graph.scopes.len() as u32 - 1;
+    }
+    graph
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..Default::default() })]
 
@@ -210,5 +230,20 @@ proptest! {
         let form = rewrite(&graph, &FACTS, &options).unwrap();
         prop_assert!(numbers::agree(&graph, &form.graph), "{graph}\n{}", form.graph);
         prop_assert!(form.report.after.seconds <= form.report.before.seconds * (1.0 + 1e-9));
+    }
+
+    /// Layer calls are written out where they stand, so a model's layers are scopes of its nodes.
+    #[test]
+    fn how_a_model_is_split_into_layers_does_not_matter(
+        choices in prop::collection::vec((0u8..240, any::<u8>(), any::<u8>()), 30..120),
+        size in 1usize..9,
+        region in prop_oneof![Just(6usize), Just(96)],
+    ) {
+        let graph = graph(&choices);
+        let options = RewriteOptions { iterations: 4, nodes: 500, region, ..RewriteOptions::default() };
+        let whole = rewrite(&graph, &FACTS, &options).unwrap();
+        let layered = rewrite(&in_layers(&graph, size), &FACTS, &options).unwrap();
+        prop_assert_eq!(operators(&whole.graph), operators(&layered.graph));
+        prop_assert_eq!(whole.report.after, layered.report.after);
     }
 }
