@@ -16,7 +16,7 @@ use crate::loss::{self, Rows};
 use crate::options::OnBatch;
 use crate::part::lists::Over;
 use crate::rank::{Rank, Run};
-use crate::sparse::{self, SomeRows, SparseKernels};
+use crate::sparse::{self, SomeRows};
 use crate::step_context::StepContext;
 use crate::steps::Step;
 use crate::stop::Stop;
@@ -38,7 +38,6 @@ pub(crate) struct Worker {
     /// The host's buffers: here, another block of the same memory.
     pub(crate) host: Arena,
     pub(crate) kernels: Arc<Vec<Arc<Compiled>>>,
-    pub(crate) sparse: SparseKernels,
     pub(crate) team: Arc<Team>,
     pub(crate) transport: Box<dyn Transport>,
     pub(crate) began: Instant,
@@ -235,16 +234,10 @@ impl Worker {
                     ..
                 }) => {
                     let features = self.features(program, *values)?;
-                    let key = sparse::key(program, *product, *columns, [b, out]);
                     let values = self.slot(*values, iteration);
-                    let [b, out] = [b, out].map(|matrix| self.dense(matrix, iteration).words());
-                    if *columns > 0 {
-                        let kernel = self
-                            .sparse
-                            .get(key)
-                            .ok_or(Fault::Missing("a sparse kernel"))?;
-                        sparse::multiply(&self.team, kernel, features, *product, values, b, out)?;
-                    }
+                    let [b, out] = [b, out].map(|matrix| self.dense(matrix, iteration));
+                    let how = (*product, *columns);
+                    sparse::multiply(&self.team, features, how, values, b, out)?;
                 }
                 Instr::SparseDropout(instr::SparseDropout {
                     values,

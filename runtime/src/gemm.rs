@@ -6,6 +6,7 @@
 
 mod halves;
 mod skinny;
+pub(crate) mod sparse;
 mod vectors;
 
 use crate::arena::Span;

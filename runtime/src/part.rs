@@ -141,9 +141,9 @@ impl Part {
         let features = [Extent::FeatureNonzeros, Extent::SliceNonzeros].map(|extent| {
             let kind = sliced(extent);
             let columns = columns(program, &data.features, extent);
-            let by_column = needs.feature_columns[kind];
+            let counted = needs.feature_columns[kind];
             let rows = |width, vertices: &mut dyn Iterator<Item = u32>| {
-                FeatureRows::new(data, vertices, columns.clone(), width, by_column)
+                FeatureRows::new(data, vertices, columns.clone(), width, counted)
             };
             needs.features[kind].then(|| match kind {
                 0 => rows(data.features.columns(), &mut own.iter().copied()),
@@ -237,6 +237,12 @@ impl Part {
         {
             self.sizes.batch = sizes;
         }
+    }
+
+    /// Also lists the nonzeros of sparse features by column, where products need that.
+    pub(crate) fn list_features_by_column(&mut self) {
+        let features = self.features.iter_mut().flatten();
+        features.for_each(FeatureRows::list_by_column);
     }
 
     /// The positions of the nonzeros whose values are in a buffer of this extent.

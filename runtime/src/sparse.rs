@@ -1,14 +1,12 @@
-//! Products with sparse input features, and their dropout.
+//! Products with sparse input features, and their dropout. Processors multiply with
+//! [`crate::gemm::sparse`], GPUs with kernels that treat nonzeros as edges from features to vertices.
 
-use crate::RuntimeError;
 use crate::arena::Span;
-use crate::device::cpu::Call;
 use crate::fault::Fault;
+use crate::gemm::Dense;
+use crate::gemm::sparse::{Nonzeros, SparseMultiply};
 use crate::part::features::FeatureRows;
 use crate::team::Team;
-use gnnc_codegen::args::RawArgs;
-use gnnc_codegen::args::checks::{Checks, Lists, MemoryRange};
-use gnnc_codegen::cpu::{Compiled, Compiler};
 use gnnc_graph::Csr;
 use gnnc_ir::Binary;
 use gnnc_ir::EdgeSet;
@@ -17,35 +15,11 @@ use gnnc_ir::kernel::{At, Body, End, Kernel, Operand, Reduce, draw, drop_thresho
 use gnnc_ir::program::instr;
 use gnnc_ir::program::{Instr, Matrix, Product, Program};
 use gnnc_ir::words::storage::Storage;
-use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::Arc;
 
 /// The key of a sparse product's kernel: product, columns, and strides and storage of operand and
 /// result.
 pub(crate) type Key = (Product, u32, [(u32, Storage); 2]);
-
-/// The kernels of a program's sparse products: gathers that treat nonzeros as edges from features
-/// to vertices.
-#[derive(Clone, Default)]
-pub(crate) struct SparseKernels(BTreeMap<Key, Arc<Compiled>>);
-
-impl SparseKernels {
-    /// Compiles the kernels the program needs.
-    pub(crate) fn compile(program: &Program, compiler: &Compiler) -> Result<Self, RuntimeError> {
-        let mut kernels = BTreeMap::new();
-        for (at, key) in keys(program) {
-            let compiled = compiler.compile(&kernel(key));
-            let failed = |source| RuntimeError::Kernel { kernel: at, source };
-            kernels.insert(key, compiled.map_err(failed)?);
-        }
-        Ok(Self(kernels))
-    }
-
-    pub(crate) fn get(&self, key: Key) -> Option<&Compiled> {
-        self.0.get(&key).map(AsRef::as_ref)
-    }
-}
 
 /// The sparse products of a program, each with the index of an instruction in its list.
 pub(crate) fn keys(program: &Program) -> Vec<(usize, Key)> {
@@ -139,57 +113,44 @@ impl SomeRows<'_> {
     }
 }
 
-/// The product of the features with a dense matrix: for these rows, or for all if transposed.
+/// The product of the features with a dense matrix of so many columns: for these rows, or for all if
+/// transposed.
 ///
 /// # Safety
-/// The spans hold everything the kernel touches; nothing else uses the result meanwhile.
+/// Nothing else uses the result meanwhile, or writes the operands.
 pub(crate) unsafe fn multiply(
     team: &Team,
-    kernel: &Compiled,
     some: SomeRows,
-    product: Product,
+    (product, columns): (Product, u32),
     values: Span,
-    b: Span,
-    out: Span,
+    b: Dense,
+    out: Dense,
 ) -> Result<(), Fault> {
-    let features = some.features;
-    let (walkable, positions, pieces) = match product {
-        Product::Tn => {
-            let by_column = features.by_column.as_ref();
-            let (walkable, positions) = by_column.ok_or(Fault::Missing("features by column"))?;
-            (walkable, &positions[..], walkable.pieces.clone())
-        }
-        Product::Nn | Product::Nt => (&features.by_row, &[][..], some.pieces()),
+    let Csr { indptr, indices } = &some.features.by_row.csr;
+    let inner = some.features.columns as usize;
+    let one = SparseMultiply {
+        a: Nonzeros {
+            indptr,
+            indices,
+            // SAFETY: nothing writes them, as the caller promised.
+            values: unsafe { values.read() },
+            columns: inner,
+        },
+        b,
+        out,
+        columns: columns as usize,
     };
-    let inputs = [values.ptr.cast_const(), b.ptr.cast_const()];
-    let outputs = [out.ptr];
-    let args = RawArgs {
-        indptr: walkable.csr.indptr.as_ptr(),
-        indices: walkable.csr.indices.as_ptr(),
-        positions: positions.as_ptr(),
-        ids: std::ptr::null(),
-        list: std::ptr::null(),
-        inputs: inputs.as_ptr(),
-        outputs: outputs.as_ptr(),
-        scalars: std::ptr::null(),
-        keys: std::ptr::null(),
-        checks: std::ptr::null(),
-    };
-    let width = u64::from(kernel.kernel().width);
-    let work = (walkable.csr.indices.len() as u64 + walkable.csr.rows() as u64) * width;
-    let checks = kernel.is_checked().then(|| {
-        let lists = Lists {
-            indptr: MemoryRange::of(&walkable.csr.indptr),
-            indices: MemoryRange::of(&walkable.csr.indices),
-            positions: MemoryRange::of(positions),
-            ..Lists::default()
-        };
-        Checks::new(&lists, &[values.range(), b.range()], &[out.range()])
-    });
-    let call = Call::new(kernel, args, checks.as_ref());
     // SAFETY: as the caller promised.
-    unsafe { call.run(team, &pieces, work) };
-    Ok(call.result()?)
+    unsafe {
+        match product {
+            Product::Tn if some.features.counts.len() != inner => {
+                return Err(Fault::Missing("the nonzeros of the columns of features"));
+            }
+            Product::Tn => one.transposed(team, &some.features.counts),
+            Product::Nn | Product::Nt => one.rows(team, &some.pieces()),
+        }
+    }
+    Ok(())
 }
 
 /// Dropout of feature values, keyed by vertex and column.

@@ -15,7 +15,6 @@ use crate::part::whole::Whole;
 use crate::part::{Needs, Part};
 use crate::programs::Programs;
 use crate::rank::Rank;
-use crate::sparse::SparseKernels;
 use crate::staleness::Staleness;
 use crate::stop::first_change;
 use crate::team::Team;
@@ -139,14 +138,13 @@ pub(crate) fn workers(
     // The compiler caches its results, so programs share equal kernels.
     let mut compiled = Vec::with_capacity(programs.all().len());
     for program in programs.all() {
-        let kernels = Arc::new(compile(program, &compiler)?);
-        compiled.push((kernels, SparseKernels::compile(program, &compiler)?));
+        compiled.push(Arc::new(compile(program, &compiler)?));
     }
     let needs = ranks.iter().map(|beginning| &beginning.rank);
     fits(needs, options.memory_limit)?;
     let mut workers = Vec::with_capacity(ranks.len());
     for (Beginning { rank, degrees }, transport) in ranks.into_iter().zip(transports) {
-        let (kernels, sparse) = &compiled[programs.index(rank.number as usize, count)];
+        let kernels = &compiled[programs.index(rank.number as usize, count)];
         let bytes = rank.layout.total_bytes;
         let block = |bytes: u64| {
             let rank = rank.number;
@@ -162,7 +160,6 @@ pub(crate) fn workers(
             arena,
             host,
             kernels: Arc::clone(kernels),
-            sparse: sparse.clone(),
             team: Arc::new(Team::new(rank.number, options.threads_per_rank)?),
             transport,
             began,

@@ -45,6 +45,11 @@ impl Team {
         Ok(Self { pool, threads })
     }
 
+    /// Number of threads.
+    pub(crate) fn threads(&self) -> usize {
+        self.threads
+    }
+
     /// Runs `work` on a thread of the team, where [`Self::each`] is fast.
     pub(crate) fn enter<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
         match &self.pool {

@@ -18,7 +18,8 @@ pub(super) fn peak(program: &Program, cluster: &Cluster, parts: &Parts) -> Bytes
     let lives = Lives::of(program);
     let mut ranks = Vec::new();
     let sharers = |rank| sharers(cluster, rank, program.ranks);
-    each(program, parts, &sharers, &mut |sizes, own| {
+    let kind = cluster.device.kind;
+    each(program, parts, kind, &sharers, &mut |sizes, own| {
         ranks.push((
             lives.least(&parts.capacity(sizes)).saturating_add(own),
             *sizes,
@@ -45,23 +46,31 @@ pub(super) fn least(program: &Program, cluster: &Cluster, parts: &Parts) -> Byte
     let lives = Lives::of(program);
     let mut least = 0u64;
     let sharers = |rank| sharers(cluster, rank, program.ranks);
-    each(program, parts, &sharers, &mut |sizes, own| {
+    let kind = cluster.device.kind;
+    each(program, parts, kind, &sharers, &mut |sizes, own| {
         least = least.max(lives.least(&parts.capacity(sizes)).saturating_add(own));
     });
     Bytes(least)
 }
 
-/// The memory each rank of a program has for buffers on such a device, after everything else.
+/// The memory each rank of a program has for buffers on a device, after everything else. GPUs keep the
+/// most besides buffers, so it is that of a GPU.
 pub(super) fn budgets(program: &Program, parts: &Parts, device: Bytes) -> Vec<MemoryBudget> {
     let mut budgets = Vec::new();
-    each(program, parts, &|_| 1, &mut |sizes, own| {
-        budgets.push(MemoryBudget {
-            capacity: parts.capacity(sizes),
-            bytes: device.0.saturating_sub(own),
-            lacking: own.saturating_sub(device.0),
-            lists: true,
-        });
-    });
+    each(
+        program,
+        parts,
+        DeviceKind::Gpu,
+        &|_| 1,
+        &mut |sizes, own| {
+            budgets.push(MemoryBudget {
+                capacity: parts.capacity(sizes),
+                bytes: device.0.saturating_sub(own),
+                lacking: own.saturating_sub(device.0),
+                lists: true,
+            });
+        },
+    );
     budgets
 }
 
@@ -70,11 +79,13 @@ pub(super) fn budgets(program: &Program, parts: &Parts, device: Bytes) -> Vec<Me
 fn each(
     program: &Program,
     parts: &Parts,
+    kind: DeviceKind,
     sharers: &dyn Fn(u32) -> u64,
     visit: &mut dyn FnMut(&RankSizes, u64),
 ) {
     let mut needs = Needs {
         batch: BatchNeeds::of(program),
+        by_column: kind == DeviceKind::Gpu,
         ..Needs::default()
     };
     for instrs in [&program.setup, &program.step, &program.eval] {
@@ -169,8 +180,10 @@ struct Needs {
     /// The same for types: the number of types edges are sorted into; 0 if they are not.
     types: [u32; 2],
     /// For own rows and own columns: whether positions of sparse features are kept, and the number
-    /// of columns if they are also walked by column.
+    /// of columns if their transpose is multiplied.
     features: [(bool, Option<u64>); 2],
+    /// Whether that is done by column.
+    by_column: bool,
     /// Sets of rows that move with chunks: the chunks' vertices, and those new to them by either
     /// end.
     sets: [bool; 3],
@@ -431,12 +444,16 @@ impl Needs {
             (sizes.inner, sizes.feature_nonzeros),
             (sizes.vertices, sizes.slice_nonzeros),
         ];
-        for ((kept, by_column), (rows, nonzeros)) in self.features.into_iter().zip(stored) {
+        for ((kept, transposed), (rows, nonzeros)) in self.features.into_iter().zip(stored) {
             if kept {
                 bytes += 8 * (rows + 1) + 4 * nonzeros;
             }
-            if let Some(columns) = by_column {
-                bytes += 8 * (columns + 1) + 8 * nonzeros;
+            if let Some(columns) = transposed {
+                // Nonzeros of each column.
+                bytes += 4 * columns;
+                if self.by_column {
+                    bytes += 8 * (columns + 1) + 8 * nonzeros;
+                }
             }
         }
         bytes

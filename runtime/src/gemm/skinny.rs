@@ -7,7 +7,7 @@
 //! rows in `Tn`), so results depend neither on the processor's vector width nor on an element's
 //! tile.
 
-use super::vectors::{LANES, Vector};
+use super::vectors::{LANES, Level, Vector, levels};
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::{__m256, __m512};
 
@@ -144,30 +144,6 @@ enum Task<'a> {
         packed: &'a [f32],
         sums: &'a mut [f32],
     },
-}
-
-/// Vector instruction sets.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Level {
-    #[cfg(target_arch = "x86_64")]
-    Avx512,
-    #[cfg(target_arch = "x86_64")]
-    Avx2,
-    Portable,
-}
-
-/// The instruction sets of this processor, fastest first.
-fn levels() -> impl Iterator<Item = Level> {
-    [
-        #[cfg(target_arch = "x86_64")]
-        is_x86_feature_detected!("avx512f").then_some(Level::Avx512),
-        #[cfg(target_arch = "x86_64")]
-        (is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma"))
-            .then_some(Level::Avx2),
-        Some(Level::Portable),
-    ]
-    .into_iter()
-    .flatten()
 }
 
 /// Runs a task; a row of the result is `vectors` vectors.

@@ -1,10 +1,34 @@
-//! Vectors of [`LANES`] floats, in as many processor registers as they need.
+//! Vectors of [`LANES`] floats, in as many processor registers as they need, and the instruction sets for them.
 
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::*;
 
 /// Floats per vector, on every processor.
 pub(super) const LANES: usize = 16;
+
+/// Vector instruction sets.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Level {
+    #[cfg(target_arch = "x86_64")]
+    Avx512,
+    #[cfg(target_arch = "x86_64")]
+    Avx2,
+    Portable,
+}
+
+/// The instruction sets of this processor, fastest first.
+pub(super) fn levels() -> impl Iterator<Item = Level> {
+    [
+        #[cfg(target_arch = "x86_64")]
+        is_x86_feature_detected!("avx512f").then_some(Level::Avx512),
+        #[cfg(target_arch = "x86_64")]
+        (is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma"))
+            .then_some(Level::Avx2),
+        Some(Level::Portable),
+    ]
+    .into_iter()
+    .flatten()
+}
 
 /// A vector of `LANES` floats.
 ///

@@ -11,8 +11,10 @@ use std::ops::Range;
 /// The nonzeros' positions in some feature rows.
 pub(crate) struct FeatureRows {
     pub(crate) by_row: Walkable,
-    /// Also the position of each nonzero by row.
+    /// Also the position of each nonzero by row. Only GPUs multiply by column.
     pub(crate) by_column: Option<(Walkable, Vec<u32>)>,
+    /// Nonzeros of each column; empty if no product needs them.
+    pub(crate) counts: Vec<u32>,
     /// Columns per row, including padding.
     pub(crate) columns: u32,
     /// Index of the first column among all features.
@@ -74,13 +76,13 @@ pub(crate) fn stored(
 
 impl FeatureRows {
     /// The positions of the stored features of some vertices in some columns; a row has `width`
-    /// columns.
+    /// columns. Products of the transposed features need nonzeros `counted` by column.
     pub(crate) fn new(
         data: &GraphData,
         vertices: impl Iterator<Item = u32>,
         columns: Range<u32>,
         width: u32,
-        by_column: bool,
+        counted: bool,
     ) -> Self {
         let mut csr = Csr {
             indptr: vec![0],
@@ -93,20 +95,31 @@ impl FeatureRows {
             });
             csr.indptr.push(csr.indices.len() as u64);
         }
-        let by_column = by_column.then(|| {
-            let (transposed, positions) = csr.transposed(width as usize);
-            (Walkable::new(transposed), positions)
-        });
+        let mut counts = vec![0; if counted { width as usize } else { 0 }];
+        if counted {
+            csr.indices
+                .iter()
+                .for_each(|column| counts[*column as usize] += 1);
+        }
         Self {
             by_row: Walkable::new(csr),
-            by_column,
+            by_column: None,
+            counts,
             columns: width,
             first: columns.start,
         }
     }
 
+    /// Also lists nonzeros by column, if products of the transposed features need them.
+    pub(crate) fn list_by_column(&mut self) {
+        if !self.counts.is_empty() {
+            let (transposed, positions) = self.by_row.csr.transposed(self.columns as usize);
+            self.by_column = Some((Walkable::new(transposed), positions));
+        }
+    }
+
     /// Size in bytes.
     pub(crate) fn bytes(&self) -> usize {
-        self.by_row.bytes() + other_way(&self.by_column)
+        self.by_row.bytes() + other_way(&self.by_column) + 4 * self.counts.len()
     }
 }

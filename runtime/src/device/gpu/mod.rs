@@ -102,7 +102,8 @@ impl OnDevice {
         }
         let mut step_contexts = Moments::default();
         let mut device_ranks = Vec::with_capacity(ranks.len());
-        for beginning in ranks {
+        for mut beginning in ranks {
+            beginning.rank.part.list_features_by_column();
             let program = programs.index(beginning.rank.number as usize, count);
             let from = (data, options.seed, options.hub_edges);
             device_ranks.push(DeviceRank::new(
