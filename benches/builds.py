@@ -15,7 +15,8 @@ import statistics
 import subprocess
 from pathlib import Path
 
-from epoch import GRAPHS, MODELS, graph_file
+from epoch import GRAPHS, MODELS
+from graphs import graph_file
 
 ROOT = Path(__file__).resolve().parent.parent
 

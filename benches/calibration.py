@@ -21,7 +21,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from epoch import GRAPHS, MODELS, ROOT, graph_file
+from epoch import GRAPHS, MODELS
+from graphs import ROOT, graph_file
 
 
 def run(binary, *arguments):

@@ -30,7 +30,8 @@ import time
 import zipfile
 from pathlib import Path
 
-from minibatch import BENCHES, GRAPHS, ROOT, graph_file, say
+from graphs import ROOT, graph_file, say
+from minibatch import BENCHES, GRAPHS
 
 PYTHON = ROOT / ".venv-dgl" / "bin" / "python"
 WORKER = [PYTHON, "-W", "ignore", BENCHES / "peers" / "distdgl_worker.py"]

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""An epoch of GCN, GraphSAGE and GAT beside DGL and PyTorch Geometric on the CPU.
+"""An epoch of GNNs beside DGL and PyTorch Geometric on the CPU.
 
     cargo build --release
     benches/peers/setup.sh              # once: the peers' own environments
-    python3 benches/epoch.py            # every row; --quick for a look
+    python3 benches/epoch.py            # two layers of GCN, GraphSAGE and GAT; --quick for a look
+    python3 benches/epoch.py --models deep --graphs cora,coauthor-like,arxiv-like --hidden 64
 
 For each graph, model, hidden width and number of threads, each peer's variants are tried and its
 fastest is kept; then peers and gnnc take turns for some rounds. Prints a markdown table and writes
@@ -25,19 +26,15 @@ import time
 from pathlib import Path
 
 from bound import bound
+from graphs import MADE, ROOT, graph_file, say
 
 BENCHES = Path(__file__).resolve().parent
-ROOT = BENCHES.parent
 PEERS = {"DGL": (".venv-dgl", "dgl_epoch.py"), "PyG": (".venv-pyg", "pyg_epoch.py")}
 GRAPHS, MODELS = ["cora", "computers", "rmat"], ["gcn", "sage", "gat"]
-RMAT = {"vertices": 200_000, "edges": 4_000_000, "features": 128, "classes": 16, "seed": 1}
+MORE_GRAPHS = ["squirrel", *(name for name in MADE if name not in GRAPHS)]
+DEEP = ["gcn_3", "sage_3", "gat_3", "gatv2_3", "gin_3", "gcnii_8", "appnp_10", "sgc_3"]
 MAX_EPOCHS = 100
 LONG_EPOCH = 2.0  # seconds; such epochs are not warmed up again, and one is enough for a turn
-
-
-def say(text):
-    """Progress and what was left out, apart from the table."""
-    print(text, file=sys.stderr, flush=True)
 
 
 class Peer:
@@ -92,34 +89,6 @@ def gnnc_epochs(gnnc, row, count):
     answer = json.loads(done.stdout)
     times = answer["epoch_seconds"][1:]  # the first one fills caches and memory
     return {"epoch_seconds": times, "median": statistics.median(times), "losses": answer["losses"][:3]}
-
-
-def graph_file(name, gnnc):
-    """The file of a graph; makes the RMAT graph where it is missing. None with the reason said."""
-    if name == "rmat":
-        file = ROOT / "target" / "bench" / "rmat.npz"
-        if file.exists():
-            return file
-        file.parent.mkdir(parents=True, exist_ok=True)
-        command = [gnnc, "graph", "generate", "rmat", "--out", file]
-        for key, value in RMAT.items():
-            command += [f"--{key}", value]
-        done = None
-        if gnnc.exists():
-            done = subprocess.run([str(p) for p in command], capture_output=True, text=True)
-        if done is not None and done.returncode == 0 and file.exists():
-            return file
-        why = done.stderr.strip()[-300:] if done else f"no {gnnc}"
-        say(f"rmat: left out, the graph could not be made: {why}")
-        return None
-    places = [ROOT / "examples" / "data", ROOT.parent / "shared" / "data"]
-    if os.environ.get("GNNC_DATA"):
-        places.insert(0, Path(os.environ["GNNC_DATA"]))
-    for place in places:
-        if (place / f"{name}.npz").exists():
-            return place / f"{name}.npz"
-    say(f"{name}: left out, no {name}.npz in {', '.join(map(str, places))}; set GNNC_DATA to its folder")
-    return None
 
 
 def choose_variant(peer, row, refused):
@@ -269,8 +238,8 @@ def options_of(arguments):
     numbers = lambda text: [int(n) for n in text.split(",")]  # noqa: E731
     names = lambda text: text.split(",")  # noqa: E731
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--graphs", type=names, default=GRAPHS, help="of cora,computers,rmat")
-    parser.add_argument("--models", type=names, default=MODELS, help="of gcn,sage,gat")
+    parser.add_argument("--graphs", type=names, default=GRAPHS, help=f"of {','.join(GRAPHS + MORE_GRAPHS)}")
+    parser.add_argument("--models", type=names, default=MODELS, help=f"of {','.join(MODELS + DEEP)}; deep for the latter")
     parser.add_argument("--hidden", type=numbers, default=[16, 64, 256])
     parser.add_argument("--threads", type=numbers, default=[1, 2])
     parser.add_argument("--rows", default="", help="regular expression on 'graph model hidden threads'")
@@ -283,8 +252,10 @@ def options_of(arguments):
     parser.add_argument("--no-peers", action="store_true", help="gnnc alone; no bound either")
     parser.add_argument("--out", type=Path, default=ROOT / "target" / "bench" / "epoch", help="path without extension")
     options = parser.parse_args(arguments)
-    if unknown := set(options.graphs) - set(GRAPHS) | set(options.models) - set(MODELS):
-        parser.error(f"unknown {', '.join(sorted(unknown))}; graphs are {GRAPHS}, models {MODELS}")
+    options.models = [n for name in options.models for n in (DEEP if name == "deep" else [name])]
+    graphs, models = GRAPHS + MORE_GRAPHS, MODELS + DEEP
+    if unknown := set(options.graphs) - set(graphs) | set(options.models) - set(models):
+        parser.error(f"unknown {', '.join(sorted(unknown))}; graphs are {graphs}, models {models}")
     options.least = 3
     if options.quick:
         options.rounds, options.turn_seconds, options.least = 2, 0.5, 2
@@ -332,7 +303,8 @@ def main(arguments):
             write(report, options.out)  # what is there, should the rest be interrupted
         for peer in peers:
             peer.close()
-    rows.sort(key=lambda r: (GRAPHS.index(r["graph"]), MODELS.index(r["model"]), r["hidden"], r["threads"]))
+    graphs, models = GRAPHS + MORE_GRAPHS, MODELS + DEEP
+    rows.sort(key=lambda r: (graphs.index(r["graph"]), models.index(r["model"]), r["hidden"], r["threads"]))
     print(write(report, options.out))
     if not any(row["median"] for row in rows):
         return 2

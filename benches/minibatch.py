@@ -18,18 +18,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+from graphs import MADE, ROOT, graph_file, say
+
 BENCHES = Path(__file__).resolve().parent
-ROOT = BENCHES.parent
-GRAPHS = {
-    "arxiv-like": {"vertices": 169_000, "edges": 2_300_000, "features": 128, "classes": 40, "seed": 1},
-    "reddit-like": {"vertices": 233_000, "edges": 11_500_000, "features": 602, "classes": 41, "seed": 1},
-}
+GRAPHS = {name: MADE[name][1] for name in ("arxiv-like", "reddit-like")}
 PEERS = {"DGL": (".venv-dgl", "dgl"), "GraphBolt": (".venv-dgl", "graphbolt"), "PyG": (".venv-pyg", "pyg")}
-
-
-def say(text):
-    """Progress and what was left out, apart from the table."""
-    print(text, file=sys.stderr, flush=True)
 
 
 class Runner:
@@ -54,18 +47,6 @@ class Runner:
     def end(self):
         self.process.stdin.close()
         self.process.wait()
-
-
-def graph_file(name, gnnc):
-    """The file of a graph, made where it is missing."""
-    file = ROOT / "target" / "bench" / f"{name}.npz"
-    if not file.exists():
-        file.parent.mkdir(parents=True, exist_ok=True)
-        command = [gnnc, "graph", "generate", "rmat", "--out", file]
-        for key, value in GRAPHS[name].items():
-            command += [f"--{key}", value]
-        subprocess.run([str(part) for part in command], check=True, stdout=subprocess.DEVNULL)
-    return file
 
 
 def gnnc_runner(gnnc, file, hidden, threads):

@@ -22,7 +22,8 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from minibatch import BENCHES, GRAPHS, ROOT, graph_file
+from graphs import ROOT, graph_file
+from minibatch import BENCHES, GRAPHS
 
 LINE, FLOAT, INDEX = 64, 4, 4
 PHASES = {

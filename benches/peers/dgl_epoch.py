@@ -15,6 +15,7 @@ os.environ.setdefault("DGLBACKEND", "pytorch")
 
 import dgl  # noqa: E402  (the number of threads is set before)
 import dgl.nn.pytorch as layers  # noqa: E402
+import stacks  # noqa: E402
 import torch  # noqa: E402
 
 prepared = {}  # (loops wanted) -> DGL graph, of the graph under "of"
@@ -35,7 +36,86 @@ def prepare(graph, loops):
 
 def variants(graph, model):
     """The ways to run a model on a graph."""
-    return ["dense", "sparse-x"] if graph.sparse is not None else ["dense"]
+    sparse = graph.sparse is not None and model != "sgc_3"
+    return ["dense", "sparse-x"] if sparse else ["dense"]
+
+
+def linear(graph, sparse):
+    """A maker of linear maps, the first of which may multiply sparse features."""
+
+    def make(inner, width, first=False, bias=True):
+        if sparse and first:
+            return worker.sparse_linear(graph, width, bias)
+        return torch.nn.Linear(inner, width, bias=bias)
+
+    return make
+
+
+class On(torch.nn.Module):
+    """A layer of DGL on a graph."""
+
+    def __init__(self, g, layer, after=None):
+        super().__init__()
+        self.g, self.layer, self.after = g, layer, after
+
+    def forward(self, h, *more):
+        h = self.layer(self.g, h, *more)
+        return h if self.after is None else self.after(h)
+
+
+class Library:
+    """DGL's layers, for stacks.py."""
+
+    def __init__(self, graph, model, sparse):
+        self.graph, self.sparse = graph, sparse
+        self.linear = linear(graph, sparse)
+        self.g = prepare(graph, model not in ("sage_3", "gin_3"))
+        # What stands for features that only a SparseLinear looks at.
+        self.x = torch.zeros(graph.vertices, 1) if sparse else graph.dense
+
+    def gcn(self, inner, width, first=False):
+        if self.sparse and first:
+            summed = On(self.g, layers.GraphConv(width, width, norm="both", weight=False))
+            return torch.nn.Sequential(worker.sparse_linear(self.graph, width), summed)
+        return On(self.g, layers.GraphConv(inner, width, norm="both"))
+
+    def sage(self, inner, width, first=False):
+        layer = layers.SAGEConv(inner, width, "mean")
+        if self.sparse and first:
+            layer.fc_neigh = worker.sparse_linear(self.graph, width)
+            layer.fc_self = worker.sparse_linear(self.graph, width, bias=True)
+        return On(self.g, layer)
+
+    def attention(self, kind, inner, width, heads, first):
+        layer = kind(inner, width, heads)
+        if self.sparse and first and kind is layers.GATConv:
+            layer.fc = worker.sparse_linear(self.graph, width * heads)
+        elif self.sparse and first:
+            layer.fc_src, layer.fc_dst = (worker.sparse_linear(self.graph, width * heads) for _ in range(2))
+        return On(self.g, layer, lambda h: h.flatten(1))
+
+    def gat(self, inner, width, heads, first=False):
+        return self.attention(layers.GATConv, inner, width, heads, first)
+
+    def gatv2(self, inner, width, heads, first=False):
+        return self.attention(layers.GATv2Conv, inner, width, heads, first)
+
+    def gin(self, inner, width, first=False):
+        total = lambda h: dgl.ops.copy_u_sum(self.g, h)  # noqa: E731
+        return stacks.Gin(self.linear(inner, width, first, bias=False), width, total)
+
+    def gcn2(self, width, layer):
+        return On(self.g, layers.GCN2Conv(width, layer, alpha=0.1, lambda_=0.5, bias=False))
+
+    def appnp(self, steps):
+        return On(self.g, layers.APPNPConv(steps, 0.1))
+
+    def propagated(self, x, times):
+        step = layers.GraphConv(x.shape[1], x.shape[1], norm="both", weight=False, bias=False)
+        with torch.no_grad():
+            for _ in range(times):
+                x = step(self.g, x)
+        return x
 
 
 def build(graph, model, hidden, variant):
@@ -43,6 +123,8 @@ def build(graph, model, hidden, variant):
     if variant not in variants(graph, model):
         raise ValueError(f"no variant {variant!r} here")
     sparse = variant == "sparse-x"
+    if model in stacks.MODELS:
+        return stacks.build(Library(graph, model, sparse), graph, model, hidden, linear(graph, sparse))
     g = prepare(graph, model != "sage")
     # What stands for features that only a SparseLinear looks at.
     x = torch.zeros(graph.vertices, 1) if sparse else graph.dense

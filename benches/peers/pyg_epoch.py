@@ -14,10 +14,19 @@ import worker
 
 given = worker.arguments(__doc__)
 
-import torch  # noqa: E402  (the number of threads is set before)
+import stacks  # noqa: E402  (the number of threads is set before)
+import torch  # noqa: E402
 import torch_geometric  # noqa: E402
 from torch_geometric import EdgeIndex  # noqa: E402
-from torch_geometric.nn import GATConv, GCNConv, MessagePassing, SAGEConv  # noqa: E402
+from torch_geometric.nn import (  # noqa: E402
+    APPNP,
+    GATConv,
+    GATv2Conv,
+    GCN2Conv,
+    GCNConv,
+    MessagePassing,
+    SAGEConv,
+)
 from torch_geometric.utils import spmm  # noqa: E402
 
 try:
@@ -40,7 +49,7 @@ def prepare(graph, model, kind):
 
 def adjacency(graph, model, kind):
     """See `prepare`."""
-    src, dst = (graph.src, graph.dst) if model == "sage" else graph.with_loops()
+    src, dst = (graph.src, graph.dst) if model in ("sage", "gin_3") else graph.with_loops()
     n = graph.vertices
     weight = None
     if kind == "EdgeIndex":
@@ -109,11 +118,103 @@ def row_scales(graph, model):
 def variants(graph, model):
     """The ways to run a model on a graph."""
     kinds = ["edge_index", "csr"] + (["SparseTensor"] if SparseTensor is not None else [])
+    if model == "sgc_3":
+        return ["csr+dense"]
     stock = [f"{kind}+stock" for kind in kinds] if model == "sage" else []
-    if model != "gat":
+    if model in ("gcn", "sage"):
         kinds.append("EdgeIndex")
     styles = ["dense", "sparse-x"] if graph.sparse is not None else ["dense"]
     return [f"{kind}+{style}" for style in styles for kind in kinds] + stock
+
+
+def linear(graph, sparse):
+    """A maker of linear maps, the first of which may multiply sparse features."""
+
+    def make(inner, width, first=False, bias=True):
+        if sparse and first:
+            return worker.sparse_linear(graph, width, bias)
+        return torch.nn.Linear(inner, width, bias=bias)
+
+    return make
+
+
+class On(torch.nn.Module):
+    """A layer of PyG on an adjacency."""
+
+    def __init__(self, layer, *edges):
+        super().__init__()
+        self.layer, self.edges = layer, edges
+
+    def forward(self, h, *more):
+        return self.layer(h, *more, *self.edges)
+
+
+class Sum(MessagePassing):
+    """The sum over neighbors."""
+
+    def __init__(self):
+        super().__init__(aggr="sum")
+
+    def forward(self, h, adj):
+        return self.propagate(adj, x=h)
+
+    def message(self, x_j):
+        return x_j
+
+    def message_and_aggregate(self, adj, x):
+        return spmm(adj, x, reduce="sum")
+
+
+class Library:
+    """PyG's layers, for stacks.py."""
+
+    # Which adjacency of `prepare` a model has.
+    LIKE = {"sage_3": "sage", "gin_3": "gin_3", "gat_3": "gat", "gatv2_3": "gat"}
+
+    def __init__(self, graph, model, kind, sparse):
+        self.graph, self.sparse = graph, sparse
+        self.linear = linear(graph, sparse)
+        self.adj, self.weight = prepare(graph, self.LIKE.get(model, "gcn"), kind)
+        # What stands for features that only a SparseLinear looks at.
+        self.x = torch.zeros(graph.vertices, 1) if sparse else graph.dense
+
+    def gcn(self, inner, width, first=False):
+        layer = GCNConv(inner, width, normalize=False)
+        if self.sparse and first:
+            layer.lin = worker.sparse_linear(self.graph, width)
+        return On(layer, self.adj, self.weight)
+
+    def sage(self, inner, width, first=False):
+        maps = (self.linear(inner, width, first, bias=False) for _ in range(2))
+        return On(SageFirst(*maps, width), self.adj)
+
+    def gat(self, inner, width, heads, first=False):
+        layer = GATConv(inner, width, heads=heads, add_self_loops=False)
+        if self.sparse and first:
+            layer.lin = worker.sparse_linear(self.graph, width * heads)
+        return On(layer, self.adj)
+
+    def gatv2(self, inner, width, heads, first=False):
+        layer = GATv2Conv(inner, width, heads=heads, add_self_loops=False)
+        if self.sparse and first:
+            layer.lin_l, layer.lin_r = (worker.sparse_linear(self.graph, width * heads) for _ in range(2))
+        return On(layer, self.adj)
+
+    def gin(self, inner, width, first=False):
+        total = Sum()
+        return stacks.Gin(self.linear(inner, width, first, bias=False), width, lambda h: total(h, self.adj))
+
+    def gcn2(self, width, layer):
+        return On(GCN2Conv(width, alpha=0.1, theta=0.5, layer=layer, normalize=False), self.adj, self.weight)
+
+    def appnp(self, steps):
+        return On(APPNP(steps, 0.1, normalize=False), self.adj, self.weight)
+
+    def propagated(self, x, times):
+        with torch.no_grad():
+            for _ in range(times):
+                x = self.adj @ x
+        return x
 
 
 def build(graph, model, hidden, variant):
@@ -122,6 +223,9 @@ def build(graph, model, hidden, variant):
         raise ValueError(f"no variant {variant!r} here")
     kind, style = variant.split("+")
     sparse = style == "sparse-x"
+    if model in stacks.MODELS:
+        library = Library(graph, model, kind, sparse)
+        return stacks.build(library, graph, model, hidden, linear(graph, sparse))
     adj, weight = prepare(graph, model, kind)
     # What stands for features that only a SparseLinear looks at.
     x = torch.zeros(graph.vertices, 1) if sparse else graph.dense

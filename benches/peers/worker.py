@@ -32,7 +32,7 @@ def arguments(description):
     parser.add_argument("--worker", action="store_true", help="answer requests on stdin")
     parser.add_argument("--memory", type=float, default=0.6, help="share of the free memory to use at most")
     parser.add_argument("--graph", help="an .npz in gnnc's layout")
-    parser.add_argument("--model", choices=["gcn", "sage", "gat"], default="gcn")
+    parser.add_argument("--model", default="gcn", help="gcn, sage, gat, or one of stacks.py")
     parser.add_argument("--hidden", type=int, default=16)
     parser.add_argument("--epochs", type=int, default=10)
     parser.add_argument("--repeats", type=int, default=1)
