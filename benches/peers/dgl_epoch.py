@@ -40,17 +40,6 @@ def variants(graph, model):
     return ["dense", "sparse-x"] if sparse else ["dense"]
 
 
-def linear(graph, sparse):
-    """A maker of linear maps, the first of which may multiply sparse features."""
-
-    def make(inner, width, first=False, bias=True):
-        if sparse and first:
-            return worker.sparse_linear(graph, width, bias)
-        return torch.nn.Linear(inner, width, bias=bias)
-
-    return make
-
-
 class On(torch.nn.Module):
     """A layer of DGL on a graph."""
 
@@ -68,7 +57,7 @@ class Library:
 
     def __init__(self, graph, model, sparse):
         self.graph, self.sparse = graph, sparse
-        self.linear = linear(graph, sparse)
+        self.linear = worker.linear(graph, sparse)
         self.g = prepare(graph, model not in ("sage_3", "gin_3"))
         # What stands for features that only a SparseLinear looks at.
         self.x = torch.zeros(graph.vertices, 1) if sparse else graph.dense
@@ -124,7 +113,8 @@ def build(graph, model, hidden, variant):
         raise ValueError(f"no variant {variant!r} here")
     sparse = variant == "sparse-x"
     if model in stacks.MODELS:
-        return stacks.build(Library(graph, model, sparse), graph, model, hidden, linear(graph, sparse))
+        library = Library(graph, model, sparse)
+        return stacks.build(library, graph, model, hidden)
     g = prepare(graph, model != "sage")
     # What stands for features that only a SparseLinear looks at.
     x = torch.zeros(graph.vertices, 1) if sparse else graph.dense

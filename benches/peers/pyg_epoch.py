@@ -127,17 +127,6 @@ def variants(graph, model):
     return [f"{kind}+{style}" for style in styles for kind in kinds] + stock
 
 
-def linear(graph, sparse):
-    """A maker of linear maps, the first of which may multiply sparse features."""
-
-    def make(inner, width, first=False, bias=True):
-        if sparse and first:
-            return worker.sparse_linear(graph, width, bias)
-        return torch.nn.Linear(inner, width, bias=bias)
-
-    return make
-
-
 class On(torch.nn.Module):
     """A layer of PyG on an adjacency."""
 
@@ -173,7 +162,7 @@ class Library:
 
     def __init__(self, graph, model, kind, sparse):
         self.graph, self.sparse = graph, sparse
-        self.linear = linear(graph, sparse)
+        self.linear = worker.linear(graph, sparse)
         self.adj, self.weight = prepare(graph, self.LIKE.get(model, "gcn"), kind)
         # What stands for features that only a SparseLinear looks at.
         self.x = torch.zeros(graph.vertices, 1) if sparse else graph.dense
@@ -225,7 +214,7 @@ def build(graph, model, hidden, variant):
     sparse = style == "sparse-x"
     if model in stacks.MODELS:
         library = Library(graph, model, kind, sparse)
-        return stacks.build(library, graph, model, hidden, linear(graph, sparse))
+        return stacks.build(library, graph, model, hidden)
     adj, weight = prepare(graph, model, kind)
     # What stands for features that only a SparseLinear looks at.
     x = torch.zeros(graph.vertices, 1) if sparse else graph.dense

@@ -6,9 +6,10 @@
     sgc_3                                a linear map on features propagated thrice beforehand
 
 They are the models of the same names in benches/models. A library has `gcn(f, d)`, `sage(f, d)`,
-`gin(f, d)`, `gat(f, d, heads)`, `gatv2(f, d, heads)`, `gcn2(d, layer)`, `appnp(steps)`, which return
-modules of one tensor, and `propagated(x, times)`. The first layer gets `first=True`: if the features
-are sparse, it has to multiply them as they are stored, and its input means nothing.
+`gin(f, d)`, `linear(f, d, first)`, `gat(f, d, heads)`, `gatv2(f, d, heads)`, `gcn2(d, layer)`,
+`appnp(steps)`, which return modules of one tensor, and `propagated(x, times)`. The first layer gets
+`first=True`: if the features are sparse, it has to multiply them as they are stored, and its input
+means nothing.
 """
 
 import torch
@@ -43,8 +44,9 @@ class Gin(torch.nn.Module):
         return self.rest((1 + self.eps) * h + self.total(h))
 
 
-def build(library, graph, model, hidden, linear):
-    """The network and a function that gives its logits. `linear(f, d, first)` is a linear map."""
+def build(library, graph, model, hidden):
+    """The network and a function that gives its logits."""
+    linear = library.linear
     features, classes = graph.features, graph.classes
     x = library.x
     relu, elu = torch.relu, torch.nn.functional.elu

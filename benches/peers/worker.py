@@ -161,6 +161,18 @@ def sparse_linear(graph, width, bias=False):
     return SparseLinear()
 
 
+def linear(graph, sparse):
+    """A maker of linear maps, the first of which may multiply sparse features."""
+    import torch
+
+    def make(inner, width, first=False, bias=True):
+        if sparse and first:
+            return sparse_linear(graph, width, bias)
+        return torch.nn.Linear(inner, width, bias=bias)
+
+    return make
+
+
 def train(graph, network, forward, epochs, warmup):
     """Times `epochs` epochs after `warmup` others. `forward()` gives the logits."""
     import torch
