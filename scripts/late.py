@@ -31,7 +31,7 @@ def accuracy(options, model, graph, delay, rate):
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / f"{model}.gir"
         file.write_text(text.replace(WRITTEN, f"lr = {rate}"))
-        command = [options.gnnc, "train", file, "--graph", graph_file(graph), "--set", f"hidden={options.hidden}"]
+        command = [options.gnnc, "train", file, "--graph", graph_file(graph, options.gnnc), "--set", f"hidden={options.hidden}"]
         command += ["--placement", "push-pull", "--allow", "sample,stale", "--delay", delay, "--batch", batch]
         command += ["--fanouts", options.fanouts, "--epochs", epochs, "--seeds", options.seeds]
         command += ["--threads", options.threads, "--format", "json"]
@@ -56,7 +56,7 @@ def main():
     print("| graph | model | delay | " + " | ".join(f"rate {rate}" for rate in options.rates) + " | best rate, by validation |")
     print("| --- | --- | --: |" + " --- |" * (len(options.rates) + 1))
     for graph, model, delay in itertools.product(options.graphs, options.models, options.delays):
-        if graph_file(graph) is None:
+        if graph_file(graph, options.gnnc) is None:
             continue
         found = [accuracy(options, model, graph, delay, rate) for rate in options.rates]
         cell = lambda one: f"{100 * one['test_accuracy']:.2f} % ({100 * one['test_accuracy_deviation']:.2f} %)"

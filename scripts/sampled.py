@@ -11,34 +11,25 @@ markdown table of means, standard deviations and medians over seeds.
 import argparse
 import itertools
 import json
-import os
 import statistics
 import subprocess
 import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "benches"))
+
+from graphs import graph_file  # noqa: E402  (found by the line before)
+
 # Seeds of a batch, and epochs: about as many steps on each graph.
 GRAPHS = {"cora": (35, 50), "squirrel": (312, 30), "photo": (574, 25), "computers": (1032, 25)}
 MODELS = ["sage", "gcn", "gat"]
 
 
-def graph_file(name):
-    """The file of a graph; None with the reason said."""
-    places = [ROOT / "examples" / "data", ROOT.parent / "shared" / "data"]
-    if os.environ.get("GNNC_DATA"):
-        places.insert(0, Path(os.environ["GNNC_DATA"]))
-    for place in places:
-        if (place / f"{name}.npz").exists():
-            return place / f"{name}.npz"
-    print(f"{name}: left out, no {name}.npz; set GNNC_DATA to its folder", file=sys.stderr)
-    return None
-
-
 def accuracy(gnnc, model, graph, fanouts, options):
     """(mean, standard deviation, median) of the test accuracy."""
     batch, epochs = GRAPHS[graph]
-    command = [gnnc, "train", ROOT / "benches/models" / f"{model}.gir", "--graph", graph_file(graph)]
+    command = [gnnc, "train", ROOT / "benches/models" / f"{model}.gir", "--graph", graph_file(graph, gnnc)]
     command += ["--set", f"hidden={options.hidden}", "--placement", "minibatch", "--allow", "sample"]
     command += ["--batch", batch, "--fanouts", fanouts, "--epochs", epochs, "--seeds", options.seeds]
     command += ["--threads", options.threads, "--format", "json"]
@@ -63,7 +54,7 @@ def main():
     print(f"| graph | model | all neighbors | fanouts {options.fanouts} | difference | of medians |")
     print("| --- | --- | --- | --- | --: | --: |")
     for graph, model in itertools.product(options.graphs, options.models):
-        if graph_file(graph) is None:
+        if graph_file(graph, options.gnnc) is None:
             continue
         whole, some = (accuracy(options.gnnc, model, graph, fanouts, options) for fanouts in ("all,all", options.fanouts))
         cells = [f"{100 * mean:.2f} % ({100 * spread:.2f} %)" for mean, spread, _ in (whole, some)]

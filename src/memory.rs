@@ -61,8 +61,7 @@ pub fn report_aborts() {
 extern "C" fn aborted(_: libc::c_int) {
     let protection = libc::PROT_READ | libc::PROT_WRITE;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-    // SAFETY: a new mapping touches no memory in use. The process ends in any case: after this handler,
-    // `abort` restores the signal's own action and raises it again.
+    // SAFETY: a new mapping touches no memory in use.
     let memory = unsafe {
         libc::mmap(
             std::ptr::null_mut(),
@@ -75,6 +74,11 @@ extern "C" fn aborted(_: libc::c_int) {
     };
     if memory == libc::MAP_FAILED {
         refused(OF_THE_LIBRARY);
+    }
+    // SAFETY: both may be called in signal handlers. The signal ends the process after this handler.
+    unsafe {
+        libc::signal(libc::SIGABRT, libc::SIG_DFL);
+        libc::raise(libc::SIGABRT);
     }
 }
 

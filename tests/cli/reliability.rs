@@ -395,3 +395,34 @@ fn signals_that_are_ignored_stay_so() {
     let (output, _) = ended(child);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
 }
+
+/// The C library aborts where it cannot allocate for itself. An abort of any other cause stays one.
+#[test]
+fn an_abort_without_memory_is_told_as_a_lack_of_memory() {
+    for lacks in [false, true] {
+        let folder = Folder::new();
+        let child = long_run(&folder, &["--workers", "1"]);
+        send(&child, libc::SIGSTOP);
+        if lacks {
+            let least = libc::rlimit {
+                rlim_cur: 1,
+                rlim_max: 1,
+            };
+            let of = child.id() as i32;
+            // SAFETY: the limit is read, and the one before is not asked for.
+            let set = unsafe { libc::prlimit(of, libc::RLIMIT_AS, &least, std::ptr::null_mut()) };
+            assert_eq!(set, 0);
+        }
+        send(&child, libc::SIGABRT);
+        send(&child, libc::SIGCONT);
+        let (output, _) = ended(child);
+        let told = String::from_utf8_lossy(&output.stdout);
+        match lacks {
+            true => {
+                assert_eq!(output.status.code(), Some(2), "{output:?}");
+                assert!(told.contains("refused 131072 bytes"), "{output:?}");
+            }
+            false => assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{output:?}"),
+        }
+    }
+}
