@@ -7,9 +7,7 @@
 //! rows in `Tn`), so results depend neither on the processor's vector width nor on an element's
 //! tile.
 
-use super::vectors::{LANES, Level, Vector, levels};
-#[cfg(target_arch = "x86_64")]
-use std::arch::x86_64::{__m256, __m512};
+use super::vectors::{LANES, Vector, VectorTask, dispatch};
 
 /// Most columns of a result.
 pub(super) const WIDEST: usize = 64;
@@ -146,70 +144,6 @@ enum Task<'a> {
     },
 }
 
-/// Runs a task; a row of the result is `vectors` vectors.
-///
-/// # Safety
-/// The task's matrices have their sizes; they are readable, and the result is writable.
-unsafe fn dispatch(task: Task, vectors: usize) {
-    let level = levels().next().unwrap_or(Level::Portable);
-    // SAFETY: `levels` names only instruction sets the processor has; the caller vouches for the
-    // memory.
-    unsafe { run_at(level, task, vectors) }
-}
-
-/// The same with a given instruction set.
-///
-/// # Safety
-/// As [`dispatch`], and the processor has the instruction set.
-unsafe fn run_at(level: Level, task: Task, vectors: usize) {
-    // SAFETY: the caller vouches for the instruction set and the memory.
-    unsafe {
-        match level {
-            #[cfg(target_arch = "x86_64")]
-            Level::Avx512 => avx512(task, vectors),
-            #[cfg(target_arch = "x86_64")]
-            Level::Avx2 => avx2(task, vectors),
-            Level::Portable => match vectors {
-                1 => task.run::<[f32; LANES], 4, 1>(),
-                2 => task.run::<[f32; LANES], 2, 2>(),
-                3 => task.run::<[f32; LANES], 1, 3>(),
-                _ => task.run::<[f32; LANES], 1, 4>(),
-            },
-        }
-    }
-}
-
-// Tiles of as many rows as leave registers for a row of the small operand: 32 registers of 16
-// floats.
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f")]
-unsafe fn avx512(task: Task, vectors: usize) {
-    // SAFETY: the caller checks for the instructions and vouches for the memory.
-    unsafe {
-        match vectors {
-            1 => task.run::<__m512, 16, 1>(),
-            2 => task.run::<__m512, 12, 2>(),
-            3 => task.run::<__m512, 8, 3>(),
-            _ => task.run::<__m512, 6, 4>(),
-        }
-    }
-}
-
-// 16 registers of 8 floats.
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,fma")]
-unsafe fn avx2(task: Task, vectors: usize) {
-    // SAFETY: the caller checks for the instructions and vouches for the memory.
-    unsafe {
-        match vectors {
-            1 => task.run::<[__m256; 2], 6, 1>(),
-            2 => task.run::<[__m256; 2], 2, 2>(),
-            3 => task.run::<[__m256; 2], 1, 3>(),
-            _ => task.run::<[__m256; 2], 1, 4>(),
-        }
-    }
-}
-
 impl Task<'_> {
     /// Panics unless the packed operand and the sums have rows of `width` floats for the whole
     /// task.
@@ -230,14 +164,10 @@ impl Task<'_> {
         };
         assert!(enough, "packed memory is too short for rows of {width}");
     }
+}
 
-    /// Runs the task in tiles of `TALL` rows and `WIDE` vectors, a full row of the result.
-    ///
-    /// # Panics
-    /// If the packed operand does not have as many vectors.
-    ///
-    /// # Safety
-    /// As [`dispatch`], and the processor has the instructions of `V`.
+impl VectorTask for Task<'_> {
+    /// Tiles are full rows of the result. Panics if the packed operand does not have as many vectors.
     #[inline(always)]
     unsafe fn run<V: Vector, const TALL: usize, const WIDE: usize>(self) {
         self.need(WIDE * LANES);
@@ -375,6 +305,7 @@ unsafe fn column_tile<V: Vector, const TALL: usize, const WIDE: usize>(
 #[allow(clippy::undocumented_unsafe_blocks)]
 mod tests {
     use super::*;
+    use crate::gemm::vectors::{levels, run_at};
     use crate::init::uniform;
     use std::panic::{AssertUnwindSafe, catch_unwind};
 

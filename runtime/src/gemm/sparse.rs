@@ -8,10 +8,8 @@
 
 use super::Dense;
 use super::skinny::Rows;
-use super::vectors::{LANES, Level, Vector, levels};
+use super::vectors::{LANES, Vector, VectorTask, dispatch};
 use crate::team::Team;
-#[cfg(target_arch = "x86_64")]
-use std::arch::x86_64::{__m256, __m512};
 use std::ops::Range;
 
 /// Columns of the result computed at a time; their sums stay in registers.
@@ -276,68 +274,11 @@ enum Task<'a> {
     },
 }
 
-/// Runs a task; a row is `vectors` vectors.
-///
-/// # Safety
-/// Matrices have the rows that nonzeros name, each of so many vectors; they are readable, and sums
-/// are writable.
-unsafe fn dispatch(task: Task, vectors: usize) {
-    let level = levels().next().unwrap_or(Level::Portable);
-    // SAFETY: `levels` names only instruction sets the processor has.
-    unsafe { run_at(level, task, vectors) }
-}
-
-/// The same with a given instruction set.
-///
-/// # Safety
-/// As [`dispatch`], and the processor has the instruction set.
-unsafe fn run_at(level: Level, task: Task, vectors: usize) {
-    // SAFETY: the caller vouches for the instruction set and the memory.
-    unsafe {
-        match level {
-            #[cfg(target_arch = "x86_64")]
-            Level::Avx512 => avx512(task, vectors),
-            #[cfg(target_arch = "x86_64")]
-            Level::Avx2 => avx2(task, vectors),
-            Level::Portable => task.of_width::<[f32; LANES]>(vectors),
-        }
-    }
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f")]
-unsafe fn avx512(task: Task, vectors: usize) {
-    // SAFETY: the caller checks for the instructions and vouches for the memory.
-    unsafe { task.of_width::<__m512>(vectors) }
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,fma")]
-unsafe fn avx2(task: Task, vectors: usize) {
-    // SAFETY: the caller checks for the instructions and vouches for the memory.
-    unsafe { task.of_width::<[__m256; 2]>(vectors) }
-}
-
-impl Task<'_> {
-    /// # Safety
-    /// As [`run_at`].
+impl VectorTask for Task<'_> {
+    /// Rows are taken one by one, whatever `TALL` is. Matrices have the rows that nonzeros name, each of
+    /// `N` vectors.
     #[inline(always)]
-    unsafe fn of_width<V: Vector>(self, vectors: usize) {
-        // SAFETY: as the caller promised.
-        unsafe {
-            match vectors {
-                1 => self.run::<V, 1>(),
-                2 => self.run::<V, 2>(),
-                3 => self.run::<V, 3>(),
-                _ => self.run::<V, 4>(),
-            }
-        }
-    }
-
-    /// # Safety
-    /// As [`run_at`].
-    #[inline(always)]
-    unsafe fn run<V: Vector, const N: usize>(self) {
+    unsafe fn run<V: Vector, const TALL: usize, const N: usize>(self) {
         let mut row_of = [0.0; PANEL];
         match self {
             Task::Rows { a, rows, b, finish } => {

@@ -30,6 +30,80 @@ pub(super) fn levels() -> impl Iterator<Item = Level> {
     .flatten()
 }
 
+/// Work on rows of up to four vectors.
+pub(super) trait VectorTask {
+    /// Runs the task in tiles of `TALL` rows and `WIDE` vectors.
+    ///
+    /// # Safety
+    /// The task's matrices have their sizes; they are readable, and the result is writable. The
+    /// processor has the instructions of `V`.
+    unsafe fn run<V: Vector, const TALL: usize, const WIDE: usize>(self);
+}
+
+/// Runs a task whose rows are `vectors` vectors, with the fastest instruction set.
+///
+/// # Safety
+/// As [`VectorTask::run`], on any processor.
+pub(super) unsafe fn dispatch(task: impl VectorTask, vectors: usize) {
+    let level = levels().next().unwrap_or(Level::Portable);
+    // SAFETY: `levels` names only instruction sets the processor has; the caller vouches for the
+    // memory.
+    unsafe { run_at(level, task, vectors) }
+}
+
+/// The same with a given instruction set.
+///
+/// # Safety
+/// As [`dispatch`], and the processor has the instruction set.
+pub(super) unsafe fn run_at(level: Level, task: impl VectorTask, vectors: usize) {
+    // SAFETY: the caller vouches for the instruction set and the memory.
+    unsafe {
+        match level {
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx512 => avx512(task, vectors),
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx2 => avx2(task, vectors),
+            Level::Portable => match vectors {
+                1 => task.run::<[f32; LANES], 4, 1>(),
+                2 => task.run::<[f32; LANES], 2, 2>(),
+                3 => task.run::<[f32; LANES], 1, 3>(),
+                _ => task.run::<[f32; LANES], 1, 4>(),
+            },
+        }
+    }
+}
+
+// Tiles of as many rows as leave registers for a row of the small operand: 32 registers of 16
+// floats.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f")]
+unsafe fn avx512(task: impl VectorTask, vectors: usize) {
+    // SAFETY: the caller checks for the instructions and vouches for the memory.
+    unsafe {
+        match vectors {
+            1 => task.run::<__m512, 16, 1>(),
+            2 => task.run::<__m512, 12, 2>(),
+            3 => task.run::<__m512, 8, 3>(),
+            _ => task.run::<__m512, 6, 4>(),
+        }
+    }
+}
+
+// 16 registers of 8 floats.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma")]
+unsafe fn avx2(task: impl VectorTask, vectors: usize) {
+    // SAFETY: the caller checks for the instructions and vouches for the memory.
+    unsafe {
+        match vectors {
+            1 => task.run::<[__m256; 2], 6, 1>(),
+            2 => task.run::<[__m256; 2], 2, 2>(),
+            3 => task.run::<[__m256; 2], 1, 3>(),
+            _ => task.run::<[__m256; 2], 1, 4>(),
+        }
+    }
+}
+
 /// A vector of `LANES` floats.
 ///
 /// # Safety

@@ -5,6 +5,7 @@
 
 use super::*;
 use crate::arena::Arena;
+use crate::gemm::vectors::{Level, levels, run_at};
 use crate::init::uniform;
 use gnnc_graph::rng::Stream;
 use gnnc_ir::words::storage::Storage;
