@@ -138,9 +138,8 @@ const STAGED: RangeInclusive<u64> = 100_000..=500_000;
 /// in caches and one in memory.
 const CHUNKS: [u32; 2] = [4, 16];
 
-/// Models with their placements. One model is enough to measure redistributions, which move the same in every model. A
-/// deep model measures messages between stages, whose rows were written some layers before; it is left out on graphs
-/// larger than [`STAGED`].
+/// Models with their placements. One model is enough to measure redistributions. A deep model measures messages between
+/// stages, whose rows were written some layers before; it is left out on graphs larger than [`STAGED`].
 const MODELS: &[(&str, &str, &[Placement])] = &[
     (
         "gcn",
@@ -155,6 +154,13 @@ const MODELS: &[(&str, &str, &[Placement])] = &[
     (
         "gat",
         "let h = x |> gat_conv(width / heads, heads = heads) |> elu\n  let z = h |> gat_conv(classes, concat = false)",
+        &[Placement::Graph],
+    ),
+    // Numbers of edges that lie in memory: they are no attention.
+    (
+        "weighed",
+        "let h = x |> linear(width)\n  let near = relu(sum_cols(h)@src + sum_cols(h)@dst)\n  \
+         let z = gather(near * h@src, sum) |> relu |> linear(classes)",
         &[Placement::Graph],
     ),
     (

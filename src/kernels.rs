@@ -8,7 +8,8 @@ use crate::Error;
 use gnnc_codegen::cuda::schedule::HUB_EDGES;
 use gnnc_graph::Topology;
 use gnnc_ir::kernel::expr::{Expr, Value};
-use gnnc_ir::kernel::{At, Axis, Body, End, Kernel, Operand, Over, Reduce};
+use gnnc_ir::kernel::{At, Axis, Body, EdgeNumber, EdgePass, EdgeResult, End, Kernel};
+use gnnc_ir::kernel::{Operand, Over, Reduce};
 use gnnc_ir::words::scalar::{Binary, Unary};
 use gnnc_ir::words::types::EdgeSet;
 use gnnc_runtime::device::gpu::driver::Driver;
@@ -30,9 +31,7 @@ pub enum Aggregation {
     Spmm,
     /// Dot products of the rows at both ends of each edge.
     Sddmm,
-    /// Edge scores, normalized over the in-edges of each vertex, per head.
-    Softmax,
-    /// Sums over in-edges, weighted per head.
+    /// Sums over in-edges, weighted per head by a softmax of edge scores.
     Attend,
 }
 
@@ -91,7 +90,7 @@ pub fn kernel(request: &Request) -> Result<Kernel, Error> {
     };
     let finish = || Expr::leaf(Value::Acc);
     let set = EdgeSet::Plain;
-    let of = |body, heads, width, inputs: [Operand; 2], output| Kernel {
+    let of = |body, heads, width, inputs: &[Operand], output| Kernel {
         body,
         heads,
         width,
@@ -108,9 +107,9 @@ pub fn kernel(request: &Request) -> Result<Kernel, Error> {
         value: product(),
         finish: finish(),
     };
-    // One weight for all columns of a head.
-    let weight = Operand {
-        at: At::Edge,
+    // One number for all columns of a head.
+    let number = |at, heads| Operand {
+        at,
         stride: heads,
         offset: 0,
         head_step: u32::from(heads > 1),
@@ -120,15 +119,9 @@ pub fn kernel(request: &Request) -> Result<Kernel, Error> {
     };
     let dense = |at, heads, width| Operand::dense(at, heads, width);
     Ok(match kernel {
-        Aggregation::Spmm | Aggregation::Attend => {
-            let inputs = [dense(At::Src, heads, per_head), weight];
-            of(
-                sum,
-                heads,
-                per_head,
-                inputs,
-                dense(At::Row, heads, per_head),
-            )
+        Aggregation::Spmm => {
+            let inputs = [dense(At::Src, 1, width), number(At::Edge, 1)];
+            of(sum, 1, width, &inputs, dense(At::Row, 1, width))
         }
         Aggregation::Sddmm => {
             let body = Body::RowReduce {
@@ -139,16 +132,33 @@ pub fn kernel(request: &Request) -> Result<Kernel, Error> {
                 finish: finish(),
             };
             let inputs = [dense(At::Src, 1, width), dense(At::Dst, 1, width)];
-            of(body, 1, width, inputs, dense(At::Row, 1, 1))
+            of(body, 1, width, &inputs, dense(At::Row, 1, 1))
         }
-        Aggregation::Softmax => {
+        Aggregation::Attend => {
             let mut value = Expr::leaf(Value::Load(0));
             let other = value.push(Value::Load(1));
             let score = value.push(Value::Binary(Binary::Add, 0, other));
             value.push(Value::Unary(Unary::LeakyRelu(SLOPE), score));
-            let inputs = [dense(At::Src, heads, 1), dense(At::Dst, heads, 1)];
-            let body = Body::EdgeSoftmax { set, value };
-            of(body, heads, 1, inputs, dense(At::Row, heads, 1))
+            let sum = EdgeResult::Sum {
+                value: Expr::leaf(Value::Load(2)),
+                finish: finish(),
+            };
+            let body = Body::EdgePass(EdgePass {
+                set,
+                to: End::Dst,
+                numbers: vec![EdgeNumber { value, dot: false }],
+                softmax: Some(0),
+                results: vec![sum],
+            });
+            let scores = [At::Src, At::Dst].map(|at| number(at, heads));
+            let inputs = [scores[0], scores[1], dense(At::Src, heads, per_head)];
+            of(
+                body,
+                heads,
+                per_head,
+                &inputs,
+                dense(At::Row, heads, per_head),
+            )
         }
     })
 }
@@ -176,7 +186,7 @@ pub fn measure(
         .zip(0..)
         .map(|(operand, seed)| floats(length(operand), seed))
         .collect();
-    let by_edges = matches!(request.kernel, Aggregation::Sddmm | Aggregation::Softmax);
+    let by_edges = request.kernel == Aggregation::Sddmm;
     let count = if by_edges { edges } else { rows };
     let output = vec![0.0; count * kernel.outputs[0].stride as usize];
     let arrays = Arrays {
@@ -260,9 +270,9 @@ fn bytes(request: &Request, rows: u64, edges: u64) -> u64 {
     let index = edges * 4 + rows * 8;
     index
         + 4 * match request.kernel {
-            Aggregation::Spmm | Aggregation::Attend => edges * (width + heads) + rows * width,
+            Aggregation::Spmm => edges * (width + 1) + rows * width,
+            Aggregation::Attend => edges * (width + heads) + rows * (width + heads),
             Aggregation::Sddmm => edges * (width + 1) + rows * width,
-            Aggregation::Softmax => edges * 2 * heads + rows * heads,
         }
 }
 
@@ -308,11 +318,9 @@ impl Check<'_> {
         let source = |edge: usize| self.topology.indices()[edge] as usize;
         let load = |input: usize, place: usize| f64::from(self.inputs[input][place]);
         match self.request.kernel {
-            Aggregation::Spmm | Aggregation::Attend => {
-                let per_head = width / heads;
+            Aggregation::Spmm => {
                 let column = |c: usize| {
-                    let weight = |edge: usize| load(1, edge * heads + c / per_head);
-                    let term = |edge: usize| load(0, source(edge) * width + c) * weight(edge);
+                    let term = |edge: usize| load(0, source(edge) * width + c) * load(1, edge);
                     (v * width + c, edges.clone().map(term).sum())
                 };
                 (0..width).map(column).collect()
@@ -325,7 +333,8 @@ impl Check<'_> {
                 };
                 edges.map(product).collect()
             }
-            Aggregation::Softmax => {
+            Aggregation::Attend => {
+                let per_head = width / heads;
                 let mut found = Vec::new();
                 for head in 0..heads {
                     let score = |edge: usize| {
@@ -338,8 +347,11 @@ impl Check<'_> {
                         .exp()
                     };
                     let total: f64 = edges.clone().map(score).sum();
-                    let share = |edge: usize| (edge * heads + head, score(edge) / total);
-                    found.extend(edges.clone().map(share));
+                    for c in head * per_head..(head + 1) * per_head {
+                        let term =
+                            |edge: usize| load(2, source(edge) * width + c) * score(edge) / total;
+                        found.push((v * width + c, edges.clone().map(term).sum()));
+                    }
                 }
                 found
             }

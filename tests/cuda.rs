@@ -26,7 +26,6 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
-use support::kernels::Form;
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 const PLACEMENTS: [Placement; 2] = [Placement::Graph, Placement::Tensor];
@@ -100,7 +99,8 @@ fn the_examples_have_many_kernels() {
         "row-reduce",
         "sddmm",
         "col-reduce",
-        "edge-softmax",
+        "edge-pass",
+        "edge-pass-t",
     ] {
         let count = kernels.iter().filter(|(k, _)| *k == kind).count();
         assert!(count > 0, "no example has a {kind} kernel");
@@ -165,8 +165,6 @@ fn odd_widths_do_not_spill() {
     for form in support::kernels::forms() {
         for width in [7, 41, 602] {
             let name = format!("k{}", sources.len());
-            // Softmax is over scores, which have width 1.
-            let width = if form == Form::Softmax { 1 } else { width };
             let kernel = support::kernels::dense_kernel(form, 1, width);
             sources.push((
                 format!("{form:?} {width}"),

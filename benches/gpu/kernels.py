@@ -111,8 +111,7 @@ def parts_of(kernel, width):
     """The requests that a kernel is for gnnc."""
     if kernel != "attention":
         return [{"kernel": kernel, "width": width, "heads": 1}]
-    heads = {"width": HEADS, "heads": HEADS}
-    return [{"kernel": "softmax", **heads}, {"kernel": "attend", "width": width, "heads": HEADS}]
+    return [{"kernel": "attend", "width": width, "heads": HEADS}]
 
 
 def measure(gnnc, peer, kernel, width, options):

@@ -232,57 +232,6 @@ impl Bench {
         );
     }
 
-    fn softmax(&self, heads: usize) {
-        let name = format!("softmax {heads}");
-        if self.skips(&name) {
-            return;
-        }
-        let h = heads as u32;
-        let kernel = Kernel {
-            body: Body::EdgeSoftmax {
-                set: EdgeSet::Plain,
-                value: expr(&[
-                    Value::Load(0),
-                    Value::Load(1),
-                    Value::Binary(Binary::Add, 0, 1),
-                    Value::Unary(Unary::LeakyRelu(0.2), 2),
-                ]),
-            },
-            heads: h,
-            width: 1,
-            inputs: vec![Operand::dense(At::Src, h, 1), Operand::dense(At::Dst, h, 1)],
-            outputs: vec![Operand::dense(At::Edge, h, 1)],
-            masks: vec![],
-            scalars: 0,
-        };
-        let (x, y) = (floats(VERTICES * heads), floats(VERTICES * heads));
-        let (mut ours, mut plain) = (floats(EDGES * heads), floats(EDGES * heads));
-        let run = self.run(&kernel, &[&x, &y], &mut [&mut ours], VERTICES);
-        let graph = &self.graph;
-        let times = time(run, || {
-            for v in 0..VERTICES {
-                let edges = graph.indptr[v] as usize..graph.indptr[v + 1] as usize;
-                for h in 0..heads {
-                    let (mut top, mut sum) = (f32::NEG_INFINITY, 0.0);
-                    for k in edges.clone() {
-                        let s = x[graph.indices[k] as usize * heads + h] + y[v * heads + h];
-                        let s = if s > 0.0 { s } else { 0.2 * s };
-                        plain[k * heads + h] = s;
-                        top = s.max(top);
-                    }
-                    for k in edges.clone() {
-                        let e = (plain[k * heads + h] - top).exp();
-                        plain[k * heads + h] = e;
-                        sum += e;
-                    }
-                    edges.clone().for_each(|k| plain[k * heads + h] /= sum);
-                }
-            }
-        });
-        agree(&ours, &plain);
-        report(&name, (EDGES * (8 * heads + 4)) as f64, times);
-    }
-
     fn map(&self, width: usize) {
         let name = format!("map dropout relu {width}");
         if self.skips(&name) {
@@ -464,7 +413,6 @@ fn main() {
     [(8, 8), (1, 64)]
         .into_iter()
         .for_each(|(heads, width)| bench.sddmm(heads, width));
-    [1, 8].into_iter().for_each(|heads| bench.softmax(heads));
     [64, 41].into_iter().for_each(|width| bench.map(width));
     bench.adam();
     [16, 256]

@@ -317,7 +317,7 @@ impl KernelArgs<'_> {
         if walk == Walk::EdgesByType {
             reach.edge = other;
         } else if walk == Walk::EdgesBySource {
-            let uses_edges = kernel.inputs.iter().any(|operand| operand.at == At::Edge);
+            let uses_edges = kernel.uses(At::Edge);
             if uses_edges {
                 at_least("edge positions", last, self.positions.len())?;
                 reach.edge = self.positions[first..last].iter().max().map(|&v| v.into());

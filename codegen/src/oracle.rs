@@ -3,7 +3,8 @@
 use crate::verify::{SpecError, verify};
 use gnnc_ir::kernel::expr::{Expr, Value};
 use gnnc_ir::kernel::{
-    At, Axis, Body, Kernel, Operand, Picked, Reduce, edge_hash, keep, vertex_hash,
+    At, Axis, Body, EdgePass, EdgeResult, Kernel, Operand, Picked, Reduce, edge_hash, keep,
+    vertex_hash,
 };
 use gnnc_ir::kernel::{Walk, mask_row, result_shape};
 use std::ops::Range;
@@ -133,19 +134,10 @@ pub fn run(
                 }
             }
         }
-        Body::EdgeSoftmax { value, .. } => {
+        Body::EdgePass(pass) => {
             for row in rows {
                 for h in 0..kernel.heads {
-                    let scores: Vec<f64> = oracle
-                        .edges(row)
-                        .map(|edge| oracle.eval(value, &edge, h, 0, 0.0))
-                        .collect();
-                    let top = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-                    let total: f64 = scores.iter().map(|s| (s - top).exp()).sum();
-                    for (edge, score) in oracle.edges(row).zip(&scores) {
-                        outputs[0][edge.address(&kernel.outputs[0], h, 0)] =
-                            (score - top).exp() / total;
-                    }
+                    oracle.pass(pass, row, h, outputs);
                 }
             }
         }
@@ -229,6 +221,17 @@ impl Oracle<'_> {
     }
 
     fn eval(&self, expr: &Expr, place: &Place, h: u32, c: u32, acc: f64) -> f64 {
+        self.eval_with(expr, place, (h, c), acc, &[])
+    }
+
+    fn eval_with(
+        &self,
+        expr: &Expr,
+        place: &Place,
+        (h, c): (u32, u32),
+        acc: f64,
+        numbers: &[f64],
+    ) -> f64 {
         let mut values: Vec<f64> = Vec::with_capacity(expr.values.len());
         for value in &expr.values {
             let result = match *value {
@@ -240,6 +243,7 @@ impl Oracle<'_> {
                 Value::Const(constant) => f64::from(constant),
                 Value::Scalar(scalar) => f64::from(self.args.scalars[usize::from(scalar)]),
                 Value::Acc => acc,
+                Value::Number(n) => numbers[usize::from(n)],
                 Value::Unary(unary, a) => unary.eval(values[usize::from(a)]),
                 Value::Binary(binary, a, b) => {
                     binary.eval(values[usize::from(a)], values[usize::from(b)])
@@ -249,6 +253,76 @@ impl Oracle<'_> {
             values.push(result);
         }
         values[usize::from(expr.result())]
+    }
+
+    /// The results of a pass for one head of a row.
+    fn pass(&self, pass: &EdgePass, row: usize, h: u32, outputs: &mut [Vec<f64>]) {
+        let edges: Vec<Place> = self.edges(row).collect();
+        let numbers: Vec<Vec<f64>> = edges
+            .iter()
+            .map(|edge| self.numbers(pass, edge, h))
+            .collect();
+        let scores = pass.softmax.map(|n| {
+            let scores = numbers.iter().map(|of| of[usize::from(n)]);
+            scores.collect::<Vec<f64>>()
+        });
+        let top = scores
+            .iter()
+            .flatten()
+            .copied()
+            .fold(f64::NEG_INFINITY, f64::max);
+        let total: f64 = scores.iter().flatten().map(|s| (s - top).exp()).sum();
+        let weight = |k: usize| match &scores {
+            Some(scores) => (scores[k] - top).exp() / total,
+            None => 1.0,
+        };
+        let own = Place {
+            row,
+            src: row,
+            dst: row,
+            edge: usize::MAX,
+            list: None,
+        };
+        for ((result, operand), out) in pass.results.iter().zip(&self.kernel.outputs).zip(outputs) {
+            match result {
+                EdgeResult::Sum { value, finish } => {
+                    let columns = if operand.column_step == 0 {
+                        1
+                    } else {
+                        self.kernel.width
+                    };
+                    for c in 0..columns {
+                        let brought = edges.iter().enumerate().map(|(k, edge)| {
+                            weight(k) * self.eval_with(value, edge, (h, c), 0.0, &numbers[k])
+                        });
+                        let sum = brought.sum();
+                        out[own.address(operand, h, c)] = self.eval(finish, &own, h, c, sum);
+                    }
+                }
+                EdgeResult::Number(n) => {
+                    for (edge, of) in edges.iter().zip(&numbers) {
+                        out[edge.address(operand, h, 0)] = of[usize::from(*n)];
+                    }
+                }
+                EdgeResult::LogSumExp => {
+                    let empty = edges.is_empty();
+                    out[own.address(operand, h, 0)] = if empty { 0.0 } else { top + total.ln() };
+                }
+            }
+        }
+    }
+
+    /// The numbers of a pass at an edge.
+    fn numbers(&self, pass: &EdgePass, edge: &Place, h: u32) -> Vec<f64> {
+        let mut found: Vec<f64> = Vec::with_capacity(pass.numbers.len());
+        for number in &pass.numbers {
+            let columns = if number.dot { self.kernel.width } else { 1 };
+            let terms =
+                (0..columns).map(|c| self.eval_with(&number.value, edge, (h, c), 0.0, &found));
+            let sum = terms.sum();
+            found.push(sum);
+        }
+        found
     }
 
     /// Sums the values of a row's edges at the places they name, starting from 0.

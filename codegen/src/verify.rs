@@ -5,6 +5,8 @@ use gnnc_ir::kernel::expr::{Expr, Value};
 use gnnc_ir::kernel::{At, Body, Kernel, Operand, Reduce};
 use gnnc_ir::words::storage::Storage;
 
+mod pass;
+
 /// Largest distance in floats from the start of a row to any of its elements, and largest stride:
 /// byte offsets must fit a signed 32-bit displacement.
 pub const MAX_ROW: u64 = 1 << 28;
@@ -27,7 +29,7 @@ pub enum SpecError {
     Unknown {
         /// Number of the expression in [`Body::exprs`] order.
         expr: usize,
-        /// `input`, `mask`, `scalar` or `earlier value`.
+        /// `input`, `mask`, `scalar`, `earlier value` or `earlier number`.
         what: &'static str,
         /// The index that it names.
         index: u16,
@@ -116,11 +118,15 @@ pub enum SpecError {
         /// The storage of the result.
         storage: Storage,
     },
-    /// An edge softmax with more than one column.
-    #[error("an edge softmax of width {width}, expected 1: fold columns into heads")]
-    SoftmaxWidth {
-        /// The width.
-        width: u32,
+    /// A number or a result of an edge pass that does not fit the others.
+    #[error("{what} {index} of an edge pass {problem}")]
+    Pass {
+        /// `number` or `result`.
+        what: &'static str,
+        /// Its index.
+        index: usize,
+        /// What is wrong.
+        problem: &'static str,
     },
     /// An operand is picked by something other than one number per edge.
     #[error(
@@ -162,6 +168,7 @@ pub fn verify(kernel: &Kernel) -> Result<(), SpecError> {
     let exprs = kernel.body.exprs();
     let expected = match &kernel.body {
         Body::Map { values, .. } => values.len().max(1),
+        Body::EdgePass(pass) => pass.results.len().max(1),
         _ => 1,
     };
     if kernel.outputs.len() != expected {
@@ -171,21 +178,17 @@ pub fn verify(kernel: &Kernel) -> Result<(), SpecError> {
             expected,
         });
     }
-    if matches!(
-        kernel.body,
-        Body::EdgeSoftmax { .. } | Body::ColReduce { .. }
-    ) && !kernel.outputs[0].storage.is_f32()
-    {
+    if matches!(kernel.body, Body::ColReduce { .. }) && !kernel.outputs[0].storage.is_f32() {
         let storage = kernel.outputs[0].storage;
         return Err(SpecError::Storage { body, storage });
     }
-    if matches!(kernel.body, Body::EdgeSoftmax { .. }) && width != 1 {
-        return Err(SpecError::SoftmaxWidth { width });
-    }
     for (index, expr) in exprs.iter().enumerate() {
-        check_expr(kernel, index, expr, has_finish(&kernel.body) && index == 1)?;
+        check_expr(kernel, index, expr)?;
     }
     check_operands(kernel)?;
+    if let Body::EdgePass(pass) = &kernel.body {
+        pass::check(kernel, pass)?;
+    }
     if let Body::Gather { finish, .. } = &kernel.body {
         check_gather_finish(kernel, finish)?;
     }
@@ -208,11 +211,13 @@ pub fn verify(kernel: &Kernel) -> Result<(), SpecError> {
     Ok(())
 }
 
-fn has_finish(body: &Body) -> bool {
-    matches!(body, Body::Gather { .. } | Body::RowReduce { .. })
-}
-
-fn check_expr(kernel: &Kernel, at: usize, expr: &Expr, finish: bool) -> Result<(), SpecError> {
+fn check_expr(kernel: &Kernel, at: usize, expr: &Expr) -> Result<(), SpecError> {
+    let finish = kernel.body.is_finish(at);
+    let numbers = match &kernel.body {
+        Body::EdgePass(_) if finish => 0,
+        Body::EdgePass(pass) => at.min(pass.numbers.len()),
+        _ => 0,
+    };
     if expr.values.is_empty() {
         return Err(SpecError::Empty { expr: at });
     }
@@ -238,6 +243,7 @@ fn check_expr(kernel: &Kernel, at: usize, expr: &Expr, finish: bool) -> Result<(
                 inside("earlier value", a, position)?;
                 inside("earlier value", b, position)?;
             }
+            Value::Number(number) => inside("earlier number", number, numbers)?,
             Value::Acc if !finish => return Err(SpecError::Acc { expr: at }),
             Value::Acc | Value::Const(_) => {}
         }
@@ -311,11 +317,12 @@ fn check_operands(kernel: &Kernel) -> Result<(), SpecError> {
     }
     let (heads, width) = gnnc_ir::kernel::result_shape(kernel);
     let column = matches!(kernel.body, Body::ColReduce { .. });
+    let passes = matches!(kernel.body, Body::EdgePass(_));
     for (index, operand) in kernel.outputs.iter().enumerate() {
         let place = if column {
             operand.at == At::One
         } else {
-            operand.at == At::Row || (operand.at == At::Edge && walk == Walk::Edges)
+            operand.at == At::Row || (operand.at == At::Edge && (walk == Walk::Edges || passes))
         };
         if !place {
             return Err(SpecError::Place {
@@ -337,7 +344,8 @@ fn check_operands(kernel: &Kernel) -> Result<(), SpecError> {
                 operand.column_step,
             ],
         )?;
-        let columns_meet = width > 1 && operand.column_step == 0;
+        // Some results of a pass have one column per head.
+        let columns_meet = width > 1 && operand.column_step == 0 && !passes;
         let heads_meet = heads > 1 && operand.head_step < (width - 1) * operand.column_step + 1;
         if columns_meet || heads_meet {
             let (head_step, column_step) = (operand.head_step, operand.column_step);
@@ -406,7 +414,7 @@ fn check_steps(
 }
 
 /// Rejects edge operands in `finish`: once a vertex's edges are reduced, there is no current edge.
-fn check_gather_finish(kernel: &Kernel, finish: &Expr) -> Result<(), SpecError> {
+pub(crate) fn check_gather_finish(kernel: &Kernel, finish: &Expr) -> Result<(), SpecError> {
     let own = if Walk::of(&kernel.body) == Walk::EdgesBySource {
         At::Src
     } else {

@@ -14,15 +14,17 @@ mod support;
 use gnnc_codegen::cuda::{Hubs, Parameter, Size, Source, by_degree, generate, module};
 use gnnc_ir::kernel::Walk;
 use gnnc_ir::kernel::expr::{Expr, Value};
-use gnnc_ir::kernel::{At, Body, Kernel, Operand, Over};
+use gnnc_ir::kernel::{At, Body, End, Kernel, Operand, Over};
 use gnnc_ir::words::scalar::Unary;
 use gnnc_ir::words::storage::Storage;
 use libloading::{Library, Symbol};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
-use support::kernels::{DENSE_SHAPES, Form, SHAPES, dense_kernel, forms, in_halves, random_kernel};
-use support::{Case, Part, Random, packed, unpacked};
+use support::kernels::{
+    DENSE_SHAPES, SHAPES, all_halves, dense_kernel, forms, in_halves, random_kernel,
+};
+use support::{Case, Part, Random, packed, pass, unpacked};
 
 /// Floats at addresses suitable for vector loads.
 #[derive(Clone)]
@@ -210,10 +212,7 @@ impl Host {
         let reversed = self.run(number, case, 7, true);
         let message = "depends on the order of threads or rows";
         assert_eq!(bits(found), bits(reversed), "{name}: {message}");
-        let hubs = matches!(
-            case.kernel.body,
-            Body::Gather { .. } | Body::EdgeSoftmax { .. }
-        );
+        let hubs = matches!(case.kernel.body, Body::Gather { .. } | Body::EdgePass(_));
         if hubs {
             let found = self.run(number, case, 1 << 40, false);
             case.compare(&format!("{name} without hubs"), &found);
@@ -265,7 +264,6 @@ fn halves_agree_with_the_oracle() {
             kernels.push((name, in_halves(random, kernel)));
         }
         for (heads, width) in DENSE_SHAPES {
-            let width = if form == Form::Softmax { 1 } else { width };
             let name = format!("{form:?} {heads} x {width} contiguous halves");
             let kernel = in_halves(random, dense_kernel(form, heads, width));
             kernels.push((name, kernel));
@@ -333,12 +331,69 @@ fn contiguous_rows_agree_with_the_oracle() {
     let mut kernels = Vec::new();
     for form in forms() {
         for (heads, width) in DENSE_SHAPES {
-            let width = if form == Form::Softmax { 1 } else { width };
             let name = format!("{form:?} {heads} x {width} contiguous");
             kernels.push((name, dense_kernel(form, heads, width)));
         }
     }
     check_all("contiguous", &part, kernels, random);
+}
+
+/// The passes of attention, with hubs and without, in 32 and in 16 bits.
+#[test]
+fn attention_agrees_with_the_oracle() {
+    const SHAPES: [(u32, u32); 10] = [
+        (1, 1),
+        (1, 7),
+        (1, 64),
+        (8, 8),
+        (8, 16),
+        (4, 1),
+        (2, 150),
+        (1, 602),
+        (3, 20),
+        (1, 600),
+    ];
+    let random = &mut Random(10);
+    let part = Part::random(random, 40, 8, 600);
+    let mut kernels = Vec::new();
+    for (heads, width) in SHAPES {
+        let passes = [
+            ("forward", pass::gat_forward(heads, width)),
+            ("backward", pass::gat_backward(heads, width)),
+        ];
+        for (name, kernel) in passes {
+            let name = format!("{name} {heads} x {width}");
+            for storage in [Storage::Bf16, Storage::F16] {
+                let halves = all_halves(kernel.clone(), storage);
+                kernels.push((format!("{name} in {storage}"), halves));
+            }
+            kernels.push((format!("{name} mixed"), in_halves(random, kernel.clone())));
+            kernels.push((name, kernel));
+        }
+    }
+    check_all("attention", &part, kernels, random);
+}
+
+/// Several random passes of every shape, on rows from none to many chunks of edges.
+#[test]
+fn random_passes_agree_with_the_oracle() {
+    for seed in 20..24 {
+        let random = &mut Random(seed);
+        let part = Part::random(random, 13, 6, 120);
+        let mut kernels = Vec::new();
+        for (heads, width) in SHAPES.into_iter().chain(DENSE_SHAPES) {
+            let to = random.pick(&[End::Dst, End::Src]);
+            let kernel = pass::random_pass(random, to, heads, width, 2);
+            let halved = random.below(3) == 0;
+            let kernel = if halved {
+                in_halves(random, kernel)
+            } else {
+                kernel
+            };
+            kernels.push((format!("pass {heads} x {width} of {seed}"), kernel));
+        }
+        check_all(&format!("passes{seed}"), &part, kernels, random);
+    }
 }
 
 fn check_all(test: &str, part: &Part, kernels: Vec<(String, Kernel)>, random: &mut Random) {

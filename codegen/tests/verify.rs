@@ -5,8 +5,9 @@ use gnnc_codegen::CodegenError;
 use gnnc_codegen::args::{ArgsError, Buffer, KernelArgs};
 use gnnc_codegen::cpu::Compiler;
 use gnnc_codegen::verify::{SpecError, verify};
+use gnnc_ir::kernel::Reduce;
 use gnnc_ir::kernel::expr::{Expr, Value};
-use gnnc_ir::kernel::{At, Axis, Body, End, Kernel, Mask, Operand, Over, Reduce};
+use gnnc_ir::kernel::{At, Axis, Body, EdgePass, EdgeResult, End, Kernel, Mask, Operand, Over};
 use gnnc_ir::words::scalar::{Binary, Unary};
 use gnnc_ir::words::types::EdgeSet;
 
@@ -198,13 +199,20 @@ fn each_mistake_has_its_error() {
         ),
         (
             Kernel {
-                body: Body::EdgeSoftmax {
+                body: Body::EdgePass(EdgePass {
                     set: EdgeSet::Plain,
-                    value: Expr::leaf(Value::Load(0)),
-                },
+                    to: End::Dst,
+                    numbers: Vec::new(),
+                    softmax: None,
+                    results: vec![EdgeResult::LogSumExp],
+                }),
                 ..valid()
             },
-            SpecError::SoftmaxWidth { width: 4 },
+            SpecError::Pass {
+                what: "result",
+                index: 0,
+                problem: "has one column per head, but its output has more",
+            },
         ),
         (
             Kernel {
@@ -289,6 +297,9 @@ fn short_arguments_are_found() {
 fn the_text_of_a_kernel_is_stable() {
     let compiler = Compiler::new(None).unwrap();
     let text = compiler.clif(&valid()).unwrap();
-    assert!(text.starts_with("function u0:0(i64, i64, i64)"), "{text}");
+    assert!(
+        text.starts_with("function u0:0(i64, i64, i64, i64)"),
+        "{text}"
+    );
     assert_eq!(text, Compiler::new(None).unwrap().clif(&valid()).unwrap());
 }

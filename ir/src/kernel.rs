@@ -14,8 +14,10 @@ use serde::{Deserialize, Serialize};
 
 pub mod expr;
 pub mod flatten;
+pub mod pass;
 mod walk;
 
+pub use pass::{EdgeNumber, EdgePass, EdgeResult};
 pub use walk::{Walk, mask_row, result_shape};
 
 /// Which row of an operand an element comes from.
@@ -167,14 +169,8 @@ pub enum Body {
         /// The element of one edge.
         value: Expr,
     },
-    /// `out[edge, h] = softmax of value over the edges with the same destination`. `width = 1`;
-    /// the maximum is subtracted first.
-    EdgeSoftmax {
-        /// The edges.
-        set: EdgeSet,
-        /// The score of one edge.
-        value: Expr,
-    },
+    /// Several results of one pass over the edges of each row.
+    EdgePass(EdgePass),
 }
 
 /// Rows (or destination vertices) that [`Body::ColReduce`] sums before adding to the total.
@@ -262,9 +258,33 @@ impl Body {
             Self::Gather { value, finish, .. } | Self::RowReduce { value, finish, .. } => {
                 vec![value, finish]
             }
-            Self::ColReduce { value, .. }
-            | Self::TypeSum { value, .. }
-            | Self::EdgeSoftmax { value, .. } => vec![value],
+            Self::ColReduce { value, .. } | Self::TypeSum { value, .. } => vec![value],
+            Self::EdgePass(pass) => pass.exprs(),
+        }
+    }
+
+    /// The same expressions, to change.
+    pub fn exprs_mut(&mut self) -> Vec<&mut Expr> {
+        match self {
+            Self::Map { values, .. } => values.iter_mut().collect(),
+            Self::Gather { value, finish, .. } | Self::RowReduce { value, finish, .. } => {
+                vec![value, finish]
+            }
+            Self::ColReduce { value, .. } | Self::TypeSum { value, .. } => vec![value],
+            Self::EdgePass(pass) => pass.exprs_mut(),
+        }
+    }
+
+    /// Whether expression number `index` of [`Body::exprs`] is an epilogue: it may use the result
+    /// of the reduction, and edges are over.
+    pub fn is_finish(&self, index: usize) -> bool {
+        match self {
+            Self::Gather { .. } | Self::RowReduce { .. } => index == 1,
+            Self::EdgePass(pass) => {
+                let behind = index.checked_sub(pass.numbers.len());
+                behind.is_some_and(|n| n % 2 == 1)
+            }
+            Self::Map { .. } | Self::ColReduce { .. } | Self::TypeSum { .. } => false,
         }
     }
 
@@ -289,7 +309,8 @@ impl Body {
             } => "sddmm",
             Self::ColReduce { .. } => "col-reduce",
             Self::TypeSum { .. } => "type-sum",
-            Self::EdgeSoftmax { .. } => "edge-softmax",
+            Self::EdgePass(EdgePass { to: End::Dst, .. }) => "edge-pass",
+            Self::EdgePass(EdgePass { to: End::Src, .. }) => "edge-pass-t",
         }
     }
 
@@ -301,9 +322,8 @@ impl Body {
     /// The edge set that the kernel walks, if it walks edges.
     pub fn edge_set(&self) -> Option<EdgeSet> {
         match self {
-            Self::Gather { set, .. }
-            | Self::TypeSum { set, .. }
-            | Self::EdgeSoftmax { set, .. } => Some(*set),
+            Self::Gather { set, .. } | Self::TypeSum { set, .. } => Some(*set),
+            Self::EdgePass(pass) => Some(pass.set),
             Self::Map { over, .. }
             | Self::RowReduce { over, .. }
             | Self::ColReduce { over, .. } => match over {
@@ -315,6 +335,12 @@ impl Body {
 }
 
 impl Kernel {
+    /// Whether an input or output lies at this row.
+    pub fn uses(&self, at: At) -> bool {
+        let mut operands = self.inputs.iter().chain(&self.outputs);
+        operands.any(|operand| operand.at == at)
+    }
+
     /// Whether the kernel is a map that treats its operands as flat arrays: each is contiguous
     /// or one shared number.
     pub fn is_flat(&self) -> bool {

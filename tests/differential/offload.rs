@@ -59,7 +59,12 @@ pub fn budgets(program: &Program, sizes: &[RankSizes], share: f64) -> Vec<Memory
 /// The programs in a share of their memory; `None` if that is impossible.
 pub fn rested(programs: &[Program], sizes: &[RankSizes], share: f64) -> Option<Vec<Program>> {
     if programs[0].pipeline.is_none() {
-        let budgets = budgets(&programs[0], sizes, share);
+        // Ranks of column slices have programs of their own.
+        let of_rank = |(rank, sizes): (usize, &RankSizes)| {
+            let program = &programs[rank.min(programs.len() - 1)];
+            budgets(program, std::slice::from_ref(sizes), share)
+        };
+        let budgets: Vec<MemoryBudget> = sizes.iter().enumerate().flat_map(of_rank).collect();
         return offload(programs, &budgets).ok();
     }
     let one = |program: &Program| {

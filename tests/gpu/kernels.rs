@@ -96,7 +96,7 @@ fn contiguous_rows_agree() {
     let random = &mut Random(7);
     let part = Part::random(random, 20, 5, 150);
     let kernels = of_all(&DENSE_SHAPES, |form, heads, width| {
-        dense_kernel(form, heads, if form == Form::Softmax { 1 } else { width })
+        dense_kernel(form, heads, width)
     });
     check("contiguous_rows_agree", &part, kernels, HUBS, random);
 }

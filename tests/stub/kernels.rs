@@ -14,7 +14,6 @@ fn aggregations_are_right() {
     for (kernel, width, heads) in [
         (Aggregation::Spmm, 16, 1),
         (Aggregation::Sddmm, 12, 1),
-        (Aggregation::Softmax, 8, 8),
         (Aggregation::Attend, 32, 8),
     ] {
         let request = Request {

@@ -1,4 +1,5 @@
 //! The graph, the clock and the plain loop of the kernel benchmark.
+#![allow(dead_code)]
 
 use gnnc_codegen::args::{Buffer, KernelArgs, RawArgs};
 use gnnc_codegen::cpu::Compiler;

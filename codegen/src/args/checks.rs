@@ -25,6 +25,8 @@ pub enum Memory {
     Input(u16),
     /// An output.
     Output(u16),
+    /// The code's own memory on the stack, which is not checked.
+    Stack,
 }
 
 /// Memory other than inputs and outputs, in the order of the ranges; see [`Lists::in_order`].
@@ -39,11 +41,12 @@ const LISTS: [Memory; 7] = [
 ];
 
 impl Memory {
-    /// Index of this memory's range for a kernel with `inputs` inputs.
-    pub(crate) fn number(self, inputs: usize) -> usize {
-        match self {
+    /// Index of this memory's range for a kernel with `inputs` inputs, if it has one.
+    pub(crate) fn number(self, inputs: usize) -> Option<usize> {
+        let list = match self {
             Self::Input(i) => LISTS.len() + usize::from(i),
             Self::Output(i) => LISTS.len() + inputs + usize::from(i),
+            Self::Stack => return None,
             Self::Indptr => 0,
             Self::Indices => 1,
             Self::Positions => 2,
@@ -51,7 +54,8 @@ impl Memory {
             Self::List => 4,
             Self::Scalars => 5,
             Self::Keys => 6,
-        }
+        };
+        Some(list)
     }
 
     fn of_number(number: usize, inputs: usize) -> Self {
@@ -75,6 +79,7 @@ impl fmt::Display for Memory {
             Self::Keys => write!(f, "the mask keys"),
             Self::Input(i) => write!(f, "input {i}"),
             Self::Output(i) => write!(f, "output {i}"),
+            Self::Stack => write!(f, "the stack"),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The compiler: kernels in, callable code out. Each kernel is compiled once.
 
 use super::function::Emit;
+use super::helpers::helpers;
 use super::jit::Code;
 use super::target::Target;
 use crate::CodegenError;
@@ -74,7 +75,7 @@ impl Compiled {
     /// Checked code needs valid [`RawArgs::checks`] instead of in-bounds accesses.
     pub unsafe fn run(&self, args: &RawArgs, begin: u64, end: u64) {
         // SAFETY: the code has this signature; the caller vouches for `args`.
-        unsafe { self.code.entry()(args, begin, end) }
+        unsafe { self.code.entry()(args, begin, end, helpers()) }
     }
 
     /// Runs the kernel over `rows`. Returns an error if its arguments do not fit: checked code
@@ -193,7 +194,7 @@ impl Compiler {
             one_long_row(&mut kernel);
         }
         let mut signature = Signature::new(CallConv::triple_default(self.target.isa.triple()));
-        signature.params.extend([AbiParam::new(types::I64); 3]);
+        signature.params.extend([AbiParam::new(types::I64); 4]);
         let mut function = Function::with_name_signature(UserFuncName::user(0, 0), signature);
         let mut context = FunctionBuilderContext::new();
         let builder = FunctionBuilder::new(&mut function, &mut context);
@@ -221,7 +222,7 @@ impl Compiler {
             }
             Body::TypeSum { value, .. } => emit.gather(Reduce::Sum, value, &Expr::leaf(Value::Acc)),
             Body::ColReduce { value, .. } => emit.col_reduce(value),
-            Body::EdgeSoftmax { value, .. } => emit.edge_softmax(value),
+            Body::EdgePass(pass) => emit.edge_pass(pass),
         }
         emit.finish(self.target.isa.frontend_config());
         Ok(function)

@@ -87,15 +87,7 @@ impl Emit<'_, '_> {
             let last_row = emit.b.ins().iadd_imm_s(emit.end, -1);
             let (_, end) = emit.edge_range(last_row);
             let last_edge = emit.b.ins().iadd_imm_s(end, -1);
-            let lookahead = wide.map(|input| {
-                let element = emit.kernel.inputs[usize::from(input)].storage.bytes() as u32;
-                let lines = (columns * element).div_ceil(LINE);
-                Lookahead {
-                    input,
-                    edges: i64::from((LINES_AHEAD / lines).max(2)),
-                    last_edge,
-                }
-            });
+            let lookahead = wide.map(|input| emit.lookahead(input, last_edge));
             emit.for_range(emit.begin, emit.end, 1, &mut |emit, row| {
                 let (first, last) = emit.edge_range(row);
                 let some = emit.b.ins().icmp(IntCC::SignedLessThan, first, last);
@@ -127,8 +119,20 @@ impl Emit<'_, '_> {
         });
     }
 
+    /// How far ahead rows of an input are prefetched.
+    fn lookahead(&self, input: u16, last_edge: Value) -> Lookahead {
+        let columns = self.kernel.heads * self.kernel.width;
+        let element = self.kernel.inputs[usize::from(input)].storage.bytes() as u32;
+        let lines = (columns * element).div_ceil(LINE);
+        Lookahead {
+            input,
+            edges: i64::from((LINES_AHEAD / lines).max(2)),
+            last_edge,
+        }
+    }
+
     /// Cuts `first .. last` into blocks of `size`; an empty range is one block.
-    fn blocks(
+    pub fn blocks(
         &mut self,
         first: Value,
         last: Value,
@@ -211,7 +215,8 @@ impl Emit<'_, '_> {
         let vectors = &window.vectors;
         let spare = REGISTERS.saturating_sub(vectors.len());
         let scope = &mut scope.clone();
-        let known = self.invariants(spec.value, spec.reduce, scope, vectors, spare);
+        let linear = spec.reduce.is_linear();
+        let known = self.invariants(spec.value, linear, scope, vectors, spare);
         self.for_range(block.first, block.last, 1, &mut |emit, k| {
             let mut edge = emit.edge_scope(scope, k);
             if let (Some(lookahead), Some(heads)) = (lookahead, at.first_of) {

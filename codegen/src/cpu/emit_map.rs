@@ -22,12 +22,7 @@ impl Emit<'_, '_> {
             Walk::Rows => {}
             Walk::EdgesBySource => {
                 place.dst = Some(other);
-                if self
-                    .kernel
-                    .inputs
-                    .iter()
-                    .any(|operand| operand.at == At::Edge)
-                {
+                if self.kernel.uses(At::Edge) {
                     place.edge = Some(self.entry(Memory::Positions, k));
                 }
             }

@@ -29,6 +29,23 @@ impl Emit<'_, '_> {
     }
 
     fn reduce_width(&mut self, reduce: Reduce, value: &Expr, finish: &Expr, scope: &Scope) {
+        let scope = &mut scope.clone();
+        self.for_head_groups(scope, &mut |emit, scope, lanes| {
+            let sums = emit.head_sums(reduce, value, scope, lanes);
+            let result = emit.eval(finish, scope, lanes, Some(sums));
+            let pointer = emit.output_pointer(0, scope.place.row, scope.base);
+            emit.store_output(0, pointer, lanes, result);
+        });
+    }
+
+    /// Runs `body` for every group of up to four heads, each of which is a lane.
+    pub fn for_head_groups(
+        &mut self,
+        scope: &mut Scope,
+        body: &mut dyn FnMut(&mut Self, &mut Scope, &Lanes),
+    ) {
+        let group =
+            |first: u32, heads: u32| Lanes((first..first + heads).map(|head| (head, 0)).collect());
         let heads = self.kernel.heads;
         let (groups, rest) = (heads / LANES, heads % LANES);
         let mut done = 0;
@@ -39,44 +56,32 @@ impl Emit<'_, '_> {
                     head: Some(head),
                     ..Base::default()
                 };
-                emit.head_group(
-                    reduce,
-                    value,
-                    finish,
-                    &mut scope.at_columns(emit, base),
-                    0,
-                    LANES,
-                );
+                body(emit, &mut scope.at_columns(emit, base), &group(0, LANES));
             });
             done = groups;
         }
-        let scope = &mut scope.clone();
-        for group in done..groups {
-            self.head_group(reduce, value, finish, scope, group * LANES, LANES);
+        for done in done..groups {
+            body(self, scope, &group(done * LANES, LANES));
         }
         if rest > 0 {
-            self.head_group(reduce, value, finish, scope, groups * LANES, rest);
+            body(self, scope, &group(groups * LANES, rest));
         }
     }
 
     /// Reduces the columns of up to four heads; each becomes a lane of one vector.
-    fn head_group(
+    pub fn head_sums(
         &mut self,
         reduce: Reduce,
         value: &Expr,
-        finish: &Expr,
         scope: &mut Scope,
-        first: u32,
-        heads: u32,
-    ) {
-        let sums: Vec<Value> = (first..first + heads)
-            .map(|head| self.head(reduce, value, scope, head))
+        heads: &Lanes,
+    ) -> Value {
+        let sums: Vec<Value> = heads
+            .0
+            .iter()
+            .map(|&(head, _)| self.head(reduce, value, scope, head))
             .collect();
-        let sums = self.reduce_lanes(reduce, &sums);
-        let lanes = Lanes((first..first + heads).map(|head| (head, 0)).collect());
-        let result = self.eval(finish, scope, &lanes, Some(sums));
-        let pointer = self.output_pointer(0, scope.place.row, scope.base);
-        self.store_output(0, pointer, &lanes, result);
+        self.reduce_lanes(reduce, &sums)
     }
 
     /// One vector whose lanes still have to be reduced to give the reduction of a head's columns.

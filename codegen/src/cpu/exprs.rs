@@ -33,6 +33,8 @@ pub struct Scope {
     pointers: Vec<Option<Value>>,
     src_id: Option<Value>,
     dst_id: Option<Value>,
+    /// In an edge pass: bytes from an edge block's first number to the current edge's.
+    pub numbers: Option<Value>,
     listed: Option<Value>,
     dst_hashes: Vec<Option<Value>>,
     hashes: Vec<Option<Value>>,
@@ -114,6 +116,7 @@ impl Scope {
             pointers: vec![None; emit.kernel.inputs.len()],
             src_id: None,
             dst_id: None,
+            numbers: None,
             listed: None,
             dst_hashes: vec![None; masks],
             hashes: vec![None; masks],
@@ -131,7 +134,10 @@ impl Scope {
 
     /// The same place for other columns.
     pub fn at_columns(&self, emit: &Emit, base: Base) -> Self {
-        Self::new(emit, self.place, base).with_masks_of(self)
+        Self {
+            numbers: self.numbers,
+            ..Self::new(emit, self.place, base).with_masks_of(self)
+        }
     }
 }
 
@@ -183,7 +189,8 @@ impl Emit<'_, '_> {
         }
     }
 
-    fn load(&mut self, scope: &mut Scope, input: u16, lanes: &Lanes) -> Value {
+    /// The element of an input on each lane.
+    pub fn load(&mut self, scope: &mut Scope, input: u16, lanes: &Lanes) -> Value {
         let operand = self.kernel.inputs[usize::from(input)];
         let mut offsets = lanes.offsets(operand.head_step, operand.column_step);
         offsets
@@ -257,7 +264,8 @@ impl Emit<'_, '_> {
         id
     }
 
-    fn row_hash(&mut self, scope: &mut Scope, mask: usize) -> Value {
+    /// The hash of the row that keys a mask.
+    pub fn row_hash(&mut self, scope: &mut Scope, mask: usize) -> Value {
         if let Some(hash) = scope.hashes[mask] {
             return hash;
         }
@@ -336,17 +344,31 @@ impl Emit<'_, '_> {
         }
     }
 
+    /// The expression's value on `lanes`; reuses the values in `known`.
+    pub fn eval_known(
+        &mut self,
+        expr: &Expr,
+        scope: &mut Scope,
+        lanes: &Lanes,
+        known: &Known,
+    ) -> Value {
+        let shape = Shape::of(expr, false);
+        let mut known = known.clone();
+        self.eval_values(expr, &shape, scope, lanes, None, &mut known, None);
+        self.value(&known, expr.result())
+    }
+
     /// Values that are the same for all edges of a row, computed before its edges. Plain loads are
-    /// included only if `registers` suffice for them.
+    /// included only if `registers` suffice for them. `accumulated`: the result is added to a sum.
     pub fn invariants(
         &mut self,
         expr: &Expr,
-        reduce: Reduce,
+        accumulated: bool,
         scope: &mut Scope,
         window: &[Lanes],
         registers: usize,
     ) -> Vec<Known> {
-        let shape = Shape::of(expr, reduce.is_linear());
+        let shape = Shape::of(expr, accumulated);
         let fixed = self.fixed_values(expr, scope);
         let loads = (0..expr.values.len())
             .filter(|&id| fixed[id] && shape.live[id] && matches!(expr.values[id], Term::Load(_)))
@@ -380,7 +402,8 @@ impl Emit<'_, '_> {
         })
     }
 
-    fn fixed_values(&self, expr: &Expr, scope: &Scope) -> Vec<bool> {
+    /// Which values are the same for all edges of a row.
+    pub fn fixed_values(&self, expr: &Expr, scope: &Scope) -> Vec<bool> {
         let known = |at: At| match at {
             At::Row => scope.place.row.is_some(),
             At::Src => scope.place.src.is_some(),
@@ -403,7 +426,7 @@ impl Emit<'_, '_> {
                 Term::Unary(_, a) => fixed[usize::from(a)],
                 Term::Binary(_, a, b) => fixed[usize::from(a)] && fixed[usize::from(b)],
                 Term::Const(_) | Term::Scalar(_) => true,
-                Term::Acc => false,
+                Term::Acc | Term::Number(_) => false,
             });
         }
         fixed
@@ -436,6 +459,7 @@ impl Emit<'_, '_> {
                 Term::Const(constant) => self.splat(constant),
                 Term::Scalar(scalar) => self.scalars[usize::from(scalar)],
                 Term::Acc => acc.unwrap_or_else(|| self.splat(f32::NAN)),
+                Term::Number(number) => self.pass_number(scope, number, lanes),
                 Term::Mask(mask) => {
                     let hash = self.row_hash(scope, usize::from(mask));
                     self.mask_factors(usize::from(mask), hash, scope.base, lanes)

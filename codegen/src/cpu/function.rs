@@ -1,6 +1,7 @@
 //! The function under construction: its arguments, loops and constants.
 
 use super::memory::{Checks, plain};
+use super::pass_memory::PassMemory;
 use super::schedule::{Pass, Window};
 use crate::args::checks::Memory;
 use cranelift_codegen::ir::condcodes::IntCC;
@@ -23,6 +24,8 @@ pub struct Emit<'a, 'f> {
     pub begin: Value,
     /// One past the last row.
     pub end: Value,
+    /// Address of [`super::helpers::Helpers`].
+    pub helpers: Value,
     /// Address of each input.
     pub inputs: Vec<Value>,
     /// Address of each output.
@@ -31,6 +34,8 @@ pub struct Emit<'a, 'f> {
     pub scalars: Vec<Value>,
     /// Low and high half of each mask's key.
     pub keys: Vec<(Value, Value)>,
+    /// In an edge pass: its memory on the stack.
+    pub pass: Option<PassMemory>,
     /// In checked code: the bounds of every access.
     pub checks: Option<Checks>,
 }
@@ -74,7 +79,7 @@ impl<'a, 'f> Emit<'a, 'f> {
         let entry = b.create_block();
         b.append_block_params_for_function_params(entry);
         b.switch_to_block(entry);
-        let [args, begin, end] = [0, 1, 2].map(|i| b.block_params(entry)[i]);
+        let [args, begin, end, helpers] = [0, 1, 2, 3].map(|i| b.block_params(entry)[i]);
         let fields: [Value; 10] =
             std::array::from_fn(|n| b.ins().load(types::I64, plain(), args, 8 * n as i32));
         let [
@@ -109,10 +114,12 @@ impl<'a, 'f> Emit<'a, 'f> {
             },
             begin,
             end,
+            helpers,
             inputs,
             outputs,
             scalars: Vec::new(),
             keys: Vec::new(),
+            pass: None,
             checks: None,
         };
         if checked {

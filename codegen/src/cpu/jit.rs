@@ -1,10 +1,12 @@
 //! Machine code in executable memory.
 
+use super::helpers::Helpers;
 use crate::args::RawArgs;
 use memmap2::{Mmap, MmapMut};
 
 /// The signature of a compiled kernel.
-pub type Entry = unsafe extern "C" fn(args: *const RawArgs, begin: u64, end: u64);
+pub type Entry =
+    unsafe extern "C" fn(args: *const RawArgs, begin: u64, end: u64, helpers: *const Helpers);
 
 /// Executable memory with one position-independent function at its first byte. It is never writable
 /// and executable at the same time.

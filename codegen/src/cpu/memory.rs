@@ -67,7 +67,9 @@ impl Emit<'_, '_> {
         let Some(checks) = self.checks else {
             return;
         };
-        let number = memory.number(self.kernel.inputs.len());
+        let Some(number) = memory.number(self.kernel.inputs.len()) else {
+            return;
+        };
         let entry = number as i32 * 16;
         let begin = self.b.ins().load(types::I64, plain(), checks.ranges, entry);
         let length = self

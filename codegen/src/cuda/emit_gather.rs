@@ -32,6 +32,35 @@ impl Emit<'_> {
         self.text.line("const u64 items = rows + chunks;");
         self.stride(BLOCK / self.team, "items");
         self.text.line("const u64 item = base + team;");
+        self.row_or_chunk();
+        self.sums(reduce);
+        self.gather_edges(reduce, value);
+        self.join_groups(reduce);
+        self.text.open("if (whole || part)");
+        if reduce.identity() != 0.0 {
+            self.text.line("const int empty = first == last;");
+        }
+        self.own_row(&[finish]);
+        self.tiles(|emit, columns| {
+            emit.text.open("if (part)");
+            let at = format!("(item - rows) * {}u + at", emit.columns());
+            for i in 0..columns.lanes {
+                let sum = emit.sum(i);
+                emit.text.line(format!("scratch[{at} + {i}u] = {sum};"));
+            }
+            emit.text.close();
+            emit.text.open("else");
+            emit.gather_finish(finish, columns, reduce.identity() != 0.0);
+            emit.text.close();
+        });
+        self.text.close();
+        self.text.close();
+        self.text.close();
+    }
+
+    /// Declares `row`, its edges `first .. last`, and whether `item` is a row that is not a hub
+    /// (`whole`) or a chunk of a hub (`part`). Other items have no edges.
+    pub fn row_or_chunk(&mut self) {
         self.text.line("u64 row = 0, first = 0, last = 0;");
         self.text.line("int whole = 0, part = 0;");
         self.text.open("if (item < rows)");
@@ -49,29 +78,6 @@ impl Emit<'_> {
         self.text.line("first = chunk_edges[2 * (item - rows)];");
         self.text.line("last = chunk_edges[2 * (item - rows) + 1];");
         self.text.line("part = 1;");
-        self.text.close();
-        self.sums(reduce);
-        self.gather_edges(reduce, value);
-        self.join_groups(reduce);
-        self.text.open("if (whole || part)");
-        if reduce.identity() != 0.0 {
-            self.text.line("const int empty = first == last;");
-        }
-        self.own_row(finish);
-        self.tiles(|emit, columns| {
-            emit.text.open("if (part)");
-            let at = format!("(item - rows) * {}u + at", emit.columns());
-            for i in 0..columns.lanes {
-                let sum = emit.sum(i);
-                emit.text.line(format!("scratch[{at} + {i}u] = {sum};"));
-            }
-            emit.text.close();
-            emit.text.open("else");
-            emit.gather_finish(finish, columns, reduce.identity() != 0.0);
-            emit.text.close();
-        });
-        self.text.close();
-        self.text.close();
         self.text.close();
     }
 
@@ -97,7 +103,7 @@ impl Emit<'_> {
             }
         });
         self.text.close();
-        self.own_row(finish);
+        self.own_row(&[finish]);
         self.tiles(|emit, columns| emit.gather_finish(finish, columns, false));
         self.text.close();
         self.text.close();
@@ -251,16 +257,16 @@ impl Emit<'_> {
         }
     }
 
-    /// Declares the index of the row that `finish` needs.
-    fn own_row(&mut self, finish: &Expr) {
+    /// Declares the index of the row that finishing expressions need.
+    pub fn own_row(&mut self, finishes: &[&Expr]) {
         let (at, name) = match Walk::of(&self.kernel.body) {
             Walk::EdgesBySource => (At::Src, "src"),
             _ => (At::Dst, "dst"),
         };
-        if self.needs(&[finish], at) {
+        if self.needs(finishes, at) {
             self.text.line(format!("const u64 {name} = row;"));
         }
-        self.hashes(&[finish]);
+        self.hashes(finishes);
     }
 
     fn gather_finish(&mut self, finish: &Expr, columns: Columns, or_zero: bool) {

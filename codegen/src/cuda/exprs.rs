@@ -64,6 +64,20 @@ fn live(expr: &Expr) -> Vec<bool> {
     live
 }
 
+/// The variable that holds a number of a pass, for edge `b` of those under way.
+pub fn number_name(number: u16) -> String {
+    format!("number{number}[b]")
+}
+
+/// The numbers of a pass that an expression depends on.
+pub fn numbers(expr: &Expr) -> Vec<u16> {
+    let number = |term| match term {
+        Term::Number(number) => Some(number),
+        _ => None,
+    };
+    terms(&[expr]).filter_map(number).collect()
+}
+
 /// The values that the results of expressions depend on.
 fn terms(exprs: &[&Expr]) -> impl Iterator<Item = Term> {
     exprs.iter().flat_map(|expr| {
@@ -286,6 +300,7 @@ impl Emit<'_> {
                 Term::Const(x) => vec![math::number(x)],
                 Term::Scalar(scalar) => vec![format!("scalars[{scalar}]")],
                 Term::Acc => acc.clone(),
+                Term::Number(n) => vec![number_name(n)],
                 Term::Load(_) | Term::Mask(_) => self.leaf(*term, columns, known),
                 Term::Unary(unary, a) => {
                     let a = values[usize::from(a)].clone();

@@ -16,9 +16,9 @@ pub mod cubin;
 mod emit;
 mod emit_gather;
 mod emit_map;
+mod emit_pass;
 mod emit_places;
 mod emit_reduce;
-mod emit_softmax;
 mod exprs;
 pub mod libraries;
 pub mod library;
@@ -75,7 +75,7 @@ pub fn generate(kernel: &Kernel, name: &str) -> Result<Source, SpecError> {
         } => emit.row_reduce(*axis, *reduce, value, finish),
         Body::TypeSum { value, .. } => emit.gather(Reduce::Sum, value, &Expr::leaf(Value::Acc)),
         Body::ColReduce { value, .. } => emit.column_reduce(value),
-        Body::EdgeSoftmax { value, .. } => emit.softmax(value),
+        Body::EdgePass(pass) => emit.pass(pass),
     }
     Ok(Source {
         name: name.to_owned(),

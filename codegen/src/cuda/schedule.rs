@@ -9,6 +9,7 @@ pub use order::by_degree;
 use std::ops::Range;
 
 mod order;
+pub(crate) mod pass;
 
 /// Threads per block.
 pub const BLOCK: u32 = 256;
@@ -82,7 +83,8 @@ pub struct Schedule {
     pub(crate) shape: Shape,
     /// Threads that together compute one row, or one head of a row.
     pub(crate) team: u32,
-    columns: u32,
+    /// Floats of a partial result.
+    partial: u64,
     /// Whether the kernel walks rows or edges.
     over: Items,
     passes: Vec<Pass>,
@@ -190,7 +192,7 @@ impl Parameter {
         parameters.extend((0..kernel.inputs.len() as u16).map(Self::Input));
         parameters.extend((0..kernel.outputs.len() as u16).map(Self::Output));
         parameters.extend_from_slice(match kernel.body {
-            Body::Gather { .. } | Body::TypeSum { .. } => &[
+            Body::Gather { .. } | Body::TypeSum { .. } | Body::EdgePass(_) => &[
                 Order,
                 HubEdges,
                 HubRows,
@@ -201,7 +203,6 @@ impl Parameter {
                 ChunkCount,
                 Scratch,
             ],
-            Body::EdgeSoftmax { .. } => &[HubEdges, HubRows, HubCount],
             Body::ColReduce { .. } => &[PartialItems, PartialCount, Scratch],
             Body::Map { .. } | Body::RowReduce { .. } => &[],
         });
@@ -283,10 +284,11 @@ impl Schedule {
     pub(crate) fn of(kernel: &Kernel, name: &str) -> Self {
         let columns = kernel.heads * kernel.width;
         let vector = vector(kernel);
-        let shape = match kernel.body {
+        let shape = match &kernel.body {
             Body::Gather { .. } | Body::TypeSum { .. } => gather_shape(columns, vector),
             Body::ColReduce { .. } => column_shape(columns, vector),
-            _ => Shape {
+            Body::EdgePass(pass) => pass::pass_shape(kernel, pass, vector),
+            Body::Map { .. } | Body::RowReduce { .. } => Shape {
                 vector,
                 lanes: 1,
                 apart: 1,
@@ -340,20 +342,25 @@ impl Schedule {
                     pass("_sum", Items::One, 1, BLOCK),
                 ],
             ),
-            Body::EdgeSoftmax { .. } => {
-                let lanes = kernel.heads.next_power_of_two().min(WARP);
-                let team = (lanes * 4).clamp(ROW_LANES, WARP);
-                let rows = pass("", Items::Rows, 1, team);
-                (team, vec![rows, pass("_hubs", Items::Hubs, 1, BLOCK)])
+            Body::EdgePass(_) => {
+                let team = shape.lanes * shape.apart;
+                let rows = pass("", Items::RowsAndChunks, kernel.heads, team);
+                (
+                    team,
+                    vec![rows, pass("_hubs", Items::Hubs, kernel.heads, team)],
+                )
             }
+        };
+        let partial = match &kernel.body {
+            Body::EdgePass(pass) => u64::from(kernel.heads) * pass::sums(kernel, pass).1,
+            Body::Map { .. } | Body::Gather { .. } | Body::RowReduce { .. } => columns.into(),
+            Body::ColReduce { .. } | Body::TypeSum { .. } => columns.into(),
         };
         for pass in &mut passes {
             pass.slabs = shape.slabs;
             let sums = matches!(pass.items, Items::Partials | Items::One);
-            let block_sums = matches!(kernel.body, Body::EdgeSoftmax { .. }) && pass.teams == 1;
             pass.shared_bytes = match pass.items {
                 _ if sums => bounds + BLOCK * vector * 4,
-                _ if block_sums => BLOCK * 4,
                 Items::Edges => bounds,
                 _ => 0,
             };
@@ -361,7 +368,7 @@ impl Schedule {
         Self {
             shape,
             team,
-            columns,
+            partial,
             over: rows,
             passes,
         }
@@ -421,7 +428,7 @@ impl Schedule {
 
     /// Floats of scratch memory for partial results.
     pub fn scratch_floats(&self, size: &Size) -> u64 {
-        (self.partials(size) + size.chunks) * u64::from(self.columns)
+        (self.partials(size) + size.chunks) * self.partial
     }
 
     /// Number of rows or edges a column reduction sums.
@@ -436,9 +443,6 @@ impl Schedule {
 
 /// The widest vector that divides the width and suits all operands.
 fn vector(kernel: &Kernel) -> u32 {
-    if matches!(kernel.body, Body::EdgeSoftmax { .. }) {
-        return 1;
-    }
     let column = matches!(kernel.body, Body::ColReduce { .. });
     let fits = |operand: &Operand, vector: u32| {
         let steps = operand.column_step != 0 && kernel.width > 1;

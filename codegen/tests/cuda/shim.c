@@ -86,6 +86,19 @@ static float __shfl_xor_sync(unsigned mask, float value, int distance)
     return value;
 }
 
+static int __any_sync(unsigned mask, int predicate)
+{
+    const unsigned me = threadIdx.x;
+    int any = 0;
+    (void)mask;
+    passed[me] = (float)(predicate != 0);
+    wait_for(&warps[me / WARP], WARP);
+    for (unsigned i = 0; i < WARP; ++i)
+        any |= passed[me / WARP * WARP + i] != 0;
+    wait_for(&warps[me / WARP], WARP);
+    return any;
+}
+
 /* A thread, block after block. */
 static void run_thread(void)
 {

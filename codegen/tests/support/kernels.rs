@@ -2,7 +2,8 @@
 
 use super::{Random, TYPES, expression, mask, operand, output};
 use gnnc_ir::kernel::expr::{Expr, Value};
-use gnnc_ir::kernel::{At, Axis, Body, End, Kernel, Mask, Operand, Over, Picked, Reduce};
+use gnnc_ir::kernel::{At, Axis, Body, EdgePass, EdgeResult, End, Kernel};
+use gnnc_ir::kernel::{Mask, Operand, Over, Picked, Reduce};
 use gnnc_ir::words::scalar::Binary;
 use gnnc_ir::words::storage::Storage;
 use gnnc_ir::words::types::EdgeSet;
@@ -43,7 +44,8 @@ pub enum Form {
     TypeSum,
     /// A gather whose edges select places in the result.
     Places(End),
-    Softmax,
+    /// Several results of one walk over edges.
+    Pass(End),
 }
 
 impl Form {
@@ -88,15 +90,22 @@ fn body(form: Form, values: Vec<Expr>, finish: Expr) -> Body {
             value,
             finish: Expr::leaf(Value::Acc),
         },
-        Form::Softmax => Body::EdgeSoftmax { set, value },
+        Form::Pass(to) => Body::EdgePass(EdgePass {
+            set,
+            to,
+            numbers: Vec::new(),
+            softmax: None,
+            results: vec![EdgeResult::Sum { value, finish }],
+        }),
     }
 }
 
 /// Every kind of kernel.
 pub fn forms() -> Vec<Form> {
     let overs = [Over::Rows, Over::Edges(EdgeSet::Plain)];
-    let mut forms = vec![Form::Softmax, Form::TypeSum];
+    let mut forms = vec![Form::TypeSum];
     forms.extend([End::Dst, End::Src].map(Form::Places));
+    forms.extend([End::Dst, End::Src].map(Form::Pass));
     for over in overs {
         forms.extend([Form::Map(over), Form::ColReduce(over)]);
         for axis in [Axis::Width, Axis::Heads] {
@@ -141,10 +150,7 @@ pub fn all_halves(mut kernel: Kernel, storage: Storage) -> Kernel {
 pub fn in_halves(random: &mut Random, mut kernel: Kernel) -> Kernel {
     let half = random.pick(&[Storage::Bf16, Storage::F16]);
     let all = random.below(2) == 0;
-    let keeps = matches!(
-        kernel.body,
-        Body::EdgeSoftmax { .. } | Body::ColReduce { .. }
-    );
+    let keeps = matches!(kernel.body, Body::ColReduce { .. });
     let outputs = kernel.outputs.iter_mut().filter(|_| !keeps);
     for operand in kernel.inputs.iter_mut().chain(outputs) {
         if all || random.below(2) == 0 {
@@ -180,8 +186,10 @@ pub fn random_kernel(
     width: u32,
     size: usize,
 ) -> Kernel {
+    if let Form::Pass(to) = form {
+        return super::pass::random_pass(random, to, heads, width, size);
+    }
     let edges = form.edges();
-    let width = if form == Form::Softmax { 1 } else { width };
     let ats: &[At] = if form == Form::TypeSum {
         &[At::Edge, At::One, At::Row, At::Edge]
     } else if edges {

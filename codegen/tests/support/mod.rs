@@ -3,6 +3,7 @@
 
 pub mod kernels;
 mod part;
+pub mod pass;
 
 pub use part::{Part, TYPES};
 

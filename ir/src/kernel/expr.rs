@@ -25,6 +25,9 @@ pub enum Value {
     Unary(Unary, ValueId),
     /// A function of two values.
     Binary(Binary, ValueId, ValueId),
+    /// Number `n` of the current edge and head; only in an edge pass, see
+    /// [`crate::kernel::EdgePass`].
+    Number(u16),
     /// A dropout factor: 0 or `1 / (1 - p)`, see [`crate::kernel::keep`].
     Mask(u16),
 }

@@ -19,7 +19,8 @@ pub fn flatten(kernel: &Kernel) -> Kernel {
         Body::Map { .. } | Body::Gather { .. } | Body::TypeSum { .. } | Body::ColReduce { .. } => {
             heads > 1
         }
-        Body::RowReduce { .. } | Body::EdgeSoftmax { .. } => false,
+        // Their numbers belong to heads.
+        Body::RowReduce { .. } | Body::EdgePass(_) => false,
     };
     let mut contiguous = true;
     for_steps(&mut kernel, |head_step, column_step| {

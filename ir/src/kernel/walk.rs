@@ -26,12 +26,25 @@ impl Walk {
         }
     }
 
+    /// The end whose vertex the edges are grouped by; the destination where it does not matter.
+    pub fn end(self) -> End {
+        match self {
+            Self::EdgesBySource => End::Src,
+            Self::Rows | Self::Edges | Self::EdgesByDestination | Self::EdgesByType => End::Dst,
+        }
+    }
+
+    /// Whether edges are reduced to a result per vertex.
+    pub fn by_vertex(self) -> bool {
+        matches!(self, Self::EdgesByDestination | Self::EdgesBySource)
+    }
+
     /// The walk of a body.
     pub fn of(body: &Body) -> Self {
         match body {
             Body::Gather { to, .. } => Self::by(*to),
             Body::TypeSum { .. } => Self::EdgesByType,
-            Body::EdgeSoftmax { .. } => Self::Edges,
+            Body::EdgePass(pass) => Self::by(pass.to),
             Body::Map { over, .. }
             | Body::RowReduce { over, .. }
             | Body::ColReduce { over, .. } => match over {

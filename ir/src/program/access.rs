@@ -1,7 +1,7 @@
 //! Reads and writes of instructions, precise enough to tell which instructions may be
 //! reordered.
 
-use crate::kernel::{At, Body, End, Kernel};
+use crate::kernel::{At, Body, End, Kernel, Walk};
 use crate::program::instr::{Operand, Use};
 use crate::program::{BufferId, Chunk, Extent, Instr, Launch, Moved, Program, Ref, Vertices};
 
@@ -200,11 +200,11 @@ pub fn halves(instr: &Instr, program: &Program) -> [Vec<Access>; 2] {
 /// The rows of an operand that a kernel over `extent` touches.
 fn touched(body: &Body, extent: Extent, at: At) -> Touched {
     let edges = body.edge_set().is_some();
-    let by_source = matches!(body, Body::Gather { to: End::Src, .. });
-    let grouped = matches!(body, Body::Gather { .. });
+    let by_source = Walk::of(body) == Walk::EdgesBySource;
+    let grouped = Walk::of(body).by_vertex();
     match at {
         // The rows of a sum by type are types.
-        _ if matches!(body, Body::TypeSum { .. }) => Touched::All,
+        _ if Walk::of(body) == Walk::EdgesByType => Touched::All,
         // The rows of a kernel over edges are edges, unless edges are reduced.
         At::Row if !edges => over(extent),
         At::Row if grouped && !by_source => over(extent),
@@ -218,7 +218,7 @@ fn touched(body: &Body, extent: Extent, at: At) -> Touched {
 
 /// The rows of an operand that a kernel over a chunk touches.
 fn of_chunk(body: &Body, chunk: Chunk, at: At) -> Touched {
-    let by_source = matches!(body, Body::Gather { to: End::Src, .. });
+    let by_source = Walk::of(body) == Walk::EdgesBySource;
     let (rows, reach) = (Touched::of(chunk), chunk.reach());
     match at {
         At::Row => rows,

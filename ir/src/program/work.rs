@@ -19,7 +19,7 @@ pub use demand::{Demand, GROUPS, MESSAGES, TERM_COUNT, TERMS, demand};
 pub use strips::strips;
 
 use crate::graph::op::Loss;
-use crate::kernel::{At, Axis, Body, End, Kernel, Operand, Over};
+use crate::kernel::{At, Axis, Body, End, Kernel, Operand, Over, Walk};
 use crate::program::{Extent, Instr, Launch, Program, RankSizes, Ref};
 use crate::words::units::{Bytes, Flops};
 
@@ -130,14 +130,13 @@ pub(in crate::program) fn launch_work(
         .iter()
         .map(|o| nest.output_bytes(kernel, o))
         .sum();
-    // The softmax is written, then read and rewritten to divide by the sum.
-    let (again, class) = match &kernel.body {
-        Body::EdgeSoftmax { .. } => (written, KernelClass::EdgeSoftmax),
-        Body::Gather { to: End::Dst, .. } => (0, KernelClass::Spmm),
-        Body::Gather { to: End::Src, .. } => (0, KernelClass::SpmmT),
+    let class = match &kernel.body {
+        Body::EdgePass(_) => KernelClass::EdgePass,
+        Body::Gather { to: End::Dst, .. } => KernelClass::Spmm,
+        Body::Gather { to: End::Src, .. } => KernelClass::SpmmT,
         Body::Map {
             over: Over::Rows, ..
-        } => (0, KernelClass::Map),
+        } => KernelClass::Map,
         Body::Map {
             over: Over::Edges(_),
             ..
@@ -145,16 +144,16 @@ pub(in crate::program) fn launch_work(
         | Body::RowReduce {
             over: Over::Edges(_),
             ..
-        } => (0, KernelClass::Edges),
+        } => KernelClass::Edges,
         Body::RowReduce { .. } | Body::ColReduce { .. } | Body::TypeSum { .. } => {
-            (0, KernelClass::Reduce)
+            KernelClass::Reduce
         }
     };
     Work {
         class,
         flops: nest.flops(counted),
-        read: Bytes(read + again + nest.structure_bytes(kernel, loads)),
-        written: Bytes(written + again),
+        read: Bytes(read + nest.structure_bytes(kernel, loads)),
+        written: Bytes(written),
     }
 }
 
@@ -180,7 +179,7 @@ impl Nest {
     /// How often a `Row` operand is read or written.
     fn row_count(&self, kernel: &Kernel) -> u64 {
         match &kernel.body {
-            Body::Gather { .. } => self.rows,
+            body if Walk::of(body).by_vertex() => self.rows,
             body if body.edge_set().is_some() => self.edges,
             _ => self.rows,
         }
@@ -193,10 +192,7 @@ impl Nest {
         };
         let bytes = distinct(kernel, operand) * operand.storage.bytes();
         // The vertex that edges are grouped by is read once for all its edges.
-        let grouped = match &kernel.body {
-            Body::Gather { to, .. } => *to,
-            _ => End::Dst,
-        };
+        let grouped = Walk::of(&kernel.body).end();
         // A table is read once as a whole; a vertex's own row is read at one place per edge.
         if let Some(picked) = operand.picked {
             return match operand.at {
@@ -226,6 +222,7 @@ impl Nest {
         let rows = match &kernel.body {
             Body::ColReduce { .. } => 1,
             Body::TypeSum { types, .. } => u64::from(*types),
+            Body::EdgePass(_) if operand.at == At::Edge => self.edges,
             _ => self.row_count(kernel),
         };
         let (heads, width) = (u64::from(kernel.heads), u64::from(kernel.width));
@@ -236,7 +233,6 @@ impl Nest {
             Body::RowReduce {
                 axis: Axis::Heads, ..
             } => width,
-            Body::EdgeSoftmax { .. } => heads,
             _ => distinct(kernel, operand),
         };
         rows * floats * operand.storage.bytes()
@@ -253,20 +249,14 @@ impl Nest {
         };
         let offsets = (self.rows + 1) * OFFSET;
         match &kernel.body {
-            Body::Gather { to, .. } => {
-                let permuted = *to == End::Src && reads(At::Edge);
+            body if Walk::of(body).by_vertex() => {
+                let writes = kernel.outputs.iter().any(|o| o.at == At::Edge);
+                let by_source = Walk::of(body) == Walk::EdgesBySource;
+                let permuted = by_source && (reads(At::Edge) || writes);
                 offsets + self.edges * INDEX * (1 + u64::from(permuted))
             }
             // The edges of each type are listed.
             Body::TypeSum { types, .. } => (u64::from(*types) + 1) * OFFSET + self.edges * INDEX,
-            Body::EdgeSoftmax { .. } => {
-                offsets
-                    + if reads(At::Src) {
-                        self.edges * INDEX
-                    } else {
-                        0
-                    }
-            }
             _ if reads(At::Src) => offsets + self.edges * INDEX,
             _ if reads(At::Dst) => offsets,
             _ => 0,
@@ -293,8 +283,7 @@ impl Nest {
             Body::ColReduce { .. } | Body::TypeSum { .. } => {
                 inner * heads * width * (counted.inner + 1.0)
             }
-            // maximum, difference, exponential, sum, quotient
-            Body::EdgeSoftmax { .. } => edges * heads * (counted.inner + 4.0 + TRANSCENDENTAL),
+            Body::EdgePass(pass) => counts::pass_flops(kernel, pass, [rows, edges]),
         };
         Flops(count)
     }

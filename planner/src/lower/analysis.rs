@@ -2,6 +2,8 @@
 
 use crate::fixed::fixed;
 use crate::lower::partial::Partials;
+use crate::lower::passes::{Passes, passes};
+use crate::lower::produce::collects_fresh;
 use gnnc_ir::graph::op::{Copies, Input, Op, Sampled};
 use gnnc_ir::kernel::End;
 use gnnc_ir::words::scalar::Binary;
@@ -21,6 +23,8 @@ pub struct Analysis {
     pub partial: Partials,
     /// Number of uses, including results.
     pub uses: Vec<u32>,
+    /// Sums over edges that are computed together.
+    pub passes: Passes,
 }
 
 /// Whether an operator is computed element by element, and so inside another kernel.
@@ -73,14 +77,28 @@ pub fn analyse(graph: &Graph, partial: Partials, distributed: bool) -> Analysis 
     let users = graph.users();
     let fixed = fixed(graph, &[]);
     let uses = uses(graph);
+    let blends = graph.nodes.iter().any(|node| node.op == Op::Blend);
+    let passes = passes(graph, &fixed, &|id| {
+        let node = graph.node(id);
+        let value = node.inputs[0];
+        // What edges see of a blend is known only while the chunks of destinations take turns.
+        let late = blends && matches!(node.op, Op::Gather(_, End::Src, _));
+        late || matches!(graph.node(value).op, Op::PlaceHead(_)) || collects_fresh(graph, value)
+    });
     let mut stored = stored(graph, &users, &uses, &fixed);
+    for (n, of) in passes.of.iter().enumerate() {
+        stored[n] = (stored[n] || of.is_some()) && !passes.inlined[n];
+    }
+    for softmax in passes.list.iter().filter_map(|pass| pass.softmax) {
+        stored[softmax.log_sum.0 as usize] = softmax.kept;
+    }
     let host = hosts(
         graph,
-        &users,
-        &uses,
+        (&users, &uses),
         &fixed,
         &mut stored,
         &partial.reduce_now,
+        &passes,
         distributed,
     );
     Analysis {
@@ -90,6 +108,7 @@ pub fn analyse(graph: &Graph, partial: Partials, distributed: bool) -> Analysis 
         host,
         partial,
         uses,
+        passes,
     }
 }
 
@@ -125,13 +144,12 @@ fn needs_memory(graph: &Graph, user: &Op, position: usize, operand: NodeId) -> b
         Op::PickSum(_) => position == 0,
         // A carry's initial value is computed directly into the loop's buffer.
         Op::Scan(scan) => position >= scan.carries as usize,
-        // Softmax over several columns renames them as heads, which needs a plain layout.
-        Op::EdgeSoftmax(_) => graph.ty(operand).width != 1,
         Op::Reshape { .. } | Op::SliceCols { .. } | Op::SliceRows { .. } | Op::SumRanks => true,
         Op::Input(_) | Op::Param(_) | Op::Const(_) | Op::Table(_) | Op::Arg(_) => false,
         Op::Unary(_) | Op::Binary(_) | Op::Dropout { .. } | Op::Broadcast(_) => false,
-        Op::Gather(..) | Op::GatherMean(_) | Op::Concat | Op::PadCols { .. } => false,
-        Op::PadRows { .. } | Op::ReduceCols(..) | Op::SumRows | Op::Out(_) => false,
+        Op::Gather(..) | Op::GatherMean(_) | Op::EdgeSoftmax(_) | Op::Concat => false,
+        Op::PadCols { .. } | Op::PadRows { .. } | Op::ReduceCols(..) => false,
+        Op::SumRows | Op::Out(_) => false,
     }
 }
 
@@ -179,11 +197,11 @@ fn loaded(graph: &Graph, id: NodeId) -> bool {
 /// For every reduction and product, finds the element-wise node its kernel can end in.
 fn hosts(
     graph: &Graph,
-    users: &[Vec<NodeId>],
-    uses: &[u32],
+    (users, uses): (&[Vec<NodeId>], &[u32]),
     fixed: &[bool],
     stored: &mut [bool],
     reduce_now: &[bool],
+    passes: &Passes,
     distributed: bool,
 ) -> Vec<Option<NodeId>> {
     let mut host: Vec<Option<NodeId>> = vec![None; graph.nodes.len()];
@@ -202,7 +220,8 @@ fn hosts(
             .first()
             .is_some_and(|i| matches!(graph.node(*i).op, Op::PlaceHead(_)));
         let early = early || places;
-        if !hosting || early || reduce_now[g.0 as usize] || graph.results.contains(&g) {
+        let apart = passes.inlined[g.0 as usize] || reduce_now[g.0 as usize];
+        if !hosting || early || apart || graph.results.contains(&g) {
             continue;
         }
         let mut at = g;
@@ -214,7 +233,12 @@ fn hosts(
             let chains = matches!(next.op, Op::Unary(_) | Op::Binary(_) | Op::Dropout { .. });
             // What is the same in every epoch is computed once, without what is not.
             let once = fixed[at.0 as usize] && !fixed[user.0 as usize];
-            if !chains || next.ty != node.ty || once {
+            let own = passes.of[user.0 as usize].is_some() || passes.inlined[user.0 as usize];
+            let waits = passes.of[g.0 as usize].is_some_and(|pass| {
+                let mut others = next.inputs.iter().filter(|id| **id != at);
+                others.any(|id| !passes.may_read(pass, *id))
+            });
+            if !chains || next.ty != node.ty || once || own || waits {
                 break;
             }
             at = user;

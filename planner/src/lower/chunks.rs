@@ -10,7 +10,7 @@
 //! the border of a loop.
 
 use gnnc_ir::graph::op::Redistribute;
-use gnnc_ir::kernel::{At, Body, End};
+use gnnc_ir::kernel::{At, End, Walk};
 use gnnc_ir::program::instr;
 use gnnc_ir::program::trace::Phase;
 use gnnc_ir::program::{BufferId, Chunk, Extent, Instr, Launch, Moved, Program};
@@ -126,7 +126,7 @@ fn first_read(launch: &Launch, buffer: BufferId, program: &Program) -> Cut {
     let Some(kernel) = program.kernels.get(launch.kernel.0 as usize) else {
         return Cut::Rows;
     };
-    let by_source = matches!(kernel.body, Body::Gather { to: End::Src, .. });
+    let by_source = Walk::of(&kernel.body) == Walk::EdgesBySource;
     let (other, end) = match by_source {
         true => (At::Dst, End::Src),
         false => (At::Src, End::Dst),

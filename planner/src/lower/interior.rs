@@ -7,7 +7,7 @@
 //! runs one launch while messages are in flight, and the other before or after. Every row is still
 //! computed in one go, so numbers stay the same; sums over rows are not cut.
 
-use gnnc_ir::kernel::{At, Body, End, Kernel};
+use gnnc_ir::kernel::{At, Kernel, Walk};
 use gnnc_ir::program::instr;
 use gnnc_ir::program::trace::Phase;
 use gnnc_ir::program::{
@@ -102,7 +102,7 @@ impl Late {
     /// halo rows.
     fn launch(&self, launch: &Launch, program: &Program) -> Option<Cut> {
         let kernel = free(launch, program)?;
-        let by_source = matches!(kernel.body, Body::Gather { to: End::Src, .. });
+        let by_source = Walk::of(&kernel.body) == Walk::EdgesBySource;
         let rows = Vertices::of(launch.rows)?;
         let fits = match rows {
             Vertices::Inner => kernel.body.edge_set().is_some() && !by_source,
@@ -170,7 +170,7 @@ fn free<'a>(launch: &Launch, program: &'a Program) -> Option<&'a Kernel> {
 /// Whether a kernel sums edge values at their sources, and the sums of halo rows are then sent to
 /// their owners before anything else uses them.
 fn is_sent(launch: &Launch, behind: &[Instr], program: &Program) -> bool {
-    let to_source = |kernel: &Kernel| matches!(kernel.body, Body::Gather { to: End::Src, .. });
+    let to_source = |kernel: &Kernel| Walk::of(&kernel.body) == Walk::EdgesBySource;
     let sums = free(launch, program).is_some_and(to_source) && launch.rows == Extent::Local;
     let [out] = launch.outputs[..] else {
         return false;

@@ -1,10 +1,11 @@
 //! Builds one kernel from a tree of element-wise nodes.
 
 use crate::error::LowerError;
+use crate::lower::attention::{Factor, has_factor};
 use crate::lower::region::{Region, Value};
 use gnnc_ir::graph::op::{Input, Op, Site, Slice};
 use gnnc_ir::kernel::expr::{Expr, Value as Scalar, ValueId};
-use gnnc_ir::kernel::{At, End, Kernel, Mask, Operand, Picked};
+use gnnc_ir::kernel::{At, EdgeNumber, End, Kernel, Mask, Operand, Picked};
 use gnnc_ir::program::{Extent, KernelId, Launch, Program, Ref};
 use gnnc_ir::{Graph, NodeId, Rows, Type};
 
@@ -16,6 +17,10 @@ pub struct Builder {
     masks: Vec<(Mask, Site)>,
     /// The reduction the kernel performs; its result is `Acc`.
     acc: Option<NodeId>,
+    /// In an edge pass: what its numbers are.
+    pub numbers: Vec<Factor>,
+    /// In an edge pass: the weights of its softmax, with which it multiplies all values anyway.
+    pub unit: Option<NodeId>,
     /// Nodes that already have an entry in the expression being built.
     done: Vec<(NodeId, ValueId)>,
 }
@@ -28,6 +33,8 @@ impl Builder {
             inputs: Vec::new(),
             masks: Vec::new(),
             acc: None,
+            numbers: Vec::new(),
+            unit: None,
             done: Vec::new(),
         }
     }
@@ -75,9 +82,18 @@ impl Builder {
             return Ok(*value);
         }
         let node = region.graph.node(id);
+        let number = self.number(&Factor::Node(id));
+        // A product that includes the weights cannot be loaded: they would count twice.
+        let weighted = self
+            .unit
+            .is_some_and(|unit| has_factor(region.graph, id, unit));
         let value = if self.acc == Some(id) {
             expr.push(Scalar::Acc)
-        } else if let Some(value) = region.value(id) {
+        } else if let Some(number) = number {
+            expr.push(Scalar::Number(number))
+        } else if self.unit == Some(id) {
+            expr.push(Scalar::Const(1.0))
+        } else if let Some(value) = region.value(id).filter(|_| !weighted) {
             let at = self.place(value.ty, None);
             self.load(expr, value, at)
         } else {
@@ -89,7 +105,7 @@ impl Builder {
                 }
                 // For edges that are not fresh, the other factor is 0: see `phases`.
                 Op::Binary(op) => {
-                    if let Some(other) = fresh(region.graph, id) {
+                    if let Some(other) = fresh(region.graph, id).or(self.times_unit(region, id)) {
                         return self.tree(region, expr, other);
                     }
                     let a = self.tree(region, expr, node.inputs[0])?;
@@ -98,10 +114,18 @@ impl Builder {
                 }
                 Op::Broadcast(_) => self.tree(region, expr, node.inputs[0])?,
                 Op::Dropout { p, site, slice } => {
-                    let a = self.tree(region, expr, node.inputs[0])?;
-                    let mask = self.mask(node.ty, (*p, *site), *slice, region)?;
-                    let mask = expr.push(mask);
-                    expr.push(Scalar::Binary(gnnc_ir::Binary::Mul, a, mask))
+                    let drawn = Factor::Mask(*p, *site, *slice, node.ty);
+                    let mask = match self.number(&drawn) {
+                        Some(number) => Scalar::Number(number),
+                        None => self.mask(node.ty, (*p, *site), *slice, region)?,
+                    };
+                    if self.unit == Some(node.inputs[0]) {
+                        expr.push(mask)
+                    } else {
+                        let a = self.tree(region, expr, node.inputs[0])?;
+                        let mask = expr.push(mask);
+                        expr.push(Scalar::Binary(gnnc_ir::Binary::Mul, a, mask))
+                    }
                 }
                 Op::Pick => {
                     let table = region.stored(node.inputs[0])?;
@@ -185,6 +209,46 @@ impl Builder {
         };
         self.done.push((id, value));
         Ok(value)
+    }
+
+    /// The number of an edge pass that a factor is.
+    fn number(&self, factor: &Factor) -> Option<u16> {
+        let found = self.numbers.iter().position(|number| number == factor);
+        found.map(|n| n as u16)
+    }
+
+    /// The expression for a number of an edge pass, and whether it is a dot.
+    pub fn edge_number(
+        &mut self,
+        region: &Region<'_>,
+        factor: &Factor,
+    ) -> Result<EdgeNumber, LowerError> {
+        let id = match factor {
+            Factor::Node(id) => *id,
+            Factor::Mask(p, site, slice, ty) => {
+                let mask = self.mask(*ty, (*p, *site), *slice, region)?;
+                let value = Expr::leaf(mask);
+                return Ok(EdgeNumber { value, dot: false });
+            }
+        };
+        let node = region.graph.node(id);
+        let dot = matches!(node.op, Op::ReduceCols(..)) && region.value(id).is_none();
+        let of = if dot { node.inputs[0] } else { id };
+        let value = self.value(region, of)?;
+        Ok(EdgeNumber { value, dot })
+    }
+
+    /// The other factor of a product with the unit.
+    fn times_unit(&self, region: &Region<'_>, id: NodeId) -> Option<NodeId> {
+        let node = region.graph.node(id);
+        let (Op::Binary(gnnc_ir::Binary::Mul), [a, b]) = (&node.op, &node.inputs[..]) else {
+            return None;
+        };
+        let is_unit = |id: &NodeId| self.unit.is_some() && self.unit == Some(*id);
+        if is_unit(a) {
+            return Some(*b);
+        }
+        is_unit(b).then_some(*a)
     }
 
     /// A head picked by the number `number` has for each edge: one of `count`, which are `step`

@@ -6,6 +6,7 @@
 //! the ranks; an exchange precedes a kernel that reads rows of other ranks.
 
 pub mod analysis;
+mod attention;
 pub mod blocks;
 mod canonical;
 pub(crate) mod checked;
@@ -22,6 +23,7 @@ pub mod offload;
 mod optimizer;
 pub mod overlap;
 mod partial;
+mod passes;
 mod phases;
 pub mod prefetch;
 mod produce;
@@ -240,7 +242,11 @@ fn program(
 ) -> Result<Program, LowerError> {
     let sparse = training.sparse_features;
     let graphs = placed(graphs(training)?)?;
-    let graph = &graphs.step;
+    let (step, eval) = (
+        attention::expanded(&graphs.step)?,
+        attention::expanded(&graphs.eval)?,
+    );
+    let graph = &step;
     let mut lowerer = Lowerer::new(graph, sparse, ranks);
     lowerer.skip = skip;
     let no_args = |graph: &Graph| partial::partials(graph, &[], &[]);
@@ -281,7 +287,7 @@ fn program(
     }
 
     lowerer.skip = None;
-    let forward = &graphs.eval;
+    let forward = &eval;
     let mut eval = Region::new(&lowerer, forward, no_args(forward), false, Vec::new());
     eval.emit(&mut lowerer)?;
     let logits = eval.stored(forward.results[0])?;

@@ -10,7 +10,24 @@ use gnnc_ir::kernel::expr::{Expr, Value as Scalar};
 use gnnc_ir::kernel::{At, Body, End, Over, Reduce};
 use gnnc_ir::program::instr;
 use gnnc_ir::program::{Extent, Instr, Moved, Product, Ref};
-use gnnc_ir::{EdgeSet, NodeId, Rows, Type};
+use gnnc_ir::{EdgeSet, Graph, NodeId, Rows};
+
+/// Whether an edge tensor computed in a kernel has a factor that is 0 for edges that are not fresh.
+pub fn collects_fresh(graph: &Graph, id: NodeId) -> bool {
+    let node = graph.node(id);
+    let inner = pointwise(&node.op) && !matches!(node.op, Op::Take(..));
+    fresh(graph, id).is_some() || (inner && node.inputs.iter().any(|id| collects_fresh(graph, *id)))
+}
+
+/// The rows of a sum over edges to an end.
+pub fn sum_rows(rows: Rows, to: End) -> Extent {
+    match (rows, to) {
+        (Rows::Level(level), _) => Extent::Level(level),
+        (Rows::All, _) => Extent::All,
+        (_, End::Src) => Extent::Local,
+        (_, End::Dst) => Extent::Inner,
+    }
+}
 
 impl Region<'_> {
     /// A kernel that computes reduction `g` and ends in the element-wise node `last`.
@@ -37,41 +54,17 @@ impl Region<'_> {
         } else {
             (operand, None)
         };
-        let mut space = graph.ty(operand);
-        if matches!(node.op, Op::EdgeSoftmax(_)) && space.width != 1 {
-            space = Type {
-                heads: space.columns(),
-                width: 1,
-                ..space
-            };
-        }
+        let space = graph.ty(operand);
         let to_source = matches!(node.op, Op::Gather(_, End::Src, _));
         let mut builder = Builder::new(space);
-        let value = if matches!(node.op, Op::EdgeSoftmax(_)) && graph.ty(operand).width != 1 {
-            let from = self.plain(lowerer, operand)?;
-            builder.read(
-                Value {
-                    ty: space,
-                    head_step: 1,
-                    ..from
-                },
-                At::Edge,
-            )
-        } else {
-            builder.value(self, operand)?
-        };
+        let value = builder.value(self, operand)?;
         let finish = match last == g {
             true => Expr::leaf(Scalar::Acc),
             false => builder.finish(self, last, g)?,
         };
         let (body, rows) = match &node.op {
             Op::Gather(set, to, reduce) => {
-                let rows = match (node.ty.rows, to_source) {
-                    (Rows::Level(level), _) => Extent::Level(level),
-                    (Rows::All, _) => Extent::All,
-                    (_, true) => Extent::Local,
-                    (_, false) => Extent::Inner,
-                };
+                let rows = sum_rows(node.ty.rows, *to);
                 (
                     Body::Gather {
                         set: *set,
@@ -109,11 +102,9 @@ impl Region<'_> {
                 },
                 launch_rows(space),
             ),
-            Op::EdgeSoftmax(set) => {
-                let body = Body::EdgeSoftmax { set: *set, value };
-                (body, launch_rows(space))
-            }
-            Op::Input(_)
+            // Written as sums, see `attention`.
+            Op::EdgeSoftmax(_)
+            | Op::Input(_)
             | Op::Param(_)
             | Op::Const(_)
             | Op::Table(_)
@@ -164,16 +155,8 @@ impl Region<'_> {
             let picked = builder.head(self, number, (heads, out.head_step))?;
             (output.head_step, output.picked) = (0, Some(picked));
         }
-        if matches!(node.op, Op::EdgeSoftmax(_)) {
-            output = Value {
-                ty: space,
-                head_step: 1,
-                ..out
-            }
-            .operand(at);
-        }
         let launch = builder.launch(&mut lowerer.program, body, rows, vec![(output, out.at)]);
-        if to_source && self.collects_fresh(operand) {
+        if to_source && collects_fresh(graph, operand) {
             self.fresh.push(self.code.len());
         }
         self.code.push(Instr::Launch(launch));
@@ -276,15 +259,6 @@ impl Region<'_> {
             true => Extent::Local,
             false => launch_rows(self.graph.ty(id)),
         }
-    }
-
-    /// Whether an edge tensor computed in a kernel has a factor that is 0 for edges that are not
-    /// fresh.
-    fn collects_fresh(&self, id: NodeId) -> bool {
-        let node = self.graph.node(id);
-        let inner = pointwise(&node.op) && !matches!(node.op, Op::Take(..));
-        fresh(self.graph, id).is_some()
-            || (inner && node.inputs.iter().any(|id| self.collects_fresh(*id)))
     }
 
     /// A tensor that edges see in two versions: old rows are written before the epoch's chunks,

@@ -5,6 +5,7 @@ use crate::lower::canonical::features;
 use crate::lower::embeddings::Embeddings;
 use crate::lower::kernel::Builder;
 use crate::lower::partial::Partials;
+use crate::lower::passes::inside;
 use crate::lower::{LowerError, Lowerer};
 use gnnc_ir::graph::op::{Copies, Op, Sampled};
 use gnnc_ir::kernel::{At, Body, End, Operand, Over};
@@ -86,6 +87,8 @@ pub struct Region<'a> {
     pub train: bool,
     /// Whether epoch-invariant values are computed in `setup` instead of here.
     pub hoist: bool,
+    /// Nodes that products read as nonzeros and nothing reads as a dense matrix.
+    pub unread: Vec<bool>,
     /// Instructions so far.
     pub code: Vec<Instr>,
     /// Instructions that fill blends with rows of earlier epochs.
@@ -125,6 +128,7 @@ impl<'a> Region<'a> {
             facts: analyse(graph, partial, lowerer.distributed),
             train,
             hoist: true,
+            unread: Vec::new(),
             code: Vec::new(),
             before: Vec::new(),
             fresh: Vec::new(),
@@ -154,10 +158,10 @@ impl<'a> Region<'a> {
     /// Emits every stored node in evaluation order.
     pub fn emit(&mut self, lowerer: &mut Lowerer) -> Result<(), LowerError> {
         let needed = self.needed();
-        let unread = self.only_as_nonzeros(lowerer);
+        self.unread = self.only_as_nonzeros(lowerer);
         for (id, _) in self.graph.iter() {
             let n = id.0 as usize;
-            if needed[n] && !unread[n] && self.facts.stored[n] && self.values[n].is_none() {
+            if needed[n] && !self.unread[n] && self.facts.stored[n] && self.values[n].is_none() {
                 self.emit_node(lowerer, id)?;
             }
         }
@@ -207,6 +211,10 @@ impl<'a> Region<'a> {
         if self.hoist && self.facts.fixed[n] {
             self.values[n] = Some(lowerer.fixed(graph, id, self.facts.read_at_source[n])?);
             return Ok(());
+        }
+        let sum = self.facts.host[n].unwrap_or(id);
+        if let Some(pass) = self.facts.passes.of[sum.0 as usize] {
+            return self.edge_pass(lowerer, pass);
         }
         self.fetch_embeddings(lowerer, id)?;
         self.fetch_halos(lowerer, id)?;
@@ -296,18 +304,33 @@ impl<'a> Region<'a> {
             return Ok(());
         }
         let graph = self.graph;
-        let mut work: Vec<NodeId> = graph.node(id).inputs.clone();
         if matches!(graph.node(id).op, Op::Take(..)) {
-            work = vec![id];
+            return self.fetch_halos_of(lowerer, &[id]);
         }
+        self.fetch_halos_of(lowerer, &graph.node(id).inputs)
+    }
+
+    /// Exchanges halo rows of the tensors read at the source by kernels that compute some nodes.
+    pub fn fetch_halos_of(
+        &mut self,
+        lowerer: &mut Lowerer,
+        nodes: &[NodeId],
+    ) -> Result<(), LowerError> {
+        if !lowerer.distributed {
+            return Ok(());
+        }
+        let graph = self.graph;
+        let mut work: Vec<NodeId> = nodes.to_vec();
         while let Some(inner) = work.pop() {
             let node = graph.node(inner);
+            if self.is_ready(inner) {
+                continue;
+            }
             if let Op::Take(_, end) = node.op {
-                let by_rows = matches!(node.ty.rows, Rows::Edges(_));
-                if by_rows && end == End::Src && (inner == id || !self.is_ready(inner)) {
+                if matches!(node.ty.rows, Rows::Edges(_)) && end == End::Src {
                     self.fetch_halo(lowerer, node.inputs[0])?;
                 }
-            } else if pointwise(&node.op) && !self.is_ready(inner) {
+            } else if pointwise(&node.op) || inside(graph, inner, &self.facts.fixed) {
                 work.extend(&node.inputs);
             }
         }

@@ -4,7 +4,9 @@
 use crate::layout::Ranks;
 use crate::lower::phases::{Borders, Emitted, arrange};
 use crate::lower::region::{Region, Value};
-use crate::lower::{LowerError, Lowerer, Training, canonical, optimizer, partial, without_dropout};
+use crate::lower::{
+    LowerError, Lowerer, Training, attention, canonical, optimizer, partial, without_dropout,
+};
 use crate::stale::Run;
 use gnnc_ir::graph::autodiff::{PartGraph, Seed, differentiate_part};
 use gnnc_ir::graph::op::{History, Input, Op};
@@ -64,6 +66,7 @@ impl<'a> Part<'a> {
         };
         let gradients = differentiate_part(&run.graph, &seeds)?;
         let graph = canonical::canonical(&by_vertex(&gradients.graph)?, training.sparse_features)?;
+        let graph = attention::expanded(&graph)?;
         Ok(Self {
             run,
             gradients,
@@ -271,6 +274,7 @@ impl Exact {
         let mut graph = self.graph.clone();
         graph.results = results.to_vec();
         let graph = canonical::canonical(&graph, training.sparse_features)?;
+        let graph = attention::expanded(&graph)?;
         let args = arguments(lowerer, &graph.args);
         let received = args.iter().map(|value| value.at).collect();
         let partials = partial::partials(&graph, &[], &[]);

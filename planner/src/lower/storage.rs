@@ -17,7 +17,7 @@
 mod rewrite;
 
 use gnnc_ir::graph::op::{Redistribute, Slice};
-use gnnc_ir::kernel::{Axis, Body};
+use gnnc_ir::kernel::Axis;
 use gnnc_ir::program::instr;
 use gnnc_ir::program::trace::Phase;
 use gnnc_ir::program::{Buffer, BufferId, Extent, Instr, Neighbour, Program, Ref, Role};
@@ -159,7 +159,7 @@ impl Classes {
                 let kernel = program.kernel(launch.kernel);
                 let body = &kernel.body;
                 let placed = kernel.outputs.iter().any(|output| output.picked.is_some());
-                if matches!(body, Body::EdgeSoftmax { .. }) || body.sums_rows() || placed {
+                if body.sums_rows() || placed {
                     launch.outputs.iter().for_each(|r| self.stay(at, r.buffer));
                 }
             }

@@ -6,7 +6,7 @@ use crate::parts::Parts;
 use gnnc_ir::cluster::Cluster;
 use gnnc_ir::graph::op::Site;
 use gnnc_ir::kernel::Body;
-use gnnc_ir::kernel::expr::{Expr, Value};
+use gnnc_ir::kernel::expr::Value;
 use gnnc_ir::program::instr;
 use gnnc_ir::program::{Instr, Program, Role};
 
@@ -80,16 +80,11 @@ fn outline(program: &Program) -> Program {
 }
 
 fn without_constants(body: &mut Body) {
-    let exprs: Vec<&mut Expr> = match body {
-        Body::Map { values, .. } => values.iter_mut().collect(),
-        Body::Gather { value, finish, .. } | Body::RowReduce { value, finish, .. } => {
-            vec![value, finish]
-        }
-        Body::ColReduce { value, .. }
-        | Body::TypeSum { value, .. }
-        | Body::EdgeSoftmax { value, .. } => vec![value],
-    };
-    for value in exprs.into_iter().flat_map(|expr| &mut expr.values) {
+    for value in body
+        .exprs_mut()
+        .into_iter()
+        .flat_map(|expr| &mut expr.values)
+    {
         if let Value::Const(constant) = value {
             *constant = 0.0;
         }
@@ -134,7 +129,9 @@ mod tests {
         let kernel = Kernel {
             body: Body::Map {
                 over: Over::Rows,
-                values: vec![Expr::leaf(Value::Const(number as f32))],
+                values: vec![gnnc_ir::kernel::expr::Expr::leaf(Value::Const(
+                    number as f32,
+                ))],
             },
             heads: 1,
             width: columns,

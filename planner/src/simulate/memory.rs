@@ -5,7 +5,7 @@ use crate::lower::offload::MemoryBudget;
 use crate::parts::{Messages, Parts};
 use gnnc_ir::cluster::{Cluster, DeviceKind};
 use gnnc_ir::graph::op::{Loss, Redistribute};
-use gnnc_ir::kernel::{Body, End};
+use gnnc_ir::kernel::{Body, End, Walk};
 use gnnc_ir::program::instr::{self, Collective};
 use gnnc_ir::program::memory::Lives;
 use gnnc_ir::program::traffic::chunk;
@@ -360,7 +360,7 @@ impl Needs {
             Some(EdgeSet::Looped) => 1,
             None => return,
         };
-        let by_source = matches!(body, Body::Gather { to: End::Src, .. });
+        let by_source = Walk::of(body) == Walk::EdgesBySource;
         let edges = &mut self.edges[usize::from(whole)][set];
         edges.walked[0] = true;
         edges.walked[1] |= by_source;

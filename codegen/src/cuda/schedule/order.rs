@@ -4,7 +4,7 @@
 //! longest of four adjacent rows is 2.7 times their mean; degrees within one class differ by less
 //! than a factor of two.
 
-use super::{Items, Schedule, WARP};
+use super::{Items, Pass, Schedule, WARP};
 use std::ops::Range;
 
 /// Classes of degrees: 0, 1, 2 to 3, 4 to 7, and so on.
@@ -44,11 +44,11 @@ pub fn by_degree(indptr: &[u64], rows: Range<usize>, most: u64) -> Vec<u32> {
 }
 
 impl Schedule {
-    /// Whether several rows of a gather share a warp, so that their order matters.
+    /// Whether several rows of a gather or a pass share a warp, so that their order matters.
     pub fn ordered(&self) -> bool {
-        let rows = self.passes.iter();
-        let mut gathers = rows.filter(|pass| pass.items == Items::RowsAndChunks);
-        self.team < WARP && gathers.next().is_some()
+        let gathers = |pass: &Pass| pass.items == Items::RowsAndChunks;
+        let shares = |pass: &Pass| self.team * pass.per_item < WARP;
+        self.passes.iter().any(|pass| gathers(pass) && shares(pass))
     }
 }
 

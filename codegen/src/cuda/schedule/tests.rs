@@ -37,7 +37,7 @@ fn column_sums_fill_a_gpu() {
     let schedule = Schedule {
         shape: column_shape(16, 4),
         team: BLOCK,
-        columns: 16,
+        partial: 16,
         over: Items::Rows,
         passes: vec![Pass {
             entry: "k".to_owned(),

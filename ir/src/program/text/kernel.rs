@@ -4,7 +4,8 @@ use super::TextError;
 use super::parse::Reader;
 use super::words::{Text, storage};
 use crate::kernel::expr::{Expr, Value};
-use crate::kernel::{At, Axis, Body, Kernel, Mask, Operand, Over, Picked, Reduce};
+use crate::kernel::{At, Axis, Body, EdgeNumber, EdgePass, EdgeResult, Kernel};
+use crate::kernel::{Mask, Operand, Over, Picked, Reduce};
 use crate::words::scalar::{Binary, Unary};
 use crate::words::types::EdgeSet;
 
@@ -28,12 +29,14 @@ impl Text for Kernel {
         if self.scalars != 0 {
             *out += &format!("    scalars {}\n", self.scalars);
         }
-        let finishes = finish(&self.body).is_some();
-        let exprs = self.body.exprs();
-        for (n, expr) in exprs.iter().enumerate() {
-            let last = finishes && n + 1 == exprs.len();
-            let name = if last { "finish" } else { "value" };
-            *out += &format!("    {name} {}\n", expr.text());
+        if let Body::EdgePass(pass) = &self.body {
+            print_pass(pass, out);
+        } else {
+            for (n, expr) in self.body.exprs().iter().enumerate() {
+                let last = self.body.is_finish(n);
+                let name = if last { "finish" } else { "value" };
+                *out += &format!("    {name} {}\n", expr.text());
+            }
         }
         out.push_str("  }");
     }
@@ -60,13 +63,16 @@ impl Text for Kernel {
             true => from.number()?,
             false => 0,
         };
+        if let Body::EdgePass(pass) = &mut body {
+            parse_pass(from, pass)?;
+        }
         let mut values = Vec::new();
         while from.skip("value") {
             values.push(Expr::parse(from)?);
         }
         if let Body::Map { values: all, .. } = &mut body {
             *all = values;
-        } else {
+        } else if !matches!(body, Body::EdgePass(_)) {
             let [one] = <[Expr; 1]>::try_from(values).map_err(|_| from.wrong("one `value`"))?;
             *value(&mut body).ok_or_else(|| from.wrong("a map"))? = one;
         }
@@ -103,7 +109,7 @@ fn attributes(body: &Body) -> String {
             ..
         } => format!("{} {} {}", over(rows), axis.text(), reduce.text()),
         Body::TypeSum { set, types, .. } => format!(" {} {types} types", set.text()),
-        Body::EdgeSoftmax { set, .. } => format!(" {}", set.text()),
+        Body::EdgePass(pass) => format!(" {}", pass.set.text()),
     }
 }
 
@@ -144,13 +150,20 @@ fn body(from: &mut Reader<'_>) -> Result<Body, TextError> {
             from.expect("types")?;
             Body::TypeSum { set, types, value }
         }
-        "edge-softmax" => Body::EdgeSoftmax {
+        "edge-pass" | "edge-pass-t" => Body::EdgePass(EdgePass {
             set: EdgeSet::parse(from)?,
-            value,
-        },
+            to: if name == "edge-pass" {
+                End::Dst
+            } else {
+                End::Src
+            },
+            numbers: Vec::new(),
+            softmax: None,
+            results: Vec::new(),
+        }),
         _ => {
             return Err(from.wrong_before(
-                "map, edge-map, spmm, spmm-t, row-reduce, sddmm, col-reduce, type-sum or edge-softmax",
+                "map, edge-map, spmm, spmm-t, row-reduce, sddmm, col-reduce, type-sum, edge-pass or edge-pass-t",
             ));
         }
     })
@@ -165,32 +178,66 @@ fn over(from: &mut Reader<'_>, edges: bool) -> Result<Over, TextError> {
 
 fn value(body: &mut Body) -> Option<&mut Expr> {
     match body {
-        Body::Map { .. } => None,
+        Body::Map { .. } | Body::EdgePass(_) => None,
         Body::Gather { value, .. }
         | Body::RowReduce { value, .. }
         | Body::ColReduce { value, .. }
-        | Body::TypeSum { value, .. }
-        | Body::EdgeSoftmax { value, .. } => Some(value),
-    }
-}
-
-fn finish(body: &Body) -> Option<&Expr> {
-    match body {
-        Body::Gather { finish, .. } | Body::RowReduce { finish, .. } => Some(finish),
-        Body::Map { .. }
-        | Body::ColReduce { .. }
-        | Body::TypeSum { .. }
-        | Body::EdgeSoftmax { .. } => None,
+        | Body::TypeSum { value, .. } => Some(value),
     }
 }
 
 fn finish_mut(body: &mut Body) -> Option<&mut Expr> {
     match body {
         Body::Gather { finish, .. } | Body::RowReduce { finish, .. } => Some(finish),
-        Body::Map { .. }
-        | Body::ColReduce { .. }
-        | Body::TypeSum { .. }
-        | Body::EdgeSoftmax { .. } => None,
+        Body::Map { .. } | Body::ColReduce { .. } => None,
+        Body::TypeSum { .. } | Body::EdgePass(_) => None,
+    }
+}
+
+/// Prints the numbers and the results of an edge pass.
+fn print_pass(pass: &EdgePass, out: &mut String) {
+    for number in &pass.numbers {
+        let name = if number.dot { "dot" } else { "number" };
+        *out += &format!("    {name} {}\n", number.value.text());
+    }
+    if let Some(n) = pass.softmax {
+        *out += &format!("    softmax number{n}\n");
+    }
+    for result in &pass.results {
+        *out += &match result {
+            EdgeResult::Sum { value, finish } => {
+                format!("    sum {}\n    finish {}\n", value.text(), finish.text())
+            }
+            EdgeResult::Number(n) => format!("    store number{n}\n"),
+            EdgeResult::LogSumExp => "    log-sum-exp\n".to_owned(),
+        };
+    }
+}
+
+fn parse_pass(from: &mut Reader<'_>, pass: &mut EdgePass) -> Result<(), TextError> {
+    while matches!(from.next_word(), Some("dot" | "number")) {
+        let dot = from.next_word() == Some("dot");
+        from.advance();
+        let value = Expr::parse(from)?;
+        pass.numbers.push(EdgeNumber { value, dot });
+    }
+    if from.skip("softmax") {
+        pass.softmax = Some(index(from, "number")?);
+    }
+    loop {
+        if from.skip("sum") {
+            let value = Expr::parse(from)?;
+            from.expect("finish")?;
+            let finish = Expr::parse(from)?;
+            pass.results.push(EdgeResult::Sum { value, finish });
+        } else if from.skip("store") {
+            let number = index(from, "number")?;
+            pass.results.push(EdgeResult::Number(number));
+        } else if from.skip("log-sum-exp") {
+            pass.results.push(EdgeResult::LogSumExp);
+        } else {
+            return Ok(());
+        }
     }
 }
 
@@ -319,6 +366,7 @@ impl Text for Value {
             Self::Const(value) => format!("{value:?}"),
             Self::Scalar(n) => format!("scalar{n}"),
             Self::Acc => "acc".to_owned(),
+            Self::Number(n) => format!("number{n}"),
             Self::Mask(n) => format!("mask{n}"),
             Self::Unary(unary, a) => format!("{} %{a}", unary.text()),
             Self::Binary(binary, a, b) => format!("{} %{a} %{b}", binary.text()),
@@ -335,6 +383,9 @@ impl Text for Value {
         }
         if from.at_numbered("scalar") {
             return index(from, "scalar").map(Self::Scalar);
+        }
+        if from.at_numbered("number") {
+            return index(from, "number").map(Self::Number);
         }
         if from.at_numbered("mask") {
             return index(from, "mask").map(Self::Mask);

@@ -41,10 +41,7 @@ impl Check<'_> {
                 false => Err("edge lists for a kernel that walks no edges".to_owned()),
             };
         };
-        let by = match kernel.body {
-            Body::Gather { to, .. } => to,
-            _ => End::Dst,
-        };
+        let by = Walk::of(&kernel.body).end();
         let edges = Grouped { set, by };
         let cut = launch.chunk.and_then(|chunk| chunk.even);
         let roles = [Role::EdgeEnds(edges), Role::EdgePlaces(set)];

@@ -17,8 +17,8 @@ pub enum KernelClass {
     SpmmT,
     /// Values per edge (g-SDDMM and element-wise).
     Edges,
-    /// Softmax by destination.
-    EdgeSoftmax,
+    /// Passes over edges with several results: attention.
+    EdgePass,
     /// Element-wise over rows.
     Map,
     /// Reductions over columns or rows.
@@ -37,7 +37,7 @@ impl KernelClass {
         Self::Spmm,
         Self::SpmmT,
         Self::Edges,
-        Self::EdgeSoftmax,
+        Self::EdgePass,
         Self::Map,
         Self::Reduce,
         Self::Copy,
@@ -52,7 +52,7 @@ impl KernelClass {
             Self::Spmm => "spmm",
             Self::SpmmT => "spmm-t",
             Self::Edges => "edges",
-            Self::EdgeSoftmax => "edge-softmax",
+            Self::EdgePass => "edge-pass",
             Self::Map => "map",
             Self::Reduce => "reduce",
             Self::Copy => "copy",

@@ -2,7 +2,7 @@
 
 use super::{TRANSCENDENTAL, Work, launched};
 use crate::kernel::expr::{Expr, Value};
-use crate::kernel::{Body, Kernel};
+use crate::kernel::{Body, EdgePass, EdgeResult, Kernel};
 use crate::program::{Instr, Program, RankSizes};
 use crate::words::scalar::Pace;
 
@@ -55,9 +55,9 @@ impl<'a> Counted<'a> {
             Body::Gather { value, finish, .. } | Body::RowReduce { value, finish, .. } => {
                 (operations(value), operations(finish))
             }
-            Body::ColReduce { value, .. }
-            | Body::TypeSum { value, .. }
-            | Body::EdgeSoftmax { value, .. } => (operations(value), 0.0),
+            Body::ColReduce { value, .. } | Body::TypeSum { value, .. } => (operations(value), 0.0),
+            // Counted by [`pass_flops`].
+            Body::EdgePass(_) => (0.0, 0.0),
         };
         Self {
             kernel,
@@ -87,12 +87,46 @@ pub(super) fn loads(kernel: &Kernel) -> Vec<u16> {
     found
 }
 
+/// Operations of an edge pass over `rows` rows and `edges` edges.
+pub(super) fn pass_flops(kernel: &Kernel, pass: &EdgePass, [rows, edges]: [f64; 2]) -> f64 {
+    let (heads, columns) = (f64::from(kernel.heads), f64::from(kernel.width));
+    let numbers = pass.numbers.iter().map(|number| match number.dot {
+        true => columns * (operations(&number.value) + 1.0),
+        false => operations(&number.value),
+    });
+    let mut of_edge: f64 = numbers.sum();
+    if pass.softmax.is_some() {
+        // Maximum, difference, exponential, sum.
+        of_edge += 3.0 + TRANSCENDENTAL;
+    }
+    // A sum of weighted values multiplies each of them.
+    let weight = f64::from(pass.softmax.is_some());
+    let mut of_row = 0.0;
+    for (result, output) in pass.results.iter().zip(&kernel.outputs) {
+        match result {
+            EdgeResult::Sum { value, finish } => {
+                let columns = if output.column_step == 0 {
+                    1.0
+                } else {
+                    columns
+                };
+                of_edge += columns * (operations(value) + 1.0 + weight);
+                of_row += columns * (operations(finish) + weight);
+            }
+            EdgeResult::LogSumExp => of_row += TRANSCENDENTAL + 1.0,
+            EdgeResult::Number(_) => {}
+        }
+    }
+    heads * (edges * of_edge + rows * of_row)
+}
+
 /// Operations in one evaluation of an expression.
 fn operations(expr: &Expr) -> f64 {
     expr.values
         .iter()
         .map(|value| match value {
-            Value::Load(_) | Value::Const(_) | Value::Scalar(_) | Value::Acc => 0.0,
+            Value::Load(_) | Value::Const(_) | Value::Scalar(_) => 0.0,
+            Value::Acc | Value::Number(_) => 0.0,
             Value::Mask(_) => TRANSCENDENTAL,
             Value::Unary(function, _) => match function.pace() {
                 Pace::Exponential => TRANSCENDENTAL,

@@ -8,7 +8,7 @@
 mod vectors;
 
 use super::{Nest, launched, loads, stored};
-use crate::kernel::{At, Body, End, Kernel, Operand, Over};
+use crate::kernel::{At, Body, End, Kernel, Operand, Over, Walk};
 use crate::program::{Instr, Launch, Product, Program, RankSizes, Ref};
 use vectors::Vectors;
 
@@ -49,7 +49,7 @@ pub const TERMS: [&str; TERM_COUNT] = [
 ];
 
 /// Groups of instructions with shared costs.
-pub const GROUPS: [&str; 25] = [
+pub const GROUPS: [&str; 26] = [
     "gemm-nn-thin",
     "gemm-nt-thin",
     "gemm-tn-thin",
@@ -69,7 +69,8 @@ pub const GROUPS: [&str; 25] = [
     "spmm-t-edges",
     "edge-map",
     "sddmm",
-    "edge-softmax",
+    "edge-pass",
+    "edge-pass-t",
     "map",
     "row-reduce",
     "col-reduce",
@@ -375,7 +376,10 @@ impl Terms {
             Body::ColReduce { .. } => "col-reduce",
             // Rows of edges are picked and added, as in a sum to sources.
             Body::TypeSum { .. } => "spmm-t-edges",
-            Body::EdgeSoftmax { .. } => "edge-softmax",
+            Body::EdgePass(pass) => match pass.to {
+                End::Dst => "edge-pass",
+                End::Src => "edge-pass-t",
+            },
         }
     }
 
@@ -383,12 +387,9 @@ impl Terms {
     /// instructions.
     fn operands(&mut self, program: &Program, launch: &Launch, nest: &Nest, instructions: f64) {
         let kernel = program.kernel(launch.kernel);
-        let grouped = match &kernel.body {
-            Body::Gather { to, .. } => *to,
-            _ => End::Dst,
-        };
+        let grouped = Walk::of(&kernel.body).end();
         let loaded = loads(kernel);
-        let by_type = matches!(kernel.body, Body::TypeSum { .. });
+        let by_type = Walk::of(&kernel.body) == Walk::EdgesByType;
         let picked = |operand: &Operand| match operand.at {
             At::Edge if by_type => true,
             At::Src => grouped == End::Dst,
@@ -420,8 +421,17 @@ impl Terms {
                 None => streamed += once,
             }
         }
-        let outputs = kernel.outputs.iter();
-        let written: u64 = outputs.map(|o| nest.output_bytes(kernel, o)).sum();
+        let mut written = 0;
+        for (output, at) in kernel.outputs.iter().zip(&launch.outputs) {
+            let bytes_of = nest.output_bytes(kernel, output);
+            // Edge values that a walk by source writes go to places all over the tensor.
+            if output.at == At::Edge && grouped == End::Src {
+                let all = bytes(program, *at, &self.held);
+                self.pick(nest.edges, bytes_of / nest.edges.max(1), all);
+            } else {
+                written += bytes_of;
+            }
+        }
         self.stream(streamed + written + nest.structure_bytes(kernel, &loaded));
     }
 }

@@ -4,7 +4,7 @@ mod demand;
 
 use super::*;
 use crate::kernel::expr::{Expr, Value};
-use crate::kernel::{Operand, Reduce};
+use crate::kernel::{EdgeNumber, EdgePass, EdgeResult, Operand, Reduce};
 use crate::program::BatchSizes;
 use crate::program::instr;
 use crate::program::{Buffer, BufferId, KernelId, Role};
@@ -257,24 +257,55 @@ fn a_column_reduction_writes_one_row() {
     expect(found, KernelClass::Reduce, 40.0, 160, 16);
 }
 
+/// Attention with 2 heads of 4 columns: scores, sums weighted by their softmax, log-sum-exps.
 #[test]
-fn an_edge_softmax_goes_over_its_result_twice() {
-    let body = Body::EdgeSoftmax {
-        set: EdgeSet::Plain,
-        value: load(0),
+fn an_edge_pass_reads_each_row_once_for_all_its_results() {
+    let score = Expr {
+        values: vec![
+            Value::Load(0),
+            Value::Load(1),
+            Value::Binary(Binary::Add, 0, 1),
+            Value::Unary(Unary::LeakyRelu(0.2), 2),
+        ],
     };
-    let inputs = vec![Operand::dense(At::Edge, 2, 1)];
-    let found = cost(
-        kernel(body, 2, 1, inputs, vec![Operand::dense(At::Row, 2, 1)]),
-        Extent::Inner,
-    );
-    let out = 30 * 2 * 4;
+    let body = Body::EdgePass(EdgePass {
+        set: EdgeSet::Plain,
+        to: End::Dst,
+        numbers: vec![EdgeNumber {
+            value: score,
+            dot: false,
+        }],
+        softmax: Some(0),
+        results: vec![
+            EdgeResult::Sum {
+                value: load(2),
+                finish: acc(),
+            },
+            EdgeResult::LogSumExp,
+        ],
+    });
+    let number = |at| Operand {
+        head_step: 1,
+        column_step: 0,
+        ..Operand::dense(at, 2, 1)
+    };
+    let inputs = vec![
+        number(At::Src),
+        number(At::Dst),
+        Operand::dense(At::Src, 2, 4),
+    ];
+    let outputs = vec![Operand::dense(At::Row, 2, 4), number(At::Row)];
+    let found = cost(kernel(body, 2, 4, inputs, outputs), Extent::Inner);
+    // For each edge: the score, maximum, difference, exponential and sum, and 4 columns that are
+    // weighted and added. For each row: 4 columns times the inverse sum, and a logarithm.
+    let flops = 2.0 * (30.0 * (2.0 + 11.0 + 8.0) + 10.0 * (4.0 + 9.0));
+    let read = 30 * 2 * 4 + 10 * 2 * 4 + 30 * 8 * 4 + 11 * 8 + 30 * 4;
     expect(
         found,
-        KernelClass::EdgeSoftmax,
-        60.0 * 12.0,
-        out + out + 11 * 8,
-        2 * out,
+        KernelClass::EdgePass,
+        flops,
+        read,
+        10 * 8 * 4 + 10 * 2 * 4,
     );
 }
 

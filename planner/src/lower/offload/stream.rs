@@ -13,7 +13,7 @@ use super::ring::last_tag;
 use super::split::split;
 use super::uses::{of, reads_first, uses};
 use super::{Means, MemoryBudget, Style};
-use gnnc_ir::kernel::{Body, End};
+use gnnc_ir::kernel::{Body, End, Walk};
 use gnnc_ir::program::access::Touched;
 use gnnc_ir::program::instr;
 use gnnc_ir::program::trace::Phase;
@@ -136,10 +136,7 @@ pub(super) fn cut(instr: &Instr, program: &Program) -> Option<Even> {
             // It walks edges by type.
             Body::TypeSum { .. } => return None,
             body => {
-                let by = match body {
-                    Body::Gather { to, .. } => *to,
-                    _ => End::Dst,
-                };
+                let by = Walk::of(body).end();
                 edges = body.edge_set().map(|set| Grouped { set, by });
                 (launch.rows, Grain::Lines)
             }

@@ -6,7 +6,7 @@
 
 use super::stream::{chunks, cut};
 use super::{Means, MemoryBudget, add};
-use gnnc_ir::kernel::{At, Body, End, Kernel};
+use gnnc_ir::kernel::{At, End, Kernel, Walk};
 use gnnc_ir::program::instr;
 use gnnc_ir::program::trace::Phase;
 use gnnc_ir::program::{
@@ -78,12 +78,12 @@ fn nested(body: &[Instr], program: &Program, kept: &mut Vec<Kind>) {
 fn kind(launch: &Launch, program: &Program) -> Option<Kind> {
     let body = &program.kernel(launch.kernel).body;
     let set = body.edge_set()?;
-    let by = match body {
-        Body::Gather { to, .. } => *to,
+    let walk = Walk::of(body);
+    if walk == Walk::EdgesByType {
         // It reads the positions by type, which stay, and nothing of these lists.
-        Body::TypeSum { .. } => return None,
-        _ => End::Dst,
-    };
+        return None;
+    }
+    let by = walk.end();
     let extent = match launch.rows.of_whole_graph() {
         true => Extent::All,
         false => Extent::Inner,
@@ -91,9 +91,9 @@ fn kind(launch: &Launch, program: &Program) -> Option<Kind> {
     Some((extent, Grouped { set, by }))
 }
 
-/// Whether a kernel reads edge tensors.
-fn reads_edges(kernel: &Kernel) -> bool {
-    kernel.inputs.iter().any(|operand| operand.at == At::Edge)
+/// Whether a kernel reads or writes edge tensors.
+fn uses_edges(kernel: &Kernel) -> bool {
+    kernel.uses(At::Edge)
 }
 
 /// Makes all kernels that walk one kind of edges fetch their ends.
@@ -128,7 +128,7 @@ fn fetched(program: &mut Program, wanted: Kind, (count, slots): (u32, u32)) {
                 even: Some(even),
             };
             let mut launch = launch.clone();
-            let placed = edges.by == End::Src && reads_edges(program.kernel(launch.kernel));
+            let placed = edges.by == End::Src && uses_edges(program.kernel(launch.kernel));
             let mut homes = vec![ends];
             if placed {
                 let place = |program: &mut Program| {

@@ -3,7 +3,7 @@
 use super::Borders;
 use crate::error::LowerError;
 use crate::stale::StaleError;
-use gnnc_ir::kernel::{At, Body, End};
+use gnnc_ir::kernel::{At, Walk};
 use gnnc_ir::program::instr;
 use gnnc_ir::program::{BufferId, Extent, Instr, Launch, Product, Program, Ref};
 use std::collections::BTreeSet;
@@ -147,7 +147,7 @@ fn rowed(program: &Program, buffer: BufferId) -> bool {
 fn launched(launch: &Launch, program: &Program) -> (Vec<(BufferId, Reading)>, bool) {
     let kernel = program.kernel(launch.kernel);
     let column = kernel.body.sums_rows();
-    let to_source = matches!(kernel.body, Body::Gather { to: End::Src, .. });
+    let to_source = Walk::of(&kernel.body) == Walk::EdgesBySource;
     let operands = launch.inputs.iter().zip(&kernel.inputs);
     let reads = operands.map(|(at, operand)| {
         let across = match operand.at {

@@ -2,7 +2,7 @@
 
 use crate::kernel::expr::{Expr, Value};
 use crate::kernel::flatten::{elementwise, flatten};
-use crate::kernel::{Axis, Body, Kernel, Operand};
+use crate::kernel::{Axis, Body, EdgePass, EdgeResult, Kernel, Operand};
 use crate::words::scalar::{Binary, Pace};
 
 /// Floats per vector.
@@ -34,6 +34,9 @@ impl Vectors {
     /// Counts a kernel's vectors.
     pub fn of(kernel: &Kernel) -> Self {
         let kernel = &flatten(kernel);
+        if let Body::EdgePass(pass) = &kernel.body {
+            return Self::of_pass(kernel, pass);
+        }
         let (heads, width) = (u64::from(kernel.heads), u64::from(kernel.width));
         // A reduction over columns gives one number per head.
         let (count, finished, across) = match &kernel.body {
@@ -44,7 +47,6 @@ impl Vectors {
                 };
                 (heads * width.div_ceil(LANES), kept, false)
             }
-            Body::EdgeSoftmax { .. } => (cut(heads, 1).0, 0, false),
             _ => {
                 let (count, across) = cut(heads, width);
                 (count, count, across)
@@ -55,9 +57,8 @@ impl Vectors {
             Body::Gather { value, finish, .. } | Body::RowReduce { value, finish, .. } => {
                 (vec![value], Some(finish))
             }
-            Body::ColReduce { value, .. }
-            | Body::TypeSum { value, .. }
-            | Body::EdgeSoftmax { value, .. } => (vec![value], None),
+            Body::ColReduce { value, .. } | Body::TypeSum { value, .. } => (vec![value], None),
+            Body::EdgePass(_) => (Vec::new(), None),
         };
         let sum = |of: fn(&Expr) -> f64| values.iter().map(|e| of(e)).sum::<f64>();
         let scattered = |expr: &Expr| {
@@ -68,12 +69,6 @@ impl Vectors {
             loads.filter(|o| is_scattered(kernel, o, across)).count() as f64
         };
         let reduces = f64::from(!matches!(kernel.body, Body::Map { .. }));
-        // With a single head, exponentials are computed for several edges at a time.
-        let weighs = match &kernel.body {
-            Body::EdgeSoftmax { .. } if heads == 1 => 1.0 / LANES as f64,
-            Body::EdgeSoftmax { .. } => count as f64,
-            _ => 0.0,
-        };
         // Rows of element-wise code form one long row.
         let count = match elementwise(kernel) {
             Some(width) => f64::from(width) / LANES as f64,
@@ -85,7 +80,7 @@ impl Vectors {
             lane: count * values.iter().map(|e| scattered(e)).sum::<f64>(),
             slow: count * sum(slow),
             draw: count * sum(draws),
-            exp: count * sum(exponentials) + weighs,
+            exp: count * sum(exponentials),
             finish: match finish {
                 Some(e) => {
                     [cheap(e) + 1.0, slow(e), draws(e), exponentials(e)].map(|n| finished * n)
@@ -93,6 +88,62 @@ impl Vectors {
                 None => [0.0; 4],
             },
         }
+    }
+
+    /// Counts the vectors of an edge pass. The numbers of a single head are computed for several
+    /// edges at a time.
+    fn of_pass(kernel: &Kernel, pass: &EdgePass) -> Self {
+        let (heads, width) = (u64::from(kernel.heads), u64::from(kernel.width));
+        let narrow = match heads {
+            1 => 1.0 / LANES as f64,
+            heads => heads.div_ceil(LANES) as f64,
+        };
+        let (wide, _) = cut(heads, width);
+        let mut found = Self {
+            vector: 0.0,
+            lane: 0.0,
+            slow: 0.0,
+            draw: 0.0,
+            exp: 0.0,
+            finish: [0.0; 4],
+        };
+        let mut add = |count: f64, expr: &Expr, combined: f64| {
+            found.vector += count * (cheap(expr) + combined);
+            found.slow += count * slow(expr);
+            found.draw += count * draws(expr);
+            found.exp += count * exponentials(expr);
+        };
+        for number in &pass.numbers {
+            let columns = (heads * width.div_ceil(LANES)) as f64;
+            let count = if number.dot { columns } else { narrow };
+            add(count, &number.value, 1.0);
+        }
+        let mut finished = [0.0; 4];
+        for (result, output) in pass.results.iter().zip(&kernel.outputs) {
+            let count = if output.column_step == 0 {
+                narrow
+            } else {
+                wide as f64
+            };
+            match result {
+                EdgeResult::Sum { value, finish: e } => {
+                    add(count, value, 1.0);
+                    let of = [cheap(e) + 1.0, slow(e), draws(e), exponentials(e)];
+                    for (total, n) in finished.iter_mut().zip(of) {
+                        *total += count.ceil() * n;
+                    }
+                }
+                EdgeResult::LogSumExp => finished[3] += narrow.ceil(),
+                EdgeResult::Number(_) => {}
+            }
+        }
+        if pass.softmax.is_some() {
+            // Maximum, difference, sum.
+            found.vector += 3.0 * narrow;
+            found.exp += narrow;
+        }
+        found.finish = finished;
+        found
     }
 
     /// Approximate instructions per edge, which limit how many edges a processor looks ahead.
