@@ -118,6 +118,18 @@ fn gat() {
     check(GAT);
 }
 
+/// Scores from dot products over different numbers of columns, which no single pass can sum.
+#[test]
+fn scores_of_two_widths() {
+    check(
+        "let a = x |> linear(4)
+         let b = x |> linear(6)
+         let score = dot(a@src, a@dst) * 0.3 + dot(b@src, b@dst) * 0.2
+         let h = gather(softmax(score) * a@src, sum)
+         loss cross_entropy(h |> linear(classes), labels, on = train)",
+    );
+}
+
 #[test]
 fn rgcn() {
     check(RGCN);

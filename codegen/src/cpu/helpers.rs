@@ -84,32 +84,37 @@ pub struct Helpers {
 
 /// The helpers for this processor.
 pub fn helpers() -> &'static Helpers {
-    static CHOSEN: LazyLock<Helpers> = LazyLock::new(|| {
-        #[cfg(target_arch = "x86_64")]
-        if is_x86_feature_detected!("avx512f") {
-            return avx512::HELPERS;
-        } else if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
-            return avx2::HELPERS;
-        }
-        portable::HELPERS
-    });
+    static CHOSEN: LazyLock<Helpers> =
+        LazyLock::new(|| levels().next().unwrap_or(portable::HELPERS));
     &CHOSEN
 }
 
-/// The helpers of every instruction set that this processor has.
-#[cfg(test)]
-fn all() -> Vec<Helpers> {
-    let mut all = vec![portable::HELPERS];
-    #[cfg(target_arch = "x86_64")]
-    {
-        if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
-            all.push(avx2::HELPERS);
-        }
-        if is_x86_feature_detected!("avx512f") {
-            all.push(avx512::HELPERS);
-        }
-    }
-    all
+/// The helpers of every instruction set that this processor has, fastest first.
+fn levels() -> impl Iterator<Item = Helpers> {
+    [
+        #[cfg(target_arch = "x86_64")]
+        has_avx512().then_some(avx512::HELPERS),
+        #[cfg(target_arch = "x86_64")]
+        has_avx2().then_some(avx2::HELPERS),
+        Some(portable::HELPERS),
+    ]
+    .into_iter()
+    .flatten()
+}
+
+#[cfg(target_arch = "x86_64")]
+fn has_avx2() -> bool {
+    is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma")
+}
+
+/// Whether the processor has every extension that the fastest helpers are compiled for.
+#[cfg(target_arch = "x86_64")]
+fn has_avx512() -> bool {
+    has_avx2()
+        && is_x86_feature_detected!("avx512f")
+        && is_x86_feature_detected!("avx512vl")
+        && is_x86_feature_detected!("avx512dq")
+        && is_x86_feature_detected!("avx512bw")
 }
 
 /// The helpers compiled for some instruction sets.

@@ -31,6 +31,11 @@ impl Search<'_> {
             else {
                 continue;
             };
+            // One kernel sums dots over equally many columns.
+            let width = self.dot_width(&[scores]).unwrap_or(1);
+            if width == 0 {
+                continue;
+            }
             let heads = graph.ty(scores).heads;
             let alone =
                 |id: NodeId| self.users[id.0 as usize].len() <= 2 && !graph.results.contains(&id);
@@ -42,7 +47,7 @@ impl Search<'_> {
                 set,
                 to: End::Dst,
                 heads,
-                width: self.dot_width(&[scores]).unwrap_or(1),
+                width,
                 softmax: Some(Softmax {
                     scores,
                     log_sum: id,
@@ -234,7 +239,7 @@ impl Search<'_> {
         let own = [Some(self.graph.ty(value).width), self.dot_width(&[value])];
         let mut width = pass.width;
         for other in own.into_iter().flatten().filter(|width| *width != 1) {
-            if width != 1 && width != other {
+            if other == 0 || width != 1 && width != other {
                 return None;
             }
             width = other;
@@ -349,7 +354,7 @@ impl Search<'_> {
             End::Dst => End::Src,
             End::Src => End::Dst,
         };
-        let taken = |values: &[NodeId], through_dots: bool| {
+        let taken = |values: &[NodeId]| {
             let mut rows = BTreeSet::new();
             let mut work = values.to_vec();
             let mut seen = BTreeSet::new();
@@ -360,7 +365,7 @@ impl Search<'_> {
                         rows.insert(node.inputs[0]);
                     }
                 } else if inside(self.graph, id, self.fixed)
-                    && (through_dots || !matches!(node.op, Op::ReduceCols(..)))
+                    && !matches!(node.op, Op::ReduceCols(..))
                     && seen.insert(id)
                 {
                     work.extend(&node.inputs);
@@ -373,8 +378,8 @@ impl Search<'_> {
             .iter()
             .map(|s| self.graph.node(*s).inputs[0])
             .collect();
-        let summed = taken(&values, false);
-        let needed = taken(&self.graph.node(dot).inputs, false);
+        let summed = taken(&values);
+        let needed = taken(&self.graph.node(dot).inputs);
         needed.is_subset(&summed)
     }
 }
