@@ -9,7 +9,7 @@
 use super::exprs::Scope;
 use super::function::{Base, Emit};
 use super::helpers::Scores;
-use super::pass_calls::{FarRows, WeightedRows};
+use super::pass_calls::{FarRows, RowDot, WeightedRows};
 use super::pass_memory::State;
 use super::pass_numbers::HEADS;
 use super::schedule::passes;
@@ -51,7 +51,7 @@ pub struct Plan<'a> {
     /// Rows to prefetch for code that is not a helper's.
     fetched: Vec<FarRows>,
     /// For each number, the rows and the own row whose dot product a helper computes.
-    pub dots: Vec<Option<[u16; 2]>>,
+    pub dots: Vec<Option<RowDot>>,
     /// For each result, the weighted rows that a helper sums.
     sums: Vec<Option<WeightedRows>>,
     /// Room for [`Scores`].
@@ -102,7 +102,7 @@ impl Emit<'_, '_> {
     /// Decides what helpers compute. `end` is behind the last edge of the call.
     fn plan<'a>(&mut self, pass: &'a EdgePass, end: Value) -> Plan<'a> {
         let numbers = pass.numbers.iter();
-        let dots: Vec<Option<[u16; 2]>> = numbers
+        let dots: Vec<Option<RowDot>> = numbers
             .map(|number| self.dot_of_rows(&number.value).filter(|_| number.dot))
             .collect();
         let fixed = usize::from(pass.softmax.is_some());
@@ -117,7 +117,7 @@ impl Emit<'_, '_> {
             })
             .collect();
         let mut read: Vec<u16> = Vec::new();
-        read.extend(dots.iter().flatten().map(|[far, _]| *far));
+        read.extend(dots.iter().flatten().map(|dot| dot.far));
         read.extend(sums.iter().flatten().map(|rows| rows.input));
         let called = read.clone();
         // What the other expressions read is prefetched.
@@ -149,17 +149,17 @@ impl Emit<'_, '_> {
             self.call_fetch(*rows, block);
         }
         for (n, dot) in plan.dots.iter().enumerate() {
-            if let Some([far, own]) = *dot
-                && let Some(rows) = plan.rows(far)
+            if let Some(dot) = *dot
+                && let Some(rows) = plan.rows(dot.far)
             {
-                self.call_dots(rows, own, n as u16, block);
+                self.call_dots(rows, dot.own, n as u16, block);
             }
         }
         self.other_numbers(plan, scope, block);
         let pass = plan.pass;
         let weights = pass.numbers.len() as u16;
         if let (Some(score), Some(at)) = (pass.softmax, plan.scores) {
-            self.call_weigh(at, [score, weights], block);
+            self.call_weigh(at, score, weights, block);
         }
         for (index, result) in pass.results.iter().enumerate() {
             match result {
@@ -234,7 +234,7 @@ impl Emit<'_, '_> {
             [number] => number,
             [a, b] => {
                 let product = plan.pass.numbers.len() as u16 + 1;
-                self.call_times([a, b], product, block);
+                self.call_times(a, b, product, block);
                 product
             }
             _ => return,

@@ -59,6 +59,15 @@ pub struct FarRows {
     end: Value,
 }
 
+/// A dot product that a helper can compute.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RowDot {
+    /// The input with the neighbors' rows.
+    pub far: u16,
+    /// The input with the row's own row.
+    pub own: u16,
+}
+
 /// A sum that a helper can compute: of rows times numbers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WeightedRows {
@@ -185,14 +194,14 @@ impl Emit<'_, '_> {
     }
 
     /// Makes a number of the block's edges the product of two others.
-    pub fn call_times(&mut self, [a, b]: [u16; 2], to: u16, block: Block) {
+    pub fn call_times(&mut self, a: u16, b: u16, to: u16, block: Block) {
         let count = self.numbers_of(block);
         let [a, b, to] = [a, b, to].map(|number| self.numbers_start(number));
         self.call(Helper::Times, &[a, b, to, count]);
     }
 
     /// The weights of the block's edges from their scores.
-    pub fn call_weigh(&mut self, at: Value, [scores, weights]: [u16; 2], block: Block) {
+    pub fn call_weigh(&mut self, at: Value, scores: u16, weights: u16, block: Block) {
         let count = self.b.ins().isub(block.last, block.first);
         let step = self.int(self.pass_step() / 4);
         let [scores, weights] = [scores, weights].map(|number| self.numbers_start(number));
@@ -234,7 +243,7 @@ impl Emit<'_, '_> {
     }
 
     /// The rows at the other end and the own row whose dot product an expression is.
-    pub fn dot_of_rows(&self, expr: &Expr) -> Option<[u16; 2]> {
+    pub fn dot_of_rows(&self, expr: &Expr) -> Option<RowDot> {
         let [
             Term::Load(a),
             Term::Load(b),
@@ -252,8 +261,8 @@ impl Emit<'_, '_> {
             !other.contains(&at) && self.whole_rows(input)
         };
         match (self.is_far(a), self.is_far(b)) {
-            (true, false) if own(b) => Some([a, b]),
-            (false, true) if own(a) => Some([b, a]),
+            (true, false) if own(b) => Some(RowDot { far: a, own: b }),
+            (false, true) if own(a) => Some(RowDot { far: b, own: a }),
             _ => None,
         }
     }
