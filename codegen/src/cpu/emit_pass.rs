@@ -9,9 +9,10 @@
 use super::exprs::Scope;
 use super::function::{Base, Emit};
 use super::helpers::Scores;
-use super::pass_calls::{FarRows, RowDot, WeightedRows};
+use super::pass_calls::FarRows;
 use super::pass_memory::State;
 use super::pass_numbers::HEADS;
+use super::pass_rows::{Far, RowDot, WeightedRows};
 use super::schedule::passes;
 use crate::args::checks::Memory;
 use cranelift_codegen::ir::condcodes::IntCC;
@@ -46,28 +47,46 @@ pub struct Block {
 pub struct Plan<'a> {
     /// The pass.
     pub pass: &'a EdgePass,
+    /// Behind the last edge of the call.
+    end: Value,
     /// The rows of neighbors that helpers read.
-    far: Vec<FarRows>,
+    rows: Vec<FarRows>,
     /// Rows to prefetch for code that is not a helper's.
-    fetched: Vec<FarRows>,
-    /// For each number, the rows and the own row whose dot product a helper computes.
-    pub dots: Vec<Option<RowDot>>,
-    /// For each result, the weighted rows that a helper sums.
-    sums: Vec<Option<WeightedRows>>,
+    fetched: Option<Value>,
+    /// For each number, the dot product that a helper computes.
+    pub dots: Vec<Option<CalledDot>>,
+    /// For each result, the sums that helpers compute, which are added.
+    sums: Vec<Option<Vec<CalledSum>>>,
     /// Room for [`Scores`].
     scores: Option<Value>,
 }
 
-impl Plan<'_> {
-    fn rows(&self, input: u16) -> Option<FarRows> {
-        self.far.iter().copied().find(|rows| rows.input == input)
-    }
+/// A dot product that a helper computes.
+#[derive(Clone, Copy)]
+pub struct CalledDot {
+    rows: FarRows,
+    /// The input with the own row.
+    own: u16,
+}
+
+/// A sum that a helper computes.
+pub struct CalledSum {
+    rows: FarRows,
+    /// One or two numbers that weight the rows, the softmax among them.
+    numbers: Vec<u16>,
+    /// Inputs by which the sum is multiplied.
+    factors: Vec<u16>,
 }
 
 impl Emit<'_, '_> {
     /// Computes the results of a pass.
     pub fn edge_pass(&mut self, pass: &EdgePass) {
-        let memory = self.pass_memory(pass);
+        let sums = self.sums_of_rows(pass);
+        let parts: Vec<u32> = sums
+            .iter()
+            .map(|parts| parts.as_ref().map_or(1, |parts| parts.len() as u32))
+            .collect();
+        let memory = self.pass_memory(pass, &parts);
         let edges = i64::from(memory.edges);
         self.pass = Some(memory);
         let any = self
@@ -78,7 +97,7 @@ impl Emit<'_, '_> {
             // `indptr[end]` is the entry behind the last row's.
             let last_row = emit.b.ins().iadd_imm_s(emit.end, -1);
             let (_, end) = emit.edge_range(last_row);
-            let plan = emit.plan(pass, end);
+            let plan = emit.plan(pass, &sums, end);
             emit.for_range(emit.begin, emit.end, 1, &mut |emit, row| {
                 let (first, last) = emit.edge_range(row);
                 let some = emit.b.ins().icmp(IntCC::SignedLessThan, first, last);
@@ -99,60 +118,101 @@ impl Emit<'_, '_> {
         });
     }
 
-    /// Decides what helpers compute. `end` is behind the last edge of the call.
-    fn plan<'a>(&mut self, pass: &'a EdgePass, end: Value) -> Plan<'a> {
-        let numbers = pass.numbers.iter();
-        let dots: Vec<Option<RowDot>> = numbers
-            .map(|number| self.dot_of_rows(&number.value).filter(|_| number.dot))
-            .collect();
+    /// For each result of a pass, the weighted rows that helpers sum.
+    fn sums_of_rows(&self, pass: &EdgePass) -> Vec<Option<Vec<WeightedRows>>> {
         let fixed = usize::from(pass.softmax.is_some());
+        let weighted = |rows: &WeightedRows| matches!(rows.numbers.len() + fixed, 1 | 2);
         let results = pass.results.iter().zip(&self.kernel.outputs);
-        let sums: Vec<Option<WeightedRows>> = results
+        results
             .map(|(result, output)| match result {
                 EdgeResult::Sum { value, .. } if output.column_step == 1 => {
-                    let rows = self.weighted_rows(value);
-                    rows.filter(|rows| matches!(rows.numbers.len() + fixed, 1 | 2))
+                    let parts = self.weighted_rows(value);
+                    parts.filter(|parts| parts.iter().all(weighted))
                 }
                 EdgeResult::Sum { .. } | EdgeResult::Number(_) | EdgeResult::LogSumExp => None,
             })
-            .collect();
-        let mut read: Vec<u16> = Vec::new();
-        read.extend(dots.iter().flatten().map(|dot| dot.far));
-        read.extend(sums.iter().flatten().map(|rows| rows.input));
-        let called = read.clone();
+            .collect()
+    }
+
+    /// Decides what helpers compute. `end` is behind the last edge of the call.
+    fn plan<'a>(
+        &mut self,
+        pass: &'a EdgePass,
+        sums: &[Option<Vec<WeightedRows>>],
+        end: Value,
+    ) -> Plan<'a> {
+        let softmax = pass.softmax.map(|_| pass.numbers.len() as u16);
+        let mut rows: Vec<FarRows> = Vec::new();
+        let mut described = |emit: &mut Self, far: Far| {
+            // The first call that reads a tensor prefetches it.
+            let fetches = rows.iter().all(|rows| rows.far.input != far.input);
+            let known = rows.iter().find(|rows| rows.far == far && !rows.fetches);
+            known.copied().unwrap_or_else(|| {
+                let made = emit.far_rows(far, fetches);
+                rows.push(made);
+                made
+            })
+        };
+        let mut dots = Vec::with_capacity(pass.numbers.len());
+        let mut used: Vec<Expr> = Vec::new();
+        for number in &pass.numbers {
+            let dot = self.dot_of_rows(&number.value).filter(|_| number.dot);
+            if dot.is_none() {
+                used.push(number.value.clone());
+            }
+            dots.push(dot.map(|RowDot { far, own }| CalledDot {
+                rows: described(self, far),
+                own,
+            }));
+        }
+        let mut called = Vec::with_capacity(sums.len());
+        for (result, parts) in pass.results.iter().zip(sums) {
+            let Some(parts) = parts else {
+                if let EdgeResult::Sum { value, .. } = result {
+                    used.push(value.clone());
+                }
+                called.push(None);
+                continue;
+            };
+            let parts = parts.iter().map(|part| CalledSum {
+                rows: described(self, part.far),
+                numbers: part.numbers.iter().copied().chain(softmax).collect(),
+                factors: part.factors.clone(),
+            });
+            called.push(Some(parts.collect()));
+        }
         // What the other expressions read is prefetched.
-        let exprs = pass.exprs().into_iter().flat_map(|expr| &expr.values);
-        read.extend(exprs.filter_map(|term| match term {
-            Term::Load(input) if self.is_far(*input) => Some(*input),
-            _ => None,
-        }));
-        read.sort_unstable();
-        read.dedup();
-        let far: Vec<FarRows> = read
-            .iter()
-            .map(|input| self.far_rows(*input, end))
+        let values = used.iter().flat_map(|expr| &expr.values);
+        let mut others: Vec<u16> = values
+            .filter_map(|term| match term {
+                Term::Load(input) => Some(*input),
+                _ => None,
+            })
+            .filter(|input| rows.iter().all(|rows| rows.far.input != *input))
             .collect();
-        let fetched = far.iter().filter(|rows| !called.contains(&rows.input));
-        let softmax = pass.softmax.is_some();
+        others.sort_unstable();
+        others.dedup();
         Plan {
             pass,
-            fetched: fetched.copied().collect(),
-            far,
+            end,
+            rows,
+            fetched: self.tables(&others),
             dots,
-            sums,
-            scores: softmax.then(|| self.room_for(size_of::<Scores>())),
+            sums: called,
+            scores: softmax.map(|_| self.room_for(size_of::<Scores>())),
         }
     }
 
     fn pass_block(&mut self, plan: &Plan, scope: &Scope, block: Block) {
-        for rows in &plan.fetched {
-            self.call_fetch(*rows, block);
+        if let Some(tables) = plan.fetched {
+            self.call_fetch(tables, plan.end, block);
+        }
+        for rows in &plan.rows {
+            self.at_block(*rows, plan.end, block);
         }
         for (n, dot) in plan.dots.iter().enumerate() {
-            if let Some(dot) = *dot
-                && let Some(rows) = plan.rows(dot.far)
-            {
-                self.call_dots(rows, dot.own, n as u16, block);
+            if let Some(dot) = dot {
+                self.call_dots(dot.rows, dot.own, n as u16, block);
             }
         }
         self.other_numbers(plan, scope, block);
@@ -164,7 +224,7 @@ impl Emit<'_, '_> {
         for (index, result) in pass.results.iter().enumerate() {
             match result {
                 EdgeResult::Sum { value, finish } => match &plan.sums[index] {
-                    Some(rows) => self.called_sum(index, plan, rows, finish, scope, block),
+                    Some(parts) => self.called_sum(index, plan, parts, finish, scope, block),
                     None => self.pass_sum(index, pass, (value, finish), scope, block),
                 },
                 EdgeResult::Number(number) => self.store_number(index, *number, scope, block),
@@ -187,73 +247,86 @@ impl Emit<'_, '_> {
         edge
     }
 
-    /// A sum that a helper computes. It stays on the stack between blocks.
+    /// A sum that helpers compute. Its parts stay on the stack between blocks.
     fn called_sum(
         &mut self,
         index: usize,
         plan: &Plan,
-        rows: &WeightedRows,
+        parts: &[CalledSum],
         finish: &Expr,
         scope: &Scope,
         block: Block,
     ) {
-        let Some(far) = plan.rows(rows.input) else {
-            return;
-        };
-        let weights = plan.pass.softmax.map(|_| plan.pass.numbers.len() as u16);
+        let weighted = plan.pass.softmax.is_some();
         let width = self.kernel.width;
         let passes = passes(self.kernel.heads, width, TILE);
         let zero = self.splat(0.0);
         self.for_windows(&passes, Base::default(), &mut |emit, base, window| {
             let scope = scope.at_columns(emit, base);
-            let waiting = emit.sums_place(index, width, &scope);
             let places = window.vectors.iter().map(|lanes| lanes.offsets(width, 1));
             let places: Vec<Vec<u32>> = places.collect();
-            emit.choose(
-                block.begun,
-                &mut |emit| {
-                    // A sum without weights goes on as it is.
-                    for (lanes, place) in window.vectors.iter().zip(&places) {
-                        if weights.is_some() {
-                            let sum = emit.load_lanes(Memory::Stack, waiting, place, Storage::F32);
-                            let scale = emit.state(State::Scale, &scope, lanes);
-                            let sum = emit.b.ins().fmul(sum, scale);
-                            emit.store_lanes(Memory::Stack, waiting, place, sum, Storage::F32);
+            for part in 0..parts.len() {
+                let waiting = emit.sums_place(index, part, width, &scope);
+                emit.choose(
+                    block.begun,
+                    &mut |emit| {
+                        // A sum without a softmax goes on as it is.
+                        for (lanes, place) in window.vectors.iter().zip(&places) {
+                            if weighted {
+                                let sum =
+                                    emit.load_lanes(Memory::Stack, waiting, place, Storage::F32);
+                                let scale = emit.state(State::Scale, &scope, lanes);
+                                let sum = emit.b.ins().fmul(sum, scale);
+                                emit.store_lanes(Memory::Stack, waiting, place, sum, Storage::F32);
+                            }
                         }
-                    }
-                },
-                &mut |emit| {
-                    for place in &places {
-                        emit.store_lanes(Memory::Stack, waiting, place, zero, Storage::F32);
-                    }
-                },
-            );
-        });
-        let factors: Vec<u16> = rows.numbers.iter().copied().chain(weights).collect();
-        let number = match factors[..] {
-            [number] => number,
-            [a, b] => {
-                let product = plan.pass.numbers.len() as u16 + 1;
-                self.call_times(a, b, product, block);
-                product
+                    },
+                    &mut |emit| {
+                        for place in &places {
+                            emit.store_lanes(Memory::Stack, waiting, place, zero, Storage::F32);
+                        }
+                    },
+                );
             }
-            _ => return,
-        };
-        let sums = self.sums_place(
-            index,
-            width,
-            &Scope::new(self, scope.place, Base::default()),
-        );
-        self.call_sums(far, number, sums, block);
+        });
+        let whole_row = Scope::new(self, scope.place, Base::default());
+        for (part, sum) in parts.iter().enumerate() {
+            let number = match sum.numbers[..] {
+                [number] => number,
+                [a, b] => {
+                    let product = plan.pass.numbers.len() as u16 + 1;
+                    self.call_times(a, b, product, block);
+                    product
+                }
+                _ => return,
+            };
+            let sums = self.sums_place(index, part, width, &whole_row);
+            self.call_sums(sum.rows, number, sums);
+        }
         self.when(block.ends, &mut |emit| {
             emit.for_windows(&passes, Base::default(), &mut |emit, base, window| {
                 let mut scope = scope.at_columns(emit, base);
-                let waiting = emit.sums_place(index, width, &scope);
+                let waiting: Vec<Value> = (0..parts.len())
+                    .map(|part| emit.sums_place(index, part, width, &scope))
+                    .collect();
                 let pointer = emit.output_pointer(index, Some(block.row), base);
                 for lanes in &window.vectors {
                     let place = lanes.offsets(width, 1);
-                    let mut sum = emit.load_lanes(Memory::Stack, waiting, &place, Storage::F32);
-                    if weights.is_some() {
+                    let mut total: Option<Value> = None;
+                    for (part, waiting) in parts.iter().zip(&waiting) {
+                        let mut sum =
+                            emit.load_lanes(Memory::Stack, *waiting, &place, Storage::F32);
+                        for factor in &part.factors {
+                            let factor = emit.load(&mut scope, *factor, lanes);
+                            sum = emit.b.ins().fmul(sum, factor);
+                        }
+                        total = Some(match total {
+                            Some(total) => emit.b.ins().fadd(total, sum),
+                            None => sum,
+                        });
+                    }
+                    let mut sum = total.unwrap_or(zero);
+                    if weighted {
                         let inverse = emit.state(State::Inverse, &scope, lanes);
                         sum = emit.b.ins().fmul(sum, inverse);
                     }
@@ -280,7 +353,7 @@ impl Emit<'_, '_> {
             let vectors = &window.vectors;
             let mut scope = scope.at_columns(emit, base);
             let pointer = emit.output_pointer(index, Some(block.row), base);
-            let waiting = emit.sums_place(index, columns, &scope);
+            let waiting = emit.sums_place(index, 0, columns, &scope);
             let places: Vec<Vec<u32>> = vectors
                 .iter()
                 .map(|lanes| lanes.offsets(columns, u32::from(columns > 1)))

@@ -5,39 +5,12 @@
 //! All of them add in the same order and round the same way, so results are the same bits.
 
 mod products;
+mod rows;
 mod wide;
 
+pub use rows::{Fetch, Rows, Seen, Table};
 use std::sync::LazyLock;
 use wide::{LANES, Wide};
-
-/// Edges whose rows are prefetched ahead of the current one.
-const AHEAD: usize = 12;
-/// Floats of a cache line.
-const LINE: usize = 16;
-/// Cache lines prefetched per row; the hardware streams the rest.
-const LINES: usize = 64;
-
-/// The rows of the neighbors of some edges.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub struct Rows {
-    /// First element used of row 0.
-    pub start: *const f32,
-    /// The neighbor of each edge.
-    pub indices: *const u32,
-    /// Edges.
-    pub count: u64,
-    /// Entries of `indices`, at least `count`: rows of later edges are prefetched.
-    pub known: u64,
-    /// Elements from row to row.
-    pub stride: u64,
-    /// Heads of a row.
-    pub heads: u64,
-    /// Columns of a head.
-    pub width: u64,
-    /// Numbers from edge to edge: the heads, padded.
-    pub step: u64,
-}
 
 /// Scores and weights of some edges of a row, and the state of its softmax.
 #[repr(C)]
@@ -68,9 +41,9 @@ impl Scores {
 #[repr(C)]
 #[derive(Debug)]
 pub struct Helpers {
-    /// `numbers[b, h] = sum over c of own[h, c] * rows[b, h, c]`.
+    /// `numbers[b, h] = sum over c of own[h, c] * rows[b, h, c]`, for the rows as they are [`Seen`].
     pub dots: unsafe extern "C" fn(rows: *const Rows, own: *const f32, numbers: *mut f32),
-    /// `sums[h, c] += sum over b of numbers[b, h] * rows[b, h, c]`.
+    /// `sums[h, c] += sum over b of numbers[b, h] * rows[b, h, c]`, likewise.
     pub sums: unsafe extern "C" fn(rows: *const Rows, numbers: *const f32, sums: *mut f32),
     /// Replaces numbers by their exponentials.
     pub exps: unsafe extern "C" fn(numbers: *mut f32, count: u64),
@@ -79,7 +52,7 @@ pub struct Helpers {
     /// `to = a * b`, element by element.
     pub times: unsafe extern "C" fn(a: *const f32, b: *const f32, to: *mut f32, count: u64),
     /// Prefetches the rows of edges that follow these.
-    pub fetch: unsafe extern "C" fn(rows: *const Rows),
+    pub fetch: unsafe extern "C" fn(of: *const Fetch),
 }
 
 /// The helpers for this processor.
@@ -121,7 +94,8 @@ fn has_avx512() -> bool {
 macro_rules! level {
     ($name:ident, $vector:ty $(, $features:literal)?) => {
         mod $name {
-            use super::{Helpers, Rows, Scores, products};
+            use super::rows::{Leaky, Plain, Seen, Step};
+            use super::{Fetch, Helpers, Rows, Scores, products};
 
             pub const HELPERS: Helpers = Helpers {
                 dots,
@@ -135,13 +109,25 @@ macro_rules! level {
             $(#[target_feature(enable = $features)])?
             unsafe extern "C" fn dots(rows: *const Rows, own: *const f32, numbers: *mut f32) {
                 // SAFETY: the caller passes valid rows and numbers.
-                unsafe { products::dots::<$vector>(&*rows, own, numbers) }
+                unsafe {
+                    match (*rows).seen() {
+                        Seen::Row => products::dots::<$vector, Plain>(&*rows, own, numbers),
+                        Seen::Leaky => products::dots::<$vector, Leaky>(&*rows, own, numbers),
+                        Seen::Step => products::dots::<$vector, Step>(&*rows, own, numbers),
+                    }
+                }
             }
 
             $(#[target_feature(enable = $features)])?
             unsafe extern "C" fn sums(rows: *const Rows, numbers: *const f32, sums: *mut f32) {
                 // SAFETY: the caller passes valid rows, numbers and sums.
-                unsafe { products::sums::<$vector>(&*rows, numbers, sums) }
+                unsafe {
+                    match (*rows).seen() {
+                        Seen::Row => products::sums::<$vector, Plain>(&*rows, numbers, sums),
+                        Seen::Leaky => products::sums::<$vector, Leaky>(&*rows, numbers, sums),
+                        Seen::Step => products::sums::<$vector, Step>(&*rows, numbers, sums),
+                    }
+                }
             }
 
             $(#[target_feature(enable = $features)])?
@@ -163,9 +149,9 @@ macro_rules! level {
             }
 
             $(#[target_feature(enable = $features)])?
-            unsafe extern "C" fn fetch(rows: *const Rows) {
-                // SAFETY: the caller passes valid rows.
-                unsafe { super::fetch(&*rows) }
+            unsafe extern "C" fn fetch(of: *const Fetch) {
+                // SAFETY: the caller passes valid tables.
+                unsafe { (*of).run() }
             }
         }
     };
@@ -190,47 +176,6 @@ fn each(f: impl Fn(usize) -> f32) -> Vector {
         out[lane] = f(lane);
     }
     out
-}
-
-impl Rows {
-    #[inline(always)]
-    unsafe fn row(&self, edge: usize) -> *const f32 {
-        // SAFETY: the caller names an edge of the block, whose row exists.
-        unsafe {
-            let index = *self.indices.add(edge) as usize;
-            self.start.add(index * self.stride as usize)
-        }
-    }
-
-    /// Prefetches the row of the edge that is [`AHEAD`] of this one, if it is known.
-    #[inline(always)]
-    unsafe fn prefetch(&self, edge: usize) {
-        let edge = edge + AHEAD;
-        if edge >= self.known as usize {
-            return;
-        }
-        #[cfg(target_arch = "x86_64")]
-        {
-            let floats = (self.heads * self.width) as usize;
-            // SAFETY: the index is known; prefetching any address is harmless.
-            unsafe {
-                let row = self.row(edge);
-                for first in (0..floats).step_by(LINE).take(LINES) {
-                    std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(
-                        row.wrapping_add(first).cast(),
-                    );
-                }
-            }
-        }
-    }
-}
-
-#[inline(always)]
-unsafe fn fetch(rows: &Rows) {
-    for edge in 0..rows.count as usize {
-        // SAFETY: `prefetch` checks that the edge is known.
-        unsafe { rows.prefetch(edge) };
-    }
 }
 
 /// `e^x` to about 2 units in the last place (Cephes, S. L. Moshier).

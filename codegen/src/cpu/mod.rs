@@ -17,6 +17,7 @@ mod memory;
 mod pass_calls;
 mod pass_memory;
 mod pass_numbers;
+mod pass_rows;
 mod schedule;
 mod target;
 mod vectors;

@@ -2,20 +2,16 @@
 
 use super::emit_pass::Block;
 use super::function::{Base, Emit};
-use super::helpers::{Helpers, Rows, Scores};
+use super::helpers::{Fetch, Helpers, Rows, Scores, Seen, Table};
 use super::memory::plain;
+use super::pass_rows::Far;
 use crate::args::checks::Memory;
 use cranelift_codegen::ir::{
     AbiParam, InstBuilder, Signature, StackSlotData, StackSlotKind, Value, types,
 };
 use cranelift_codegen::isa::CallConv;
-use gnnc_ir::kernel::expr::{Expr, Value as Term};
-use gnnc_ir::kernel::{At, Operand, Walk};
-use gnnc_ir::words::scalar::Binary;
+use gnnc_ir::kernel::{At, Operand};
 use std::mem::offset_of;
-
-/// Columns from which calls pay.
-const LEAST: u32 = 8;
 
 /// A function of [`Helpers`].
 #[derive(Clone, Copy, Debug)]
@@ -48,33 +44,15 @@ impl Helper {
     }
 }
 
-/// The rows at the other end of edges that helpers read.
+/// The rows of neighbors that helpers read, and where they are described.
 #[derive(Clone, Copy, Debug)]
 pub struct FarRows {
-    /// The input.
-    pub input: u16,
+    /// The rows.
+    pub far: Far,
+    /// Whether the calls prefetch the rows of later blocks.
+    pub fetches: bool,
     /// Address of a [`Rows`].
     at: Value,
-    /// Behind the last edge of the call.
-    end: Value,
-}
-
-/// A dot product that a helper can compute.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct RowDot {
-    /// The input with the neighbors' rows.
-    pub far: u16,
-    /// The input with the row's own row.
-    pub own: u16,
-}
-
-/// A sum that a helper can compute: of rows times numbers.
-#[derive(Clone, Debug, PartialEq)]
-pub struct WeightedRows {
-    /// The input with the rows.
-    pub input: u16,
-    /// The numbers.
-    pub numbers: Vec<u16>,
 }
 
 impl Emit<'_, '_> {
@@ -100,48 +78,79 @@ impl Emit<'_, '_> {
         self.b.ins().store(plain(), value, at, offset as i32);
     }
 
-    /// The description of an input's rows at the other end, without the edges.
-    pub fn far_rows(&mut self, input: u16, end: Value) -> FarRows {
-        let operand = self.kernel.inputs[usize::from(input)];
+    /// Describes rows of neighbors, without the edges.
+    pub fn far_rows(&mut self, far: Far, fetches: bool) -> FarRows {
+        let operand = self.kernel.inputs[usize::from(far.input)];
         let at = self.room_for(size_of::<Rows>());
-        let start = self.inputs[usize::from(input)];
-        let start = self
-            .b
-            .ins()
-            .iadd_imm_s(start, i64::from(operand.offset) * 4);
+        let start = self.first_element(far.input);
         self.put(at, offset_of!(Rows, start), start);
         let step = self.pass_step() / 4;
+        let (seen, slope) = match far.beside {
+            None => (Seen::Row, 0.0),
+            Some(beside) => (beside.seen, beside.slope),
+        };
         for (offset, value) in [
+            (offset_of!(Rows, known), 0),
             (offset_of!(Rows, stride), i64::from(operand.stride)),
             (offset_of!(Rows, heads), i64::from(self.kernel.heads)),
             (offset_of!(Rows, width), i64::from(self.kernel.width)),
             (offset_of!(Rows, step), step),
+            (offset_of!(Rows, seen), seen as i64),
+            (offset_of!(Rows, near), 0),
+            (offset_of!(Rows, slope), i64::from(slope.to_bits())),
         ] {
             let value = self.int(value);
             self.put(at, offset, value);
         }
-        FarRows { input, at, end }
+        FarRows { far, fetches, at }
     }
 
-    /// Fills in the edges of a block. Checked code makes sure that the rows exist.
-    pub fn at_block(&mut self, rows: FarRows, block: Block) {
-        let first = self.b.ins().ishl_imm_u(block.first, 2);
-        let indices = self.b.ins().iadd(self.raw.indices, first);
+    /// Address of the first element used of row 0.
+    fn first_element(&mut self, input: u16) -> Value {
+        let offset = self.kernel.inputs[usize::from(input)].offset;
+        let start = self.inputs[usize::from(input)];
+        self.b.ins().iadd_imm_s(start, i64::from(offset) * 4)
+    }
+
+    /// Address of the row of an input that is the same for all edges of the block.
+    fn own_row(&mut self, input: u16, block: Block) -> Value {
+        let operand = self.kernel.inputs[usize::from(input)];
+        let row = Some(block.row).filter(|_| operand.at != At::One);
+        let start = self.inputs[usize::from(input)];
+        let pointer = self.row_pointer(start, operand, row, Base::default());
+        self.check_row(Memory::Input(input), operand, pointer);
+        let offset = i64::from(operand.offset) * 4;
+        self.b.ins().iadd_imm_s(pointer, offset)
+    }
+
+    /// Fills in the edges of a block. `end` is behind the last edge of the call. Checked code makes
+    /// sure that the rows exist.
+    pub fn at_block(&mut self, rows: FarRows, end: Value, block: Block) {
+        let indices = self.indices_of(block);
         let count = self.b.ins().isub(block.last, block.first);
-        let mut known = self.b.ins().isub(rows.end, block.first);
+        self.put(rows.at, offset_of!(Rows, indices), indices);
+        self.put(rows.at, offset_of!(Rows, count), count);
+        if let Some(beside) = rows.far.beside {
+            let near = self.own_row(beside.near, block);
+            self.put(rows.at, offset_of!(Rows, near), near);
+        }
         if self.checks.is_some() {
-            known = count;
-            let operand = self.kernel.inputs[usize::from(rows.input)];
-            let start = self.inputs[usize::from(rows.input)];
+            let operand = self.kernel.inputs[usize::from(rows.far.input)];
+            let start = self.inputs[usize::from(rows.far.input)];
             self.for_range(block.first, block.last, 1, &mut |emit, k| {
                 let row = emit.entry(Memory::Indices, k);
                 let pointer = emit.row_pointer(start, operand, Some(row), Base::default());
-                emit.check_row(Memory::Input(rows.input), operand, pointer);
+                emit.check_row(Memory::Input(rows.far.input), operand, pointer);
             });
+        } else if rows.fetches {
+            let known = self.b.ins().isub(end, block.first);
+            self.put(rows.at, offset_of!(Rows, known), known);
         }
-        self.put(rows.at, offset_of!(Rows, indices), indices);
-        self.put(rows.at, offset_of!(Rows, count), count);
-        self.put(rows.at, offset_of!(Rows, known), known);
+    }
+
+    fn indices_of(&mut self, block: Block) -> Value {
+        let first = self.b.ins().ishl_imm_u(block.first, 2);
+        self.b.ins().iadd(self.raw.indices, first)
     }
 
     fn check_row(&mut self, memory: Memory, operand: Operand, pointer: Value) {
@@ -151,32 +160,65 @@ impl Emit<'_, '_> {
 
     /// `numbers[b, h]` of the block: the dot products of `own` with the rows.
     pub fn call_dots(&mut self, rows: FarRows, own: u16, number: u16, block: Block) {
-        self.at_block(rows, block);
-        let operand = self.kernel.inputs[usize::from(own)];
-        let start = self.inputs[usize::from(own)];
-        let pointer = self.row_pointer(start, operand, Some(block.row), Base::default());
-        self.check_row(Memory::Input(own), operand, pointer);
-        let pointer = self
-            .b
-            .ins()
-            .iadd_imm_s(pointer, i64::from(operand.offset) * 4);
+        let own = self.own_row(own, block);
         let numbers = self.numbers_start(number);
-        self.call(Helper::Dots, &[rows.at, pointer, numbers]);
+        self.call(Helper::Dots, &[rows.at, own, numbers]);
     }
 
-    /// Adds the block's rows times a number to a result's waiting sums.
-    pub fn call_sums(&mut self, rows: FarRows, number: u16, sums: Value, block: Block) {
-        self.at_block(rows, block);
+    /// Adds the block's rows times a number to waiting sums.
+    pub fn call_sums(&mut self, rows: FarRows, number: u16, sums: Value) {
         let numbers = self.numbers_start(number);
         self.call(Helper::Sums, &[rows.at, numbers, sums]);
     }
 
-    /// Prefetches rows for later blocks.
-    pub fn call_fetch(&mut self, rows: FarRows, block: Block) {
-        if self.checks.is_none() {
-            self.at_block(rows, block);
-            self.call(Helper::Fetch, &[rows.at]);
+    /// Describes the tensors among `inputs` with rows at the other end, to prefetch them; `None` if
+    /// there are none.
+    pub fn tables(&mut self, inputs: &[u16]) -> Option<Value> {
+        let (other, heads) = (self.other_end(), self.kernel.heads);
+        let tables = inputs.iter().copied().filter(|input| {
+            let operand = self.kernel.inputs[usize::from(*input)];
+            operand.at == other && operand.storage.is_f32() && operand.picked.is_none()
+        });
+        let tables: Vec<u16> = tables.collect();
+        if tables.is_empty() || self.checks.is_some() {
+            return None;
         }
+        let at = self.room_for(size_of::<Fetch>());
+        let list = self.room_for(size_of::<Table>() * tables.len());
+        let len = self.int(tables.len() as i64);
+        self.put(at, offset_of!(Fetch, tables), list);
+        self.put(at, offset_of!(Fetch, len), len);
+        for (n, input) in tables.into_iter().enumerate() {
+            let operand = self.kernel.inputs[usize::from(input)];
+            let last =
+                (heads - 1) * operand.head_step + (self.kernel.width - 1) * operand.column_step;
+            let start = self.first_element(input);
+            let stride = self.int(operand.stride.into());
+            let columns = self.int(i64::from(last) + 1);
+            for (offset, value) in [
+                (offset_of!(Table, start), start),
+                (offset_of!(Table, stride), stride),
+                (offset_of!(Table, columns), columns),
+            ] {
+                self.put(list, n * size_of::<Table>() + offset, value);
+            }
+        }
+        Some(at)
+    }
+
+    /// Prefetches rows for later blocks.
+    pub fn call_fetch(&mut self, at: Value, end: Value, block: Block) {
+        let indices = self.indices_of(block);
+        let count = self.b.ins().isub(block.last, block.first);
+        let known = self.b.ins().isub(end, block.first);
+        for (offset, value) in [
+            (offset_of!(Fetch, indices), indices),
+            (offset_of!(Fetch, count), count),
+            (offset_of!(Fetch, known), known),
+        ] {
+            self.put(at, offset, value);
+        }
+        self.call(Helper::Fetch, &[at]);
     }
 
     /// Numbers of a block: edges times heads.
@@ -218,70 +260,5 @@ impl Emit<'_, '_> {
             self.put(at, offset, value);
         }
         self.call(Helper::Weigh, &[at]);
-    }
-
-    /// Whether the rows of an input can be handed to a helper.
-    fn whole_rows(&self, input: u16) -> bool {
-        let operand = self.kernel.inputs[usize::from(input)];
-        let (heads, width) = (self.kernel.heads, self.kernel.width);
-        let dense = operand.column_step == 1 && (heads == 1 || operand.head_step == width);
-        dense && operand.picked.is_none() && operand.storage.is_f32() && heads * width >= LEAST
-    }
-
-    /// The end of edges at which neighbors are.
-    pub fn other_end(&self) -> At {
-        match Walk::of(&self.kernel.body) {
-            Walk::EdgesBySource => At::Dst,
-            _ => At::Src,
-        }
-    }
-
-    /// Whether an input has a row for each neighbor that helpers can read.
-    pub fn is_far(&self, input: u16) -> bool {
-        let at = self.kernel.inputs[usize::from(input)].at;
-        at == self.other_end() && self.whole_rows(input)
-    }
-
-    /// The rows at the other end and the own row whose dot product an expression is.
-    pub fn dot_of_rows(&self, expr: &Expr) -> Option<RowDot> {
-        let [
-            Term::Load(a),
-            Term::Load(b),
-            Term::Binary(Binary::Mul, x, y),
-        ] = expr.values[..]
-        else {
-            return None;
-        };
-        if x == y {
-            return None;
-        }
-        let own = |input: u16| {
-            let at = self.kernel.inputs[usize::from(input)].at;
-            let other = [self.other_end(), At::One, At::Edge];
-            !other.contains(&at) && self.whole_rows(input)
-        };
-        match (self.is_far(a), self.is_far(b)) {
-            (true, false) if own(b) => Some(RowDot { far: a, own: b }),
-            (false, true) if own(a) => Some(RowDot { far: b, own: a }),
-            _ => None,
-        }
-    }
-
-    /// The rows and the numbers whose product an expression is.
-    pub fn weighted_rows(&self, expr: &Expr) -> Option<WeightedRows> {
-        let (mut rows, mut numbers) = (Vec::new(), Vec::new());
-        let mut work = vec![expr.result()];
-        while let Some(id) = work.pop() {
-            match expr.values[usize::from(id)] {
-                Term::Load(input) if self.is_far(input) => rows.push(input),
-                Term::Number(number) => numbers.push(number),
-                Term::Binary(Binary::Mul, a, b) => work.extend([a, b]),
-                _ => return None,
-            }
-        }
-        match rows[..] {
-            [input] => Some(WeightedRows { input, numbers }),
-            _ => None,
-        }
     }
 }

@@ -29,8 +29,8 @@ pub struct PassMemory {
     pub heads: u32,
     /// First float of the softmax's state.
     state: u32,
-    /// First float of each result's sums.
-    sums: Vec<u32>,
+    /// First float of the sums of each part of each result.
+    sums: Vec<Vec<u32>>,
 }
 
 /// What a softmax keeps for each head between blocks.
@@ -74,8 +74,8 @@ fn padded(heads: u32) -> u32 {
 }
 
 impl Emit<'_, '_> {
-    /// Lays out the memory of a pass.
-    pub fn pass_memory(&mut self, pass: &EdgePass) -> PassMemory {
+    /// Lays out the memory of a pass whose results are sums of some parts each.
+    pub fn pass_memory(&mut self, pass: &EdgePass, parts: &[u32]) -> PassMemory {
         let Kernel { heads, width, .. } = *self.kernel;
         let floats = padded(heads);
         let arrays = pass.numbers.len() as u32 + 2;
@@ -85,10 +85,11 @@ impl Emit<'_, '_> {
         let state = arrays * room(edges, floats);
         let mut end = state + State::COUNT * floats.max(LANES);
         let mut sums = Vec::with_capacity(self.kernel.outputs.len());
-        for output in &self.kernel.outputs {
-            sums.push(end);
+        for (output, parts) in self.kernel.outputs.iter().zip(parts) {
             let columns = if output.column_step == 0 { 1 } else { width };
-            end += (heads * columns).next_multiple_of(LANES);
+            let floats = (heads * columns).next_multiple_of(LANES);
+            sums.push((0..*parts).map(|part| end + part * floats).collect());
+            end += parts * floats;
         }
         let kind = StackSlotKind::ExplicitSlot;
         let data = StackSlotData::new(kind, end * 4, ALIGNED);
@@ -185,9 +186,10 @@ impl Emit<'_, '_> {
         self.load_lanes(Memory::Stack, pointer, &offsets, Storage::F32)
     }
 
-    /// Address of a result's waiting sums, for the columns from the scope's.
-    pub fn sums_place(&mut self, result: usize, columns: u32, scope: &Scope) -> Value {
-        let start = self.pass.as_ref().map_or(0, |memory| memory.sums[result]);
+    /// Address of the waiting sums of a part of a result, for the columns from the scope's.
+    pub fn sums_place(&mut self, result: usize, part: usize, columns: u32, scope: &Scope) -> Value {
+        let memory = self.pass.as_ref();
+        let start = memory.map_or(0, |memory| memory.sums[result][part]);
         let start = self.stack(start);
         let mut at = self.at_head(start, scope, columns);
         if let Some(column) = scope.base.column {

@@ -5,7 +5,7 @@ use cranelift_codegen::isa::{OwnedTargetIsa, TargetIsa};
 use cranelift_codegen::settings::{self, Configurable};
 
 /// Increase this if code that older generators left in the cache must not be used.
-const REVISION: u32 = 3;
+const REVISION: u32 = 4;
 
 /// The processor that code is generated for.
 pub struct Target {

@@ -4,19 +4,36 @@
 //! the function around it.
 
 use super::Rows;
+use super::rows::View;
 use super::wide::{LANES, Wide};
 
 /// Most vectors whose sums stay in registers.
 const TILE: usize = 8;
 
+/// The first `lanes` floats of a vector of a neighbor's row, as they are seen.
+#[inline(always)]
+unsafe fn read<V: Wide, S: View>(row: *const f32, near: *const f32, slope: V, lanes: usize) -> V {
+    // SAFETY: the caller has the floats in the row and, if they are read, in the own row.
+    unsafe {
+        let x = V::load_first(row, lanes);
+        if S::NEAR {
+            S::of(x, V::load_first(near, lanes), slope)
+        } else {
+            x
+        }
+    }
+}
+
 /// See [`super::Helpers::dots`].
 #[inline(always)]
-pub unsafe fn dots<V: Wide>(rows: &Rows, own: *const f32, numbers: *mut f32) {
+pub unsafe fn dots<V: Wide, S: View>(rows: &Rows, own: *const f32, numbers: *mut f32) {
     let (heads, width) = (rows.heads as usize, rows.width as usize);
+    let near = rows.near;
     // SAFETY: the caller vouches for rows and numbers.
     unsafe {
+        let slope = V::splat(rows.slope());
         match (heads, width) {
-            (8, 8) => dots_of_eight::<V>(rows, own, numbers),
+            (8, 8) => dots_of_eight::<V, S>(rows, own, numbers),
             (1, _) => {
                 let count = rows.count as usize;
                 let whole = count - count % 4;
@@ -26,13 +43,22 @@ pub unsafe fn dots<V: Wide>(rows: &Rows, own: *const f32, numbers: *mut f32) {
                         rows.prefetch(edge + i);
                         theirs[i] = rows.row(edge + i);
                     }
-                    four_dots::<V>([own; 4], theirs, width, numbers.add(edge));
+                    let of = Pairs {
+                        own: [own; 4],
+                        rows: theirs,
+                        near: [near; 4],
+                    };
+                    of.dots::<V, S>(slope, width, numbers.add(edge));
                 }
                 for edge in whole..count {
                     rows.prefetch(edge);
-                    let row = rows.row(edge);
                     let mut four = [0.0; 4];
-                    four_dots::<V>([own; 4], [row; 4], width, four.as_mut_ptr());
+                    let of = Pairs {
+                        own: [own; 4],
+                        rows: [rows.row(edge); 4],
+                        near: [near; 4],
+                    };
+                    of.dots::<V, S>(slope, width, four.as_mut_ptr());
                     *numbers.add(edge) = four[0];
                 }
             }
@@ -42,12 +68,18 @@ pub unsafe fn dots<V: Wide>(rows: &Rows, own: *const f32, numbers: *mut f32) {
                     let row = rows.row(edge);
                     let out = numbers.add(edge * rows.step as usize);
                     for head in (0..heads).step_by(4) {
-                        let (mut mine, mut theirs) = ([own; 4], [row; 4]);
+                        let mut of = Pairs {
+                            own: [own; 4],
+                            rows: [row; 4],
+                            near: [near; 4],
+                        };
                         for i in 0..4 {
                             let at = (head + i).min(heads - 1) * width;
-                            (mine[i], theirs[i]) = (own.add(at), row.add(at));
+                            of.own[i] = own.add(at);
+                            of.rows[i] = row.add(at);
+                            of.near[i] = near.wrapping_add(at);
                         }
-                        four_dots::<V>(mine, theirs, width, out.add(head));
+                        of.dots::<V, S>(slope, width, out.add(head));
                     }
                 }
             }
@@ -57,78 +89,84 @@ pub unsafe fn dots<V: Wide>(rows: &Rows, own: *const f32, numbers: *mut f32) {
 
 /// Eight heads of eight columns: two heads share a vector.
 #[inline(always)]
-unsafe fn dots_of_eight<V: Wide>(rows: &Rows, own: *const f32, numbers: *mut f32) {
+unsafe fn dots_of_eight<V: Wide, S: View>(rows: &Rows, own: *const f32, numbers: *mut f32) {
     // SAFETY: rows have four vectors; the caller vouches for the rest.
     unsafe {
+        let slope = V::splat(rows.slope());
         let mut mine = [V::splat(0.0); 4];
+        let mut near = mine;
         for v in 0..4 {
             mine[v] = V::load(own.add(v * LANES));
+            if S::NEAR {
+                near[v] = V::load(rows.near.add(v * LANES));
+            }
         }
         for edge in 0..rows.count as usize {
             rows.prefetch(edge);
             let row = rows.row(edge);
             let mut products = mine;
             for v in 0..4 {
-                products[v] = V::load(row.add(v * LANES)).mul(mine[v]);
+                let x = S::of(V::load(row.add(v * LANES)), near[v], slope);
+                products[v] = x.mul(mine[v]);
             }
             V::store_half_sums(products, numbers.add(edge * rows.step as usize));
         }
     }
 }
 
-/// Four dot products.
-#[inline(always)]
-unsafe fn four_dots<V: Wide>(a: [*const f32; 4], b: [*const f32; 4], width: usize, to: *mut f32) {
-    // SAFETY: all have `width` floats, and there is room for four.
-    unsafe {
-        let mut sums = [V::splat(0.0); 4];
-        let mut at = 0;
-        while at + LANES <= width {
-            for i in 0..4 {
-                let (x, y) = (V::load(a[i].add(at)), V::load(b[i].add(at)));
-                sums[i] = x.fma(y, sums[i]);
+/// Four pairs of rows to multiply, and the own rows beside which the second ones are seen.
+#[derive(Clone, Copy)]
+struct Pairs {
+    own: [*const f32; 4],
+    rows: [*const f32; 4],
+    near: [*const f32; 4],
+}
+
+impl Pairs {
+    /// Four dot products.
+    #[inline(always)]
+    unsafe fn dots<V: Wide, S: View>(self, slope: V, width: usize, to: *mut f32) {
+        // SAFETY: all have `width` floats, and there is room for four.
+        unsafe {
+            let mut sums = [V::splat(0.0); 4];
+            for at in (0..width).step_by(LANES) {
+                let lanes = (width - at).min(LANES);
+                for i in 0..4 {
+                    let (row, near) = (self.rows[i].add(at), self.near[i].wrapping_add(at));
+                    let x = read::<V, S>(row, near, slope, lanes);
+                    sums[i] = x.fma(V::load_first(self.own[i].add(at), lanes), sums[i]);
+                }
             }
-            at += LANES;
-        }
-        V::store_sums(sums, to);
-        while at < width {
-            for i in 0..4 {
-                *to.add(i) = (*a[i].add(at)).mul_add(*b[i].add(at), *to.add(i));
-            }
-            at += 1;
+            V::store_sums(sums, to);
         }
     }
 }
 
 /// See [`super::Helpers::sums`].
 #[inline(always)]
-pub unsafe fn sums<V: Wide>(rows: &Rows, numbers: *const f32, sums: *mut f32) {
+pub unsafe fn sums<V: Wide, S: View>(rows: &Rows, numbers: *const f32, sums: *mut f32) {
     let (heads, width) = (rows.heads as usize, rows.width as usize);
     // SAFETY: the caller vouches for rows, numbers and sums.
     unsafe {
         if (heads, width) == (8, 8) {
-            return sums_of_eight::<V>(rows, numbers, sums);
+            return sums_of_eight::<V, S>(rows, numbers, sums);
         }
-        let part = |column: usize| Part {
-            numbers,
-            column,
-            sums: sums.add(column),
+        // Heads of whole vectors are summed together, others one by one.
+        let run = if width.is_multiple_of(LANES) {
+            heads * width
+        } else {
+            width
         };
-        if width.is_multiple_of(LANES) {
-            let (mut column, columns) = (0, heads * width);
-            while column < columns {
-                column += part(column).vectors::<V>(rows, (columns - column) / LANES);
-            }
-            return;
-        }
-        for head in 0..heads {
+        for first in (0..heads * width).step_by(run) {
             let mut at = 0;
-            while at < width {
-                let part = part(head * width + at);
-                at += match (width - at) / LANES {
-                    0 => part.narrow(rows, width - at),
-                    vectors => part.vectors::<V>(rows, vectors),
+            while at < run {
+                let part = Part {
+                    numbers,
+                    column: first + at,
+                    columns: run - at,
+                    sums: sums.add(first + at),
                 };
+                at += part.add::<V, S>(rows);
             }
         }
     }
@@ -141,38 +179,45 @@ struct Part {
     numbers: *const f32,
     /// The first column.
     column: usize,
-    /// Its sum.
+    /// Columns from there on.
+    columns: usize,
+    /// The sum of the first column.
     sums: *mut f32,
 }
 
 impl Part {
-    /// Adds as many of the next `vectors` vectors of every row as registers hold; returns their
-    /// columns.
+    /// Adds as many of the columns of every row as registers hold; returns their number.
     #[inline(always)]
-    unsafe fn vectors<V: Wide>(self, rows: &Rows, vectors: usize) -> usize {
+    unsafe fn add<V: Wide, S: View>(self, rows: &Rows) -> usize {
         // SAFETY: the caller vouches for the columns.
         unsafe {
-            match vectors {
-                0 => 0,
-                1 => self.wide::<V, 1>(rows),
-                2 | 3 => self.wide::<V, 2>(rows),
-                4..TILE => self.wide::<V, 4>(rows),
-                _ => self.wide::<V, TILE>(rows),
+            match self.columns.div_ceil(LANES) {
+                0 | 1 => self.wide::<V, S, 1>(rows),
+                2 => self.wide::<V, S, 2>(rows),
+                3 => self.wide::<V, S, 3>(rows),
+                4..TILE => self.wide::<V, S, 4>(rows),
+                _ => self.wide::<V, S, TILE>(rows),
             }
         }
     }
 
-    /// Adds `VECTORS` vectors of every row; returns their columns.
+    /// Adds `VECTORS` vectors of every row, the last of which may have fewer columns; returns the
+    /// columns.
     #[inline(always)]
-    unsafe fn wide<V: Wide, const VECTORS: usize>(self, rows: &Rows) -> usize {
+    unsafe fn wide<V: Wide, S: View, const VECTORS: usize>(self, rows: &Rows) -> usize {
+        let columns = self.columns.min(VECTORS * LANES);
+        let last = columns - (VECTORS - 1) * LANES;
         // SAFETY: rows have the columns; the caller vouches for the rest.
         unsafe {
+            let slope = V::splat(rows.slope());
             let mut sums = [V::splat(0.0); VECTORS];
             let mut heads = [0; VECTORS];
             for v in 0..VECTORS {
-                sums[v] = V::load(self.sums.add(v * LANES));
+                let lanes = if v + 1 == VECTORS { last } else { LANES };
+                sums[v] = V::load_first(self.sums.add(v * LANES), lanes);
                 heads[v] = (self.column + v * LANES) / rows.width as usize;
             }
+            let near = rows.near.wrapping_add(self.column);
             for edge in 0..rows.count as usize {
                 if self.column == 0 {
                     rows.prefetch(edge);
@@ -180,63 +225,34 @@ impl Part {
                 let row = rows.row(edge).add(self.column);
                 let numbers = self.numbers.add(edge * rows.step as usize);
                 for v in 0..VECTORS {
-                    let number = V::splat(*numbers.add(heads[v]));
-                    sums[v] = V::load(row.add(v * LANES)).fma(number, sums[v]);
+                    let lanes = if v + 1 == VECTORS { last } else { LANES };
+                    let near = near.wrapping_add(v * LANES);
+                    let x = read::<V, S>(row.add(v * LANES), near, slope, lanes);
+                    sums[v] = x.fma(V::splat(*numbers.add(heads[v])), sums[v]);
                 }
             }
             for v in 0..VECTORS {
-                sums[v].store(self.sums.add(v * LANES));
+                let lanes = if v + 1 == VECTORS { last } else { LANES };
+                sums[v].store_first(self.sums.add(v * LANES), lanes);
             }
         }
-        VECTORS * LANES
-    }
-
-    /// The same for the last columns, which fill no vector.
-    #[inline(always)]
-    unsafe fn narrow(self, rows: &Rows, columns: usize) -> usize {
-        // SAFETY: rows have the columns; the caller vouches for the rest.
-        unsafe {
-            match columns {
-                8.. => self.some::<8>(rows),
-                4.. => self.some::<4>(rows),
-                2.. => self.some::<2>(rows),
-                _ => self.some::<1>(rows),
-            }
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn some<const COLUMNS: usize>(self, rows: &Rows) -> usize {
-        // SAFETY: rows have the columns; the caller vouches for the rest.
-        unsafe {
-            let place = self.sums.cast::<[f32; COLUMNS]>();
-            let mut sums = place.read_unaligned();
-            let head = self.column / rows.width as usize;
-            for edge in 0..rows.count as usize {
-                if self.column == 0 {
-                    rows.prefetch(edge);
-                }
-                let row = rows.row(edge).add(self.column).cast::<[f32; COLUMNS]>();
-                let row = row.read_unaligned();
-                let number = *self.numbers.add(edge * rows.step as usize + head);
-                for column in 0..COLUMNS {
-                    sums[column] = number.mul_add(row[column], sums[column]);
-                }
-            }
-            place.write_unaligned(sums);
-        }
-        COLUMNS
+        columns
     }
 }
 
 /// Eight heads of eight columns: two heads share a vector.
 #[inline(always)]
-unsafe fn sums_of_eight<V: Wide>(rows: &Rows, numbers: *const f32, sums: *mut f32) {
+unsafe fn sums_of_eight<V: Wide, S: View>(rows: &Rows, numbers: *const f32, sums: *mut f32) {
     // SAFETY: rows have four vectors; the caller vouches for the rest.
     unsafe {
+        let slope = V::splat(rows.slope());
         let mut acc = [V::splat(0.0); 4];
+        let mut near = acc;
         for v in 0..4 {
             acc[v] = V::load(sums.add(v * LANES));
+            if S::NEAR {
+                near[v] = V::load(rows.near.add(v * LANES));
+            }
         }
         for edge in 0..rows.count as usize {
             rows.prefetch(edge);
@@ -244,7 +260,8 @@ unsafe fn sums_of_eight<V: Wide>(rows: &Rows, numbers: *const f32, sums: *mut f3
             let of = numbers.add(edge * rows.step as usize);
             for v in 0..4 {
                 let number = V::pair(*of.add(2 * v), *of.add(2 * v + 1));
-                acc[v] = V::load(row.add(v * LANES)).fma(number, acc[v]);
+                let x = S::of(V::load(row.add(v * LANES)), near[v], slope);
+                acc[v] = x.fma(number, acc[v]);
             }
         }
         for v in 0..4 {

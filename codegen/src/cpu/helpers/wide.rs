@@ -12,11 +12,18 @@ pub const LANES: usize = 16;
 /// All methods need a processor with the instructions of the type. Addresses have [`LANES`] floats.
 pub trait Wide: Copy {
     unsafe fn load(from: *const f32) -> Self;
+    /// The first `lanes` floats, of which there may be no more, and zeros.
+    unsafe fn load_first(from: *const f32, lanes: usize) -> Self;
     unsafe fn store(self, to: *mut f32);
+    /// Stores the first `lanes` floats.
+    unsafe fn store_first(self, to: *mut f32, lanes: usize);
     unsafe fn splat(of: f32) -> Self;
     /// `a` in the lower half of the lanes, `b` in the upper half.
     unsafe fn pair(a: f32, b: f32) -> Self;
+    unsafe fn add(self, other: Self) -> Self;
     unsafe fn mul(self, other: Self) -> Self;
+    /// `yes` where `self` is above 0, else `no`.
+    unsafe fn if_positive(self, yes: Self, no: Self) -> Self;
     /// `self * by + to`, rounded once.
     unsafe fn fma(self, by: Self, to: Self) -> Self;
     /// Stores the sums of the halves of four vectors: those of the first vector, then those of the
@@ -34,9 +41,23 @@ impl Wide for [f32; LANES] {
     }
 
     #[inline(always)]
+    unsafe fn load_first(from: *const f32, lanes: usize) -> Self {
+        let mut vector = [0.0; LANES];
+        // SAFETY: the caller has `lanes` floats there.
+        unsafe { from.copy_to_nonoverlapping(vector.as_mut_ptr(), lanes) };
+        vector
+    }
+
+    #[inline(always)]
     unsafe fn store(self, to: *mut f32) {
         // SAFETY: the caller has room for `LANES` floats there.
         unsafe { to.cast::<Self>().write_unaligned(self) }
+    }
+
+    #[inline(always)]
+    unsafe fn store_first(self, to: *mut f32, lanes: usize) {
+        // SAFETY: the caller has room for `lanes` floats there.
+        unsafe { self.as_ptr().copy_to_nonoverlapping(to, lanes) };
     }
 
     #[inline(always)]
@@ -50,8 +71,24 @@ impl Wide for [f32; LANES] {
     }
 
     #[inline(always)]
+    unsafe fn add(self, other: Self) -> Self {
+        std::array::from_fn(|lane| self[lane] + other[lane])
+    }
+
+    #[inline(always)]
     unsafe fn mul(self, other: Self) -> Self {
         std::array::from_fn(|lane| self[lane] * other[lane])
+    }
+
+    #[inline(always)]
+    unsafe fn if_positive(self, yes: Self, no: Self) -> Self {
+        std::array::from_fn(|lane| {
+            if self[lane] > 0.0 {
+                yes[lane]
+            } else {
+                no[lane]
+            }
+        })
     }
 
     #[inline(always)]
@@ -97,9 +134,21 @@ impl Wide for __m512 {
     }
 
     #[inline(always)]
+    unsafe fn load_first(from: *const f32, lanes: usize) -> Self {
+        // SAFETY: as the trait says; lanes that are masked out are not read.
+        unsafe { _mm512_maskz_loadu_ps(first_of_16(lanes), from) }
+    }
+
+    #[inline(always)]
     unsafe fn store(self, to: *mut f32) {
         // SAFETY: as the trait says.
         unsafe { _mm512_storeu_ps(to, self) }
+    }
+
+    #[inline(always)]
+    unsafe fn store_first(self, to: *mut f32, lanes: usize) {
+        // SAFETY: as the trait says; lanes that are masked out are not written.
+        unsafe { _mm512_mask_storeu_ps(to, first_of_16(lanes), self) }
     }
 
     #[inline(always)]
@@ -115,9 +164,24 @@ impl Wide for __m512 {
     }
 
     #[inline(always)]
+    unsafe fn add(self, other: Self) -> Self {
+        // SAFETY: as the trait says.
+        unsafe { _mm512_add_ps(self, other) }
+    }
+
+    #[inline(always)]
     unsafe fn mul(self, other: Self) -> Self {
         // SAFETY: as the trait says.
         unsafe { _mm512_mul_ps(self, other) }
+    }
+
+    #[inline(always)]
+    unsafe fn if_positive(self, yes: Self, no: Self) -> Self {
+        // SAFETY: as the trait says.
+        unsafe {
+            let above = _mm512_cmp_ps_mask::<_CMP_GT_OQ>(self, _mm512_setzero_ps());
+            _mm512_mask_mov_ps(no, above, yes)
+        }
     }
 
     #[inline(always)]
@@ -172,11 +236,33 @@ impl Wide for [__m256; 2] {
     }
 
     #[inline(always)]
+    unsafe fn load_first(from: *const f32, lanes: usize) -> Self {
+        // SAFETY: as the trait says; lanes that are masked out are not read.
+        unsafe {
+            let [low, high] = first_of_halves(lanes);
+            [
+                _mm256_maskload_ps(from, low),
+                _mm256_maskload_ps(from.wrapping_add(LANES / 2), high),
+            ]
+        }
+    }
+
+    #[inline(always)]
     unsafe fn store(self, to: *mut f32) {
         // SAFETY: as the trait says.
         unsafe {
             _mm256_storeu_ps(to, self[0]);
             _mm256_storeu_ps(to.add(LANES / 2), self[1]);
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn store_first(self, to: *mut f32, lanes: usize) {
+        // SAFETY: as the trait says; lanes that are masked out are not written.
+        unsafe {
+            let [low, high] = first_of_halves(lanes);
+            _mm256_maskstore_ps(to, low, self[0]);
+            _mm256_maskstore_ps(to.wrapping_add(LANES / 2), high, self[1]);
         }
     }
 
@@ -190,6 +276,30 @@ impl Wide for [__m256; 2] {
     unsafe fn pair(a: f32, b: f32) -> Self {
         // SAFETY: as the trait says.
         unsafe { [_mm256_set1_ps(a), _mm256_set1_ps(b)] }
+    }
+
+    #[inline(always)]
+    unsafe fn add(self, other: Self) -> Self {
+        // SAFETY: as the trait says.
+        unsafe {
+            [
+                _mm256_add_ps(self[0], other[0]),
+                _mm256_add_ps(self[1], other[1]),
+            ]
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn if_positive(self, yes: Self, no: Self) -> Self {
+        // SAFETY: as the trait says.
+        unsafe {
+            let mut result = no;
+            for half in 0..2 {
+                let above = _mm256_cmp_ps::<_CMP_GT_OQ>(self[half], _mm256_setzero_ps());
+                result[half] = _mm256_blendv_ps(no[half], yes[half], above);
+            }
+            result
+        }
     }
 
     #[inline(always)]
@@ -228,6 +338,29 @@ impl Wide for [__m256; 2] {
     unsafe fn store_sums(of: [Self; 4], to: *mut f32) {
         // SAFETY: as the trait says.
         unsafe { _mm_storeu_ps(to, _mm_add_ps(half(of, 0), half(of, 1))) }
+    }
+}
+
+/// A mask of the first lanes.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn first_of_16(lanes: usize) -> __mmask16 {
+    ((1u32 << lanes) - 1) as __mmask16
+}
+
+/// Masks of the first lanes, for both halves of a vector.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+unsafe fn first_of_halves(lanes: usize) -> [__m256i; 2] {
+    // SAFETY: the caller has the instructions.
+    unsafe {
+        let count = _mm256_set1_epi32(lanes as i32);
+        let low = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+        let high = _mm256_add_epi32(low, _mm256_set1_epi32(LANES as i32 / 2));
+        [
+            _mm256_cmpgt_epi32(count, low),
+            _mm256_cmpgt_epi32(count, high),
+        ]
     }
 }
 
