@@ -10,6 +10,7 @@ use super::exprs::Scope;
 use super::function::{Base, Emit};
 use super::helpers::Scores;
 use super::pass_calls::FarRows;
+use super::pass_fetch::Fetched;
 use super::pass_memory::State;
 use super::pass_numbers::HEADS;
 use super::pass_rows::{Far, RowDot, WeightedRows};
@@ -52,7 +53,7 @@ pub struct Plan<'a> {
     /// The rows of neighbors that helpers read.
     rows: Vec<FarRows>,
     /// Rows to prefetch for code that is not a helper's.
-    fetched: Option<Value>,
+    fetched: Vec<Fetched>,
     /// For each number, the dot product that a helper computes.
     pub dots: Vec<Option<CalledDot>>,
     /// For each result, the sums that helpers compute, which are added.
@@ -196,7 +197,7 @@ impl Emit<'_, '_> {
             pass,
             end,
             rows,
-            fetched: self.tables(&others),
+            fetched: self.fetched(&others),
             dots,
             sums: called,
             scores: softmax.map(|_| self.room_for(size_of::<Scores>())),
@@ -204,8 +205,8 @@ impl Emit<'_, '_> {
     }
 
     fn pass_block(&mut self, plan: &Plan, scope: &Scope, block: Block) {
-        if let Some(tables) = plan.fetched {
-            self.call_fetch(tables, plan.end, block);
+        for fetched in &plan.fetched {
+            self.call_fetch(*fetched, plan.end, block);
         }
         for rows in &plan.rows {
             self.at_block(*rows, plan.end, block);

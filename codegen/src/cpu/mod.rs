@@ -15,6 +15,7 @@ mod masks;
 mod math;
 mod memory;
 mod pass_calls;
+mod pass_fetch;
 mod pass_memory;
 mod pass_numbers;
 mod pass_rows;

@@ -2,7 +2,7 @@
 
 use super::emit_pass::Block;
 use super::function::{Base, Emit};
-use super::helpers::{Fetch, Helpers, Rows, Scores, Seen, Table};
+use super::helpers::{Helpers, Rows, Scores, Seen};
 use super::memory::plain;
 use super::pass_rows::Far;
 use crate::args::checks::Memory;
@@ -74,7 +74,8 @@ impl Emit<'_, '_> {
         self.b.ins().stack_addr(types::I64, slot, 0)
     }
 
-    fn put(&mut self, at: Value, offset: usize, value: Value) {
+    /// Stores a field of a structure.
+    pub fn put(&mut self, at: Value, offset: usize, value: Value) {
         self.b.ins().store(plain(), value, at, offset as i32);
     }
 
@@ -169,56 +170,6 @@ impl Emit<'_, '_> {
     pub fn call_sums(&mut self, rows: FarRows, number: u16, sums: Value) {
         let numbers = self.numbers_start(number);
         self.call(Helper::Sums, &[rows.at, numbers, sums]);
-    }
-
-    /// Describes the tensors among `inputs` with rows at the other end, to prefetch them; `None` if
-    /// there are none.
-    pub fn tables(&mut self, inputs: &[u16]) -> Option<Value> {
-        let (other, heads) = (self.other_end(), self.kernel.heads);
-        let tables = inputs.iter().copied().filter(|input| {
-            let operand = self.kernel.inputs[usize::from(*input)];
-            operand.at == other && operand.storage.is_f32() && operand.picked.is_none()
-        });
-        let tables: Vec<u16> = tables.collect();
-        if tables.is_empty() || self.checks.is_some() {
-            return None;
-        }
-        let at = self.room_for(size_of::<Fetch>());
-        let list = self.room_for(size_of::<Table>() * tables.len());
-        let len = self.int(tables.len() as i64);
-        self.put(at, offset_of!(Fetch, tables), list);
-        self.put(at, offset_of!(Fetch, len), len);
-        for (n, input) in tables.into_iter().enumerate() {
-            let operand = self.kernel.inputs[usize::from(input)];
-            let last =
-                (heads - 1) * operand.head_step + (self.kernel.width - 1) * operand.column_step;
-            let start = self.first_element(input);
-            let stride = self.int(operand.stride.into());
-            let columns = self.int(i64::from(last) + 1);
-            for (offset, value) in [
-                (offset_of!(Table, start), start),
-                (offset_of!(Table, stride), stride),
-                (offset_of!(Table, columns), columns),
-            ] {
-                self.put(list, n * size_of::<Table>() + offset, value);
-            }
-        }
-        Some(at)
-    }
-
-    /// Prefetches rows for later blocks.
-    pub fn call_fetch(&mut self, at: Value, end: Value, block: Block) {
-        let indices = self.indices_of(block);
-        let count = self.b.ins().isub(block.last, block.first);
-        let known = self.b.ins().isub(end, block.first);
-        for (offset, value) in [
-            (offset_of!(Fetch, indices), indices),
-            (offset_of!(Fetch, count), count),
-            (offset_of!(Fetch, known), known),
-        ] {
-            self.put(at, offset, value);
-        }
-        self.call(Helper::Fetch, &[at]);
     }
 
     /// Numbers of a block: edges times heads.

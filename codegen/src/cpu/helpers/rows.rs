@@ -109,7 +109,7 @@ fn prefetch(row: *const f32, floats: usize) {
     let _ = (row, floats);
 }
 
-/// A tensor whose rows at the other end of edges are prefetched.
+/// A tensor whose rows are prefetched.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Table {
@@ -121,11 +121,11 @@ pub struct Table {
     pub columns: u64,
 }
 
-/// Tensors that code other than a helper reads at the other end of edges.
+/// Tensors that code other than a helper reads or writes at random rows.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Fetch {
-    /// The neighbor of each edge.
+    /// The row of each edge.
     pub indices: *const u32,
     /// Edges.
     pub count: u64,
