@@ -5,7 +5,7 @@
 //! Device memory is given back before the answer is printed. `DEVICE` is `cpu` or the number of a GPU.
 #![allow(clippy::print_stdout, reason = "answers are lines of the output")]
 
-use gnnc::codegen::cache::Cache;
+use gnnc::Cache;
 use gnnc::device::library_folders;
 use gnnc::runtime::device::cuda::LiveOptions;
 use gnnc::{Device, LoadOptions, Loaded, Source, TrainOptions, Trainer};

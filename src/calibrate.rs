@@ -7,7 +7,7 @@ mod settled;
 
 use crate::{Device, Error, Loaded, Source};
 use fit::{Sample, error, fit, merged, seconds};
-use gnnc_codegen::cache::Cache;
+use gnnc_files::Cache;
 use gnnc_graph::generate::{Attributes, Rmat};
 use gnnc_graph::{Features, GraphData, summary};
 use gnnc_ir::cluster::{Basis, Cluster, Costs, DeviceKind, Measured, SharedBy, TermCosts};

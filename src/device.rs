@@ -1,8 +1,8 @@
 //! The device that training runs on.
 
 use crate::Error;
-use gnnc_codegen::cache::Cache;
 use gnnc_codegen::cuda::libraries::{folders, python_packages, wheel_folders};
+use gnnc_files::Cache;
 use gnnc_runtime::device::cuda::{Live, LiveOptions};
 use std::path::{Path, PathBuf};
 

@@ -35,6 +35,7 @@ pub use compile::{Compiled, Relaxed, compile, compile_explained};
 pub use device::Device;
 pub use error::Error;
 pub use gnnc_codegen as codegen;
+pub use gnnc_files::{Cache, Cached};
 pub use gnnc_graph as graph;
 pub use gnnc_ir as ir;
 pub use gnnc_lang as lang;

@@ -9,7 +9,7 @@ pub use place::place;
 
 use crate::{Compiled, Device, Error, Loaded, Scores, Summary};
 use agree::facts;
-use gnnc_codegen::cache::Cache;
+use gnnc_files::Cache;
 use gnnc_graph::LocalPart;
 use gnnc_ir::cluster::Cluster;
 use gnnc_ir::graph::model::Relaxation;

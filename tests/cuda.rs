@@ -12,7 +12,7 @@
 #[path = "../codegen/tests/support/mod.rs"]
 mod support;
 
-use gnnc::codegen::cache::Cache;
+use gnnc::Cache;
 use gnnc::codegen::cuda::cubin::Cubins;
 use gnnc::codegen::cuda::library::{self, Entry};
 use gnnc::codegen::cuda::nvrtc::{Nvrtc, wheel_folders};

@@ -62,7 +62,6 @@
 //! ```
 
 pub mod args;
-pub mod cache;
 pub mod cpu;
 pub mod cuda;
 pub mod oracle;

@@ -3,8 +3,8 @@
 
 mod support;
 
-use gnnc_codegen::cache::Cache;
 use gnnc_codegen::cpu::{Compiler, Statistics};
+use gnnc_files::Cache;
 use gnnc_ir::kernel::expr::{Expr, Value};
 use gnnc_ir::kernel::{At, Body, Kernel, Operand, Over};
 use gnnc_ir::words::scalar::Unary;

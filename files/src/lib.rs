@@ -3,7 +3,7 @@
 //! `read` accepts only regular files up to a limit, so a pipe cannot hang a run and `/dev/zero`
 //! cannot fill memory. [`Replacement`] writes a file beside its target under an unguessable name,
 //! and renames it once it is on disk. [`private`] is for folders of executed content: only their
-//! owner may write there.
+//! owner may write there; [`Cache`] keeps results in one.
 //!
 //! ```
 //! let folder = tempfile::tempdir()?;
@@ -14,9 +14,11 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 
+mod cache;
 pub mod private;
 mod read;
 mod write;
 
+pub use cache::{Cache, Cached};
 pub use read::{open, read, read_input, read_text, utf8};
 pub use write::{Replacement, remove_leftovers, replace};

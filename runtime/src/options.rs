@@ -1,8 +1,8 @@
 //! Options of a session.
 
 use crate::stop::Stop;
-use gnnc_codegen::cache::Cache;
 use gnnc_codegen::cuda::schedule::HUB_EDGES;
+use gnnc_files::Cache;
 use std::fmt;
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! The cache of compiled kernels.
 
 use super::output::{Failure, Output, input};
-use gnnc::codegen::cache::Cache;
+use gnnc::Cache;
 use std::path::{Path, PathBuf};
 
 /// The cache, or `None` if it is not wanted or its folder cannot be used; the latter prints a warning.

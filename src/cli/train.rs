@@ -16,7 +16,7 @@ use super::summary::{loss, summary_text};
 use super::text::{count, facts, percent, percent_or_dash};
 use super::watch::{Watcher, progress_bar};
 use clap::{Args, ValueEnum};
-use gnnc::codegen::cache::Cache;
+use gnnc::Cache;
 use gnnc::ir::graph::model::Relaxation;
 use gnnc::ir::plan::{Candidate, Knobs, Partitioner, Placement, Plan};
 use gnnc::ir::words::units::Seconds;

@@ -3,7 +3,7 @@
 
 use crate::data::{Shape, planted};
 use crate::storage::{options, placements};
-use gnnc::codegen::cache::Cache;
+use gnnc::Cache;
 use gnnc::graph::summarise;
 use gnnc::ir::program::{Instr, Program};
 use gnnc::ir::words::storage::Storage;

@@ -1,6 +1,6 @@
 //! The device of a test, for its exclusive use.
 
-use gnnc::codegen::cache::Cache;
+use gnnc::Cache;
 use gnnc::runtime::device::cuda::{Live, LiveOptions};
 use gnnc::runtime::device::gpu::driver::DriverError;
 use std::ops::{Deref, DerefMut};

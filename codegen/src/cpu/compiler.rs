@@ -6,13 +6,13 @@ use super::jit::Code;
 use super::target::Target;
 use crate::CodegenError;
 use crate::args::{ArgsError, KernelArgs, RawArgs};
-use crate::cache::Cache;
 use crate::verify::verify;
 use cranelift_codegen::Context;
 use cranelift_codegen::control::ControlPlane;
 use cranelift_codegen::ir::{AbiParam, Function, Signature, UserFuncName, types};
 use cranelift_codegen::isa::CallConv;
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
+use gnnc_files::{Cache, Cached};
 use gnnc_ir::kernel::expr::{Expr, Value};
 use gnnc_ir::kernel::flatten::{elementwise, flatten};
 use gnnc_ir::kernel::{At, Body, Kernel, Reduce};
@@ -142,7 +142,8 @@ impl Compiler {
         }
         let function = self.function(kernel)?;
         let key = format!("{}\n{}", self.target.key, function.display());
-        let stored = self.cache.as_ref().and_then(|cache| cache.load(&key));
+        let cache = self.cache.as_ref();
+        let stored = cache.and_then(|cache| cache.load(Cached::Kernel, &key));
         let bytes = match stored {
             Some(bytes) => {
                 self.disk_hits.fetch_add(1, Ordering::Relaxed);
@@ -151,8 +152,8 @@ impl Compiler {
             None => {
                 let bytes = self.machine_code(function)?;
                 self.compiled.fetch_add(1, Ordering::Relaxed);
-                if let Some(cache) = &self.cache {
-                    cache.store(&key, &bytes);
+                if let Some(cache) = cache {
+                    cache.store(Cached::Kernel, &key, &bytes);
                 }
                 bytes
             }

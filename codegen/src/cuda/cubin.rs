@@ -1,7 +1,7 @@
 //! GPU machine code, from NVRTC or from the cache of earlier compilations.
 
 use super::nvrtc::{Nvrtc, NvrtcError, OPTIONS};
-use crate::cache::Cache;
+use gnnc_files::{Cache, Cached};
 
 /// A compiler that caches its output.
 #[derive(Debug)]
@@ -31,7 +31,8 @@ impl Cubins {
         let [major, minor] = self.nvrtc.version();
         let options = OPTIONS.join(" ");
         let key = format!("nvrtc {major}.{minor} {arch} {options}\n{text}");
-        if let Some(cubin) = self.cache.as_ref().and_then(|cache| cache.load(&key)) {
+        let cache = self.cache.as_ref();
+        if let Some(cubin) = cache.and_then(|cache| cache.load(Cached::Kernel, &key)) {
             self.counts[1] += 1;
             return Ok(cubin);
         }
@@ -39,7 +40,7 @@ impl Cubins {
         self.counts[0] += 1;
         if let Some(cache) = &self.cache {
             // If this cannot be stored, it is compiled again next time.
-            cache.store(&key, &cubin);
+            cache.store(Cached::Kernel, &key, &cubin);
         }
         Ok(cubin)
     }

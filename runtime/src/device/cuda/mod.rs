@@ -27,10 +27,10 @@ use cudarc::driver::sys::{
     self, CUevent, CUevent_flags, CUevent_wait_flags, CUfunction, CUgraphExec,
     CUgraphInstantiate_flags, CUmodule, CUresult, CUstream, CUstreamCaptureMode,
 };
-use gnnc_codegen::cache::Cache;
 use gnnc_codegen::cuda::cubin::Cubins;
 use gnnc_codegen::cuda::libraries::Part;
 use gnnc_codegen::cuda::nvrtc::Nvrtc;
+use gnnc_files::Cache;
 use gpus::Context;
 use guards::finish;
 use nccl::Communicator;

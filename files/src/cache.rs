@@ -1,12 +1,12 @@
-//! Compiled code on disk: one file per compiled text, found by content.
+//! A cache on disk: one file per result, found by the content of its key.
 //!
-//! The key is the generated text plus everything else that determines its machine code, for a CPU
-//! or a GPU. A file holds a magic number, the whole key, the code and a checksum; a file with any
-//! wrong byte counts as absent. The files are executed, so folder and files are used only if the
-//! user owns them and nobody else can write to them. Failures after [`Cache::open`] are not errors:
-//! the text is compiled again.
+//! The key says everything that determines the result. A file holds a magic number, the whole key,
+//! the result and a checksum; a file with any wrong byte counts as absent. Some results are machine
+//! code, so folder and files are used only if the user owns them and nobody else can write to them.
+//! Failures after [`Cache::open`] are not errors: the result is computed again. Nothing is removed;
+//! a user may delete any file, or the folder.
 
-use gnnc_files::private;
+use crate::private;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -14,15 +14,33 @@ use std::sync::{Arc, OnceLock};
 const MAGIC: &[u8; 8] = b"gnnc-k02";
 /// Bytes of the checksum.
 const CHECKSUM: usize = blake3::OUT_LEN;
-/// Largest file read; compiled code is far smaller.
+/// Largest file read and written; a byte for each of 200 million vertices fits.
 const MOST_BYTES: u64 = 256 << 20;
 
-/// A folder of compiled code. Clones share the cache.
+/// A folder of results. Clones share the cache.
 #[derive(Clone, Debug)]
 pub struct Cache {
     folder: PathBuf,
     /// Why the first refused file was not used.
     refused: Arc<OnceLock<String>>,
+}
+
+/// What a file of the cache holds; its name ends with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cached {
+    /// Machine code of a kernel, for a CPU or a GPU.
+    Kernel,
+    /// A partition of a graph.
+    Partition,
+}
+
+impl Cached {
+    fn ending(self) -> &'static str {
+        match self {
+            Self::Kernel => "kernel",
+            Self::Partition => "partition",
+        }
+    }
 }
 
 impl Cache {
@@ -49,14 +67,15 @@ impl Cache {
     }
 
     /// The file of a key.
-    pub fn path(&self, key: &str) -> PathBuf {
+    pub fn path(&self, what: Cached, key: &str) -> PathBuf {
         let hash = blake3::hash(key.as_bytes()).to_hex();
-        self.folder.join(format!("{}.kernel", &hash[..32]))
+        self.folder
+            .join(format!("{}.{}", &hash[..32], what.ending()))
     }
 
-    /// The code stored under a key, if an intact file holds it.
-    pub fn load(&self, key: &str) -> Option<Vec<u8>> {
-        let path = self.path(key);
+    /// The result stored under a key, if an intact file holds it.
+    pub fn load(&self, what: Cached, key: &str) -> Option<Vec<u8>> {
+        let path = self.path(what, key);
         let file = match private::read(&path, MOST_BYTES) {
             Ok(file) => file,
             Err(error) if error.kind() == ErrorKind::NotFound => return None,
@@ -76,15 +95,16 @@ impl Cache {
         (stored_key == key.as_bytes()).then(|| rest[stored_key.len()..].to_vec())
     }
 
-    /// Stores code under a key; returns whether that succeeded.
-    pub fn store(&self, key: &str, code: &[u8]) -> bool {
+    /// Stores a result under a key; returns whether that succeeded.
+    pub fn store(&self, what: Cached, key: &str, result: &[u8]) -> bool {
         let mut file = MAGIC.to_vec();
         file.extend((key.len() as u64).to_le_bytes());
         file.extend(key.as_bytes());
-        file.extend(code);
+        file.extend(result);
         file.extend(blake3::hash(&file).as_bytes());
-        private::check(&self.folder)
-            .and_then(|()| private::replace(&self.path(key), &file))
-            .is_ok()
+        file.len() as u64 <= MOST_BYTES
+            && private::check(&self.folder)
+                .and_then(|()| private::replace(&self.path(what, key), &file))
+                .is_ok()
     }
 }
