@@ -39,7 +39,7 @@ pub struct CalibrateOptions {
     pub memory: Bytes,
     /// The device to measure; a GPU is measured with one rank.
     pub device: Device,
-    /// Cache of compiled kernels.
+    /// Cache of compiled kernels and partitions.
     pub cache: Option<Cache>,
 }
 

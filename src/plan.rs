@@ -6,6 +6,7 @@ pub(crate) use counted::replay;
 
 use crate::{Compiled, Error, Loaded};
 use counted::{Counted, Division, Draws, no_batches};
+use gnnc_files::Cache;
 use gnnc_graph::GraphData;
 use gnnc_ir::Workload;
 use gnnc_ir::cluster::Cluster;
@@ -42,6 +43,8 @@ pub struct PlanOptions {
     pub top: Option<usize>,
     /// Relaxations permitted in addition to the model's own.
     pub allow: Vec<Relaxation>,
+    /// Cache of partitions.
+    pub cache: Option<Cache>,
 }
 
 impl PlanOptions {
@@ -54,6 +57,7 @@ impl PlanOptions {
             pin: Pin::default(),
             top: None,
             allow: Vec::new(),
+            cache: None,
         }
     }
 }
@@ -112,7 +116,7 @@ pub fn sweep(
             draws = more;
             draws.on.extend(before);
         }
-        counted.count(data, &divisions.collect(), &draws)?;
+        counted.count(data, &divisions.collect(), &draws, options.cache.as_ref())?;
     }
     let mut points = Vec::new();
     let mut workload = loaded.workload.clone();
@@ -367,7 +371,7 @@ impl<'a> Planner<'a> {
             found.is_some() && !draws.on.contains(&(*parts, *partitioner))
         };
         divisions.retain(|division| !known(division));
-        counted.count(data, &divisions, &draws)?;
+        counted.count(data, &divisions, &draws, self.options.cache.as_ref())?;
         for (parts, partitioner) in divisions {
             let known = self.workload.partition(parts, partitioner.name()).is_some();
             let found = counted.partitions.get(&(parts, partitioner));

@@ -1,6 +1,7 @@
 //! Verifies a plan before it runs: is it still true for its model, graph and choice?
 
 use crate::{Compiled, Error, Loaded, PlanOptions, plan};
+use gnnc_files::Cache;
 use gnnc_ir::plan::{Candidate, Layout, Layouts, Partitioner, Plan};
 use gnnc_ir::words::units::Seconds;
 use gnnc_planner::lower::pure;
@@ -22,11 +23,16 @@ pub struct Verified {
 /// Verifies a plan, which may have been edited, and returns its choice. Checks that the plan is for
 /// this model and graph, that the choice can run, and that its bytes and memory are those of the
 /// program. Times are forecasts: a plan is not refused for them, but a warning reports each time
-/// that differs from what its cluster implies.
+/// that differs from what its cluster implies. Partitions are taken from `cache` if it holds them.
 ///
 /// # Errors
 /// What was found and what was expected.
-pub fn verify(plan: &Plan, loaded: &Loaded, compiled: &Compiled) -> Result<Verified, Error> {
+pub fn verify(
+    plan: &Plan,
+    loaded: &Loaded,
+    compiled: &Compiled,
+    cache: Option<&Cache>,
+) -> Result<Verified, Error> {
     let Some(choice) = plan.choice() else {
         let count = plan.candidates.len();
         return Err(Error::Input(format!(
@@ -37,7 +43,7 @@ pub fn verify(plan: &Plan, loaded: &Loaded, compiled: &Compiled) -> Result<Verif
     same_source(plan, loaded)?;
     possible(plan, choice)?;
     laid_out(choice, compiled)?;
-    let priced = priced(plan, choice, loaded, compiled)?;
+    let priced = priced(plan, choice, loaded, compiled, cache)?;
     Ok(Verified {
         warnings: other_times(choice, &priced),
         choice: priced,
@@ -196,6 +202,7 @@ fn priced(
     choice: &Candidate,
     loaded: &Loaded,
     compiled: &Compiled,
+    cache: Option<&Cache>,
 ) -> Result<Candidate, Error> {
     let options = PlanOptions {
         cluster: plan.cluster.clone(),
@@ -205,6 +212,7 @@ fn priced(
         top: None,
         // The plan allows them.
         allow: choice.relaxations.iter().map(|r| r.permission()).collect(),
+        cache: cache.cloned(),
     };
     let again = plan::plan(loaded, compiled, &options)?;
     let name = choice.name();

@@ -49,7 +49,7 @@ pub struct TrainOptions {
     /// Bytes that a rank may use on its device; tensors beyond that are offloaded to the host. By default all free
     /// memory of a GPU, and no limit on the CPU.
     pub device_memory: Option<u64>,
-    /// Cache of compiled kernels.
+    /// Cache of compiled kernels and partitions.
     pub cache: Option<Cache>,
     /// File for checkpoints, written every `checkpoint_every` epochs and at the end.
     pub checkpoint: Option<PathBuf>,

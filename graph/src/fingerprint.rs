@@ -1,6 +1,7 @@
-//! Hashes of graphs and partitions, with which processes verify that they work on the same data.
+//! Hashes of graphs and partitions: processes verify with them that they work on the same data, and caches find
+//! results by them.
 
-use crate::{Features, GraphData, Labels, Partition};
+use crate::{Features, GraphData, Labels, Partition, Topology};
 
 /// Bytes hashed at a time.
 const BLOCK: usize = 1 << 16;
@@ -48,13 +49,32 @@ impl GraphData {
     }
 }
 
+impl Topology {
+    /// A hash of 256 bits of the edges, in hexadecimal; types are left out.
+    pub fn digest(&self) -> String {
+        let mut hash = blake3::Hasher::new();
+        add(&mut hash, self.indptr(), |x| x.to_le_bytes());
+        add(&mut hash, self.indices(), |x| x.to_le_bytes());
+        hash.finalize().to_hex().to_string()
+    }
+}
+
 impl Partition {
     /// A hash of which vertex belongs to which part.
     pub fn fingerprint(&self) -> String {
+        short(&self.hash())
+    }
+
+    /// [`Partition::fingerprint`] with all its 256 bits, in hexadecimal.
+    pub fn digest(&self) -> String {
+        self.hash().finalize().to_hex().to_string()
+    }
+
+    fn hash(&self) -> blake3::Hasher {
         let mut hash = blake3::Hasher::new();
         add(&mut hash, &[self.parts()], |x| x.to_le_bytes());
         add(&mut hash, self.owner(), |x| x.to_le_bytes());
-        short(&hash)
+        hash
     }
 }
 
@@ -96,6 +116,9 @@ mod tests {
         let mut masked = one.clone();
         masked.train[0] = !masked.train[0];
         assert_ne!(one.fingerprint(), masked.fingerprint());
+        let edges = |edges: &[(u32, u32)]| graph(edges).topology.digest();
+        assert_eq!(edges(&[(0, 1), (2, 3)]), one.topology.digest());
+        assert_ne!(edges(&[(0, 1), (2, 3)]), edges(&[(1, 0), (2, 3)]));
         let part = |owner: &[u32]| Partition::new(2, owner.to_vec()).unwrap().fingerprint();
         assert_eq!(part(&[0, 0, 1, 1]), part(&[0, 0, 1, 1]));
         assert_ne!(part(&[0, 0, 1, 1]), part(&[0, 1, 0, 1]));

@@ -10,7 +10,7 @@
     reason = "a test may stop, and says what it skips"
 )]
 
-use gnnc_graph::partition::{Hash, Metis, Partitioner};
+use gnnc_graph::partition::{Hash, Metis, Partition, Partitioner};
 use gnnc_graph::{
     Features, GraphData, Labels, LoadOptions, LocalPart, load, replication, summarise,
 };
@@ -173,6 +173,61 @@ fn parts_are_the_same_asked_together_and_one_by_one() {
     let cora = find("cora").unwrap();
     let many = Metis::default().partitions(&cora.topology, &[2, 9999]);
     assert!(many.unwrap_err().to_string().contains("9999"));
+}
+
+/// A partition into half, a quarter, ... as many parts is the union of neighbors in a stored one.
+#[test]
+fn fewer_parts_are_those_of_more_parts_merged() {
+    on_each(&["cora", "citeseer", "squirrel"], |name, data| {
+        for balance_edges in [false, true] {
+            let metis = Metis {
+                seed: 0,
+                balance_edges,
+            };
+            let parted = |parts| metis.partition(&data.topology, parts).unwrap();
+            for (more, merges) in [(16, &[2, 4, 8][..]), (12, &[2, 4])] {
+                let finer = parted(more);
+                for parts in 2..more {
+                    let expected = merges.contains(&parts).then(|| parted(parts));
+                    let found = metis.merged(&finer, parts);
+                    assert!(found == expected, "{name} x {parts} of {more}");
+                }
+            }
+        }
+    });
+}
+
+/// Stored partitions are found by the revision in the key. If this fails, results have changed: raise `REVISION` in
+/// `graph/src/partition/metis.rs`, and only then write the new values here.
+#[test]
+fn results_are_those_of_the_revision() {
+    let (cora, squirrel) = (find("cora").unwrap(), find("squirrel").unwrap());
+    let mut found = Vec::new();
+    for balance_edges in [false, true] {
+        let metis = Metis {
+            seed: 0,
+            balance_edges,
+        };
+        found.push(metis.key().unwrap());
+        for data in [&cora, &squirrel] {
+            let parts = metis.partition(&data.topology, 6).unwrap();
+            found.push(parts.fingerprint());
+        }
+    }
+    let whole = Partition::whole(cora.vertices());
+    let cut = whole.cut_chunks(&cora.topology, 5, 0).unwrap();
+    let chunk = (0..cora.vertices()).map(|v| cut.chunk_of(v)).collect();
+    found.push(Partition::new(5, chunk).unwrap().fingerprint());
+    let expected = [
+        "metis revision 1 seed 0",
+        "76e1f896dc3b7f38",
+        "df3ec5210b9f2e32",
+        "metis-edges revision 1 seed 0",
+        "88906fb94b6a0ada",
+        "4e5e8791d7ebaf40",
+        "b6beb9c21dfc4ebd",
+    ];
+    assert_eq!(found, expected);
 }
 
 /// Nested halves are bisected once: 2 to 64 parts take little longer than 64 alone.

@@ -1,6 +1,6 @@
 //! `gnnc bench-epoch`: times of training epochs, for benchmarks.
 
-use super::cache::{kernels, say_refused};
+use super::cache::{CacheArgs, say_refused};
 use super::device::{DeviceArgs, MemoryArgs, ProcessArgs};
 use super::inputs::ModelArgs;
 use super::knobs::BatchArgs;
@@ -53,9 +53,8 @@ pub struct BenchEpoch {
     storage: Storage,
     #[command(flatten)]
     batches: BatchArgs,
-    /// Compile all kernels again; neither read nor write the kernel cache.
-    #[arg(long)]
-    no_cache: bool,
+    #[command(flatten)]
+    cache: CacheArgs,
     #[command(flatten)]
     device: DeviceArgs,
     #[command(flatten)]
@@ -70,7 +69,7 @@ impl BenchEpoch {
         let loaded = self.model.load(out)?;
         let compiled = gnnc::compile(&loaded.model, &loaded.workload)?;
         let (device, workers) = self.processes.device(&self.device, self.workers)?;
-        let cache = kernels(!self.no_cache, out)?;
+        let cache = self.cache.open(out)?;
         let options = TrainOptions {
             workers: workers.unwrap_or(1),
             device,

@@ -1,6 +1,6 @@
 //! `gnnc bench-kernel`: times of single kernels on a GPU, one request per line.
 
-use super::cache::kernels;
+use super::cache;
 use super::device::DeviceArgs;
 use super::output::{Answer, Failure, Output, input};
 use clap::Args;
@@ -30,7 +30,7 @@ impl BenchKernel {
     pub fn run(&self, out: &Output) -> Answer {
         let device = self.device.device();
         let mut live = device
-            .open(kernels(true, out)?)?
+            .open(cache::open(out)?)?
             .ok_or_else(|| input("single kernels are measured on a GPU; add --device cuda"))?;
         let topology = load(&self.graph, &LoadOptions::default())?.topology;
         let copied = copy_bandwidth(&mut live, ROUNDS)?;

@@ -1,17 +1,36 @@
-//! The cache of compiled kernels.
+//! The cache of compiled kernels and partitions.
 
 use super::output::{Failure, Output, input};
+use clap::Args;
 use gnnc::Cache;
 use std::path::{Path, PathBuf};
 
-/// The cache, or `None` if it is not wanted or its folder cannot be used; the latter prints a warning.
+/// Whether to use the cache.
+#[derive(Args)]
+pub struct CacheArgs {
+    /// Compile all kernels and partition graphs again; neither read nor write the cache.
+    #[arg(long)]
+    no_cache: bool,
+}
+
+impl CacheArgs {
+    /// The cache, if it is wanted and can be used.
+    ///
+    /// # Errors
+    /// As [`open`].
+    pub fn open(&self, out: &Output) -> Result<Option<Cache>, Failure> {
+        match self.no_cache {
+            true => Ok(None),
+            false => open(out),
+        }
+    }
+}
+
+/// The cache, or `None` if its folder cannot be used, which prints a warning.
 ///
 /// # Errors
 /// A relative path in `GNNC_CACHE`.
-pub fn kernels(wanted: bool, out: &Output) -> Result<Option<Cache>, Failure> {
-    if !wanted {
-        return Ok(None);
-    }
+pub fn open(out: &Output) -> Result<Option<Cache>, Failure> {
     let Some(folder) = folder()? else {
         return Ok(None);
     };
@@ -19,7 +38,7 @@ pub fn kernels(wanted: bool, out: &Output) -> Result<Option<Cache>, Failure> {
         Ok(cache) => Ok(Some(cache)),
         Err(error) => {
             out.note(&format!(
-                "warning: no kernel cache, kernels are compiled again: {}: {error}\n",
+                "warning: no cache, kernels are compiled again and graphs partitioned again: {}: {error}\n",
                 folder.display()
             ));
             Ok(None)
@@ -28,10 +47,10 @@ pub fn kernels(wanted: bool, out: &Output) -> Result<Option<Cache>, Failure> {
 }
 
 /// Says why the first rejected file of the cache was not used.
-pub fn say_refused(kernels: Option<&Cache>, out: &Output) {
-    if let Some(why) = kernels.and_then(Cache::refused) {
+pub fn say_refused(cache: Option<&Cache>, out: &Output) {
+    if let Some(why) = cache.and_then(Cache::refused) {
         out.note(&format!(
-            "warning: cached kernels were rejected and compiled again: {why}\n"
+            "warning: files of the cache were rejected; kernels are compiled again and graphs partitioned again: {why}\n"
         ));
     }
 }

@@ -1,6 +1,6 @@
 //! `gnnc calibrate`: measures what instructions cost on this machine.
 
-use super::cache::kernels;
+use super::cache;
 use super::device::DeviceArgs;
 use super::files::{replace, writable};
 use super::output::{Answer, Output, input};
@@ -78,7 +78,7 @@ impl Calibrate {
             noisy: self.noisy,
             memory: Bytes(bytes),
             device,
-            cache: kernels(true, out)?,
+            cache: cache::open(out)?,
         };
         let bar = bar(out);
         let mut lines = Lines::default();

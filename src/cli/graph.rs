@@ -3,12 +3,12 @@
 use super::files::{replace, writable};
 use super::numbers::{EDGES, SEEDS, SIGNAL, VERTICES, WIDTH, WORKERS, within};
 use super::output::{Answer, Failure, Output, input};
+use super::partitioner::PartitionerArgs;
 use super::sample::Sample;
 use super::text::{Table, count, facts, grouped};
 use clap::{Args, Subcommand, ValueEnum};
 use gnnc::Error;
 use gnnc::graph::generate::{Attributes, PlantedPartition, Rmat};
-use gnnc::graph::partition::{Partitioner, by_name};
 use gnnc::graph::read::load_counting;
 use gnnc::graph::{Features, GraphData, GraphError, LoadOptions, summary, write};
 use gnnc::ir::words::spelling::counted;
@@ -54,13 +54,6 @@ pub struct Stats {
     parts: Vec<u32>,
     #[command(flatten)]
     partitioner: PartitionerArgs,
-}
-
-#[derive(Args)]
-struct PartitionerArgs {
-    /// The partitioner: metis, metis-edges, hash or range.
-    #[arg(long, value_name = "NAME", default_value = "metis")]
-    partitioner: String,
 }
 
 /// Arguments of `graph partition`.
@@ -174,25 +167,17 @@ impl GraphFile {
     }
 }
 
-impl PartitionerArgs {
-    fn make(&self) -> Result<Box<dyn Partitioner>, Failure> {
-        by_name(&self.partitioner, 0).ok_or_else(|| {
-            let names = gnnc::graph::partition::NAMES.join(", ");
-            let found = &self.partitioner;
-            input(format!(
-                "unknown partitioner `{found}`, expected one of {names}"
-            ))
-        })
-    }
-}
-
 impl Stats {
     fn run(&self, out: &Output) -> Answer {
-        let partitioner = self.partitioner.make()?;
+        self.partitioner.method()?;
         let data = self.graph.load(out)?;
-        let parts: Vec<(u32, &dyn Partitioner)> =
-            self.parts.iter().map(|k| (*k, &*partitioner)).collect();
-        let workload = summary::summarise(&data, &parts)?;
+        let mut workload = summary::summarise(&data, &[])?;
+        if !self.parts.is_empty() {
+            let made = self.partitioner.partitions(&data, &self.parts, out)?;
+            for (partition, found) in made {
+                workload.add_partition(partition.parts(), found);
+            }
+        }
         out.report(|| stats_text(&data, &workload), &workload)
     }
 }
@@ -202,11 +187,12 @@ impl PartitionCommand {
         if let Some(path) = &self.out {
             writable(path, "partition")?;
         }
-        let partitioner = self.partitioner.make()?;
+        let name = self.partitioner.method()?.name();
         let data = self.graph.load(out)?;
-        let partition = partitioner.partition(&data.topology, self.parts)?;
-        let name = partitioner.name();
-        let found = summary::summarise_partition(&data, &partition, name)?;
+        let made = self.partitioner.partitions(&data, &[self.parts], out)?;
+        let Some((partition, found)) = made.into_iter().next() else {
+            return Err(input(format!("{name} made no partition")));
+        };
         let cut = gnnc::graph::replication(&data.topology, &partition)?.cut;
         if let Some(path) = &self.out {
             let owners = partition.owner().iter();

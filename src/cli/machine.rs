@@ -1,5 +1,6 @@
 //! The machines to plan for, and the constraints on plans.
 
+use super::cache::CacheArgs;
 use super::files::{MAX_PLAN, read_text};
 use super::knobs::{BatchArgs, pins};
 use super::output::{Failure, Output, input};
@@ -51,6 +52,8 @@ pub struct SearchArgs {
     storage: Storage,
     #[command(flatten)]
     batches: BatchArgs,
+    #[command(flatten)]
+    cache: CacheArgs,
 }
 
 #[derive(Clone, Copy, Default, ValueEnum)]
@@ -68,8 +71,8 @@ impl SearchArgs {
     /// The options for the named cluster, or for `default`.
     ///
     /// # Errors
-    /// An unknown or invalid cluster, or an invalid pin.
-    pub fn options(&self, default: &str) -> Result<PlanOptions, Failure> {
+    /// An unknown or invalid cluster, an invalid pin, or as [`CacheArgs::open`].
+    pub fn options(&self, default: &str, out: &Output) -> Result<PlanOptions, Failure> {
         let knobs = Knobs {
             overlap: self.no_overlap.then_some(false),
             storage: self.storage,
@@ -86,6 +89,7 @@ impl SearchArgs {
             pin: pins(&self.pin, knobs)?,
             top: None,
             allow: self.allow.clone(),
+            cache: self.cache.open(out)?,
         })
     }
 }

@@ -24,6 +24,7 @@ mod knobs;
 mod machine;
 mod numbers;
 mod output;
+mod partitioner;
 mod plan;
 mod profile;
 mod sample;
@@ -52,7 +53,7 @@ use std::process::ExitCode;
     max_term_width = 99,
     after_help = "Exit codes: 0 success; 1 invalid input; 2 the machine refused or gnnc has a bug;\n\
                   3 no candidate of a plan or sweep both fits and is allowed; 130, 143, 129 ended by a signal.\n\
-                  Compiled kernels are cached in $GNNC_CACHE, $XDG_CACHE_HOME/gnnc or ~/.cache/gnnc.\n\
+                  Compiled kernels and partitions are cached in $GNNC_CACHE, $XDG_CACHE_HOME/gnnc or ~/.cache/gnnc.\n\
                   docs/glossary.md defines the words of plans, reports and errors."
 )]
 struct Cli {

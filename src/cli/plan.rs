@@ -1,5 +1,6 @@
 //! `gnnc plan`: the best placement of a model on a cluster.
 
+use super::cache::say_refused;
 use super::files::{replace, writable};
 use super::inputs::ModelArgs;
 use super::machine::{SearchArgs, some_candidate, warn};
@@ -46,11 +47,12 @@ impl PlanCommand {
                 writable(path, what)?;
             }
         }
-        let options = self.options()?;
+        let options = self.options(out)?;
         warn(options.pin.knobs.skip, out);
         let loaded = self.model.load(out)?;
         let compiled = gnnc::compile(&loaded.model, &loaded.workload)?;
         let planner = Planner::new(&loaded, &compiled, &options)?;
+        say_refused(options.cache.as_ref(), out);
         some_candidate(&options, &planner)?;
         let mut plan = planner.plan();
         plan.source = Some(self.model.source(&loaded.model));
@@ -73,12 +75,12 @@ impl PlanCommand {
         }
     }
 
-    fn options(&self) -> Result<PlanOptions, Failure> {
+    fn options(&self, out: &Output) -> Result<PlanOptions, Failure> {
         let default = match (self.gpus, self.nodes) {
             (None, None) => "cpu",
             _ => "h100x8",
         };
-        let options = self.search.options(default)?;
+        let options = self.search.options(default, out)?;
         let resized = |cluster: Cluster| cluster.resized(self.gpus, self.nodes);
         Ok(PlanOptions {
             cluster: resized(options.cluster).map_err(gnnc::Error::from)?,

@@ -1,5 +1,6 @@
 //! `gnnc sweep`: how many devices a model needs.
 
+use super::cache::say_refused;
 use super::inputs::{ModelArgs, headline};
 use super::machine::{SearchArgs, warn};
 use super::numbers::DEVICES;
@@ -45,11 +46,12 @@ impl Sweep {
     /// Plans for each device count and prints a table with bars.
     pub fn run(&self, out: &Output) -> Answer {
         let devices = numbers(&self.gpus, self.every)?;
-        let options = self.search.options("h100x8")?;
+        let options = self.search.options("h100x8", out)?;
         warn(options.pin.knobs.skip, out);
         let loaded = self.model.load(out)?;
         let compiled = gnnc::compile(&loaded.model, &loaded.workload)?;
         let points = gnnc::sweep(&loaded, &compiled, &options, &devices)?;
+        say_refused(options.cache.as_ref(), out);
         let answers = answers(&points);
         let number = |point: Option<&SweepPoint>| point.map(|p| p.devices);
         let text = || {

@@ -1,7 +1,7 @@
 //! `gnnc train`: trains a model or runs a plan.
 
 use super::best::{best, machines};
-use super::cache::{kernels, say_refused};
+use super::cache::{CacheArgs, say_refused};
 use super::device::{DeviceArgs, MemoryArgs, ProcessArgs};
 use super::diff;
 use super::files::{replace, writable};
@@ -97,9 +97,8 @@ pub struct Train {
     /// Check bytes: draw the batches of every epoch a second time, and compare what they need with what was sent.
     #[arg(long, value_name = "WHAT")]
     check: Option<Checks>,
-    /// Compile all kernels again; neither read nor write the kernel cache.
-    #[arg(long)]
-    no_cache: bool,
+    #[command(flatten)]
+    cache: CacheArgs,
     #[command(flatten)]
     knobs: KnobArgs,
     #[command(flatten)]
@@ -116,7 +115,8 @@ impl Train {
         self.fits()?;
         let (loaded, plan) = self.load(out)?;
         let compiled = gnnc::compile(&loaded.model, &loaded.workload)?;
-        let choice = self.choice(&loaded, &compiled, plan.as_ref(), out)?;
+        let cache = self.cache.open(out)?;
+        let choice = self.choice(&loaded, &compiled, plan.as_ref(), cache.as_ref(), out)?;
         let choice = choice.as_ref();
         let knobs = self.knobs(choice);
         warn(knobs.skip, out);
@@ -137,7 +137,6 @@ impl Train {
         if loaded.data.is_some() && loaded.workload.split[1] == 0 {
             out.note(&unchosen(&loaded));
         }
-        let cache = kernels(!self.no_cache, out)?;
         let kept = cache.clone();
         let stop = signals.stop.clone();
         let answer = match self.seeds {
@@ -157,10 +156,11 @@ impl Train {
         loaded: &Loaded,
         compiled: &Compiled,
         plan: Option<&Plan>,
+        cache: Option<&Cache>,
         out: &Output,
     ) -> Result<Option<Candidate>, Failure> {
         if let Some(plan) = plan {
-            let verified = gnnc::verify(plan, loaded, compiled)?;
+            let verified = gnnc::verify(plan, loaded, compiled, cache)?;
             for warning in &verified.warnings {
                 out.note(&format!("warning: {warning}\n"));
             }
@@ -177,6 +177,7 @@ impl Train {
                 ..Pin::default()
             },
             allow: self.allow.clone(),
+            cache: cache.cloned(),
             ..PlanOptions::new(machines)
         };
         best(loaded, compiled, options).map(Some)

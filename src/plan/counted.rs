@@ -1,6 +1,7 @@
 //! What plans count of a data graph: its partitions, and the batches that ranks draw on them.
 
-use crate::Error;
+use crate::{Error, partitions};
+use gnnc_files::Cache;
 use gnnc_graph::partition::{self, Partition};
 use gnnc_graph::sample::{At, PILOT, Replay, Rule, SampleError, Sampler};
 use gnnc_graph::{GraphData, Topology, summary};
@@ -38,7 +39,7 @@ pub(super) struct Draws {
 
 impl Counted {
     /// Partitions a graph and counts its parts and the batches on them, where that is not known yet.
-    /// Each partitioner gets all its requests at once, to share work between them.
+    /// Each partitioner gets all its requests at once, to share work between them, and looks into `cache` first.
     ///
     /// # Errors
     /// A graph that cannot be partitioned; batches that do not fit the graph.
@@ -47,6 +48,7 @@ impl Counted {
         data: &GraphData,
         divisions: &BTreeSet<Division>,
         draws: &Draws,
+        cache: Option<&Cache>,
     ) -> Result<(), Error> {
         let of_one = draws.on.iter().filter(|(parts, _)| *parts == 1);
         for division in of_one {
@@ -64,7 +66,7 @@ impl Counted {
             let name = partitioner.name();
             let method = partition::by_name(name, 0)
                 .ok_or_else(|| Error::Input(format!("there is no partitioner {name}")))?;
-            let made = method.partitions(&data.topology, &counts)?;
+            let made = partitions(&data.topology, &*method, &counts, cache)?;
             for (parts, partition) in counts.into_iter().zip(made) {
                 let division = (parts, partitioner);
                 let found = summary::summarise_partition(data, &partition, name)?;

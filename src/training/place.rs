@@ -1,12 +1,12 @@
 //! Placement of a run on its ranks, and partition of the graph.
 
 use super::TrainOptions;
-use crate::{Compiled, Error, Loaded, PlanOptions};
+use crate::{Compiled, Error, Loaded, PlanOptions, cut_chunks, partitions};
 use gnnc_graph::GraphData;
 use gnnc_graph::partition::{self, Partition};
 use gnnc_ir::cluster::Cluster;
 use gnnc_ir::graph::model::Relaxation;
-use gnnc_ir::plan::{Knobs, Layouts, Partitioner, Placement};
+use gnnc_ir::plan::{Knobs, Layouts, Placement};
 use gnnc_ir::words::spelling::counted;
 use gnnc_planner::lower::chunks::MOST_CHUNKS;
 use gnnc_planner::placement::{self, OnBatches, PlacementSpec, Stages};
@@ -108,6 +108,7 @@ pub fn place(
                 },
                 ..Pin::default()
             },
+            cache: options.cache.clone(),
             ..PlanOptions::new(cluster)
         };
         let best = crate::best(loaded, compiled, &planned, (spec.placement, spec.ranks))?;
@@ -150,18 +151,23 @@ pub(super) fn divide(
     options: &TrainOptions,
     spec: &PlacementSpec,
 ) -> Result<Partition, Error> {
-    let partition = parted(data, options.partitioner(), spec.parts())?;
+    let partition = parted(data, options, spec.parts())?;
+    let cache = options.cache.as_ref();
     Ok(match spec.stages() {
-        Some(stages) => partition.cut_chunks(&data.topology, stages.chunks, 0)?,
+        Some(stages) => cut_chunks(&data.topology, partition, stages.chunks, cache)?,
         None => partition,
     })
 }
 
-fn parted(data: &GraphData, partitioner: Partitioner, parts: u32) -> Result<Partition, Error> {
+fn parted(data: &GraphData, options: &TrainOptions, parts: u32) -> Result<Partition, Error> {
     if parts == 1 {
         return Ok(Partition::whole(data.vertices()));
     }
-    let method = partition::by_name(partitioner.name(), 0)
-        .ok_or_else(|| Error::Input(format!("there is no partitioner {partitioner}")))?;
-    Ok(method.partition(&data.topology, parts)?)
+    let name = options.partitioner().name();
+    let method = partition::by_name(name, 0)
+        .ok_or_else(|| Error::Input(format!("there is no partitioner {name}")))?;
+    let cache = options.cache.as_ref();
+    let made = partitions(&data.topology, &*method, &[parts], cache)?;
+    let made = made.into_iter().next();
+    made.ok_or_else(|| Error::Input(format!("{name} made no partition")))
 }

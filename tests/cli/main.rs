@@ -14,6 +14,7 @@ mod memory;
 mod mixtures;
 mod offload;
 mod pages;
+mod partitions;
 mod plans;
 mod push_pull;
 mod rankings;

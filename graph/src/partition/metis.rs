@@ -33,6 +33,9 @@ impl Default for Metis {
     }
 }
 
+/// Raised when the same graph, seed and number of parts or chunks give another result than before.
+const REVISION: u32 = 1;
+
 /// METIS draws from the C library's single random sequence, so concurrent runs would disturb each
 /// other's results.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
@@ -70,6 +73,30 @@ impl Partitioner for Metis {
         let made = parts.iter().zip(owners);
         made.map(|(parts, owner)| Partition::new(*parts, owner))
             .collect()
+    }
+
+    fn key(&self) -> Option<String> {
+        let name = self.name();
+        Some(format!("{name} revision {REVISION} seed {}", self.seed))
+    }
+
+    /// Bisection of a number of parts that `parts`, a power of two, divides begins with the cuts of a division into
+    /// `parts`: both halve. Not so if a set has so few vertices that the finer division deals them out.
+    fn merged(&self, finer: &Partition, parts: u32) -> Option<Partition> {
+        if !parts.is_power_of_two() || !finer.parts().is_multiple_of(parts) {
+            return None;
+        }
+        let each = finer.parts() / parts;
+        let owner: Vec<u32> = finer.owner().iter().map(|&part| part / each).collect();
+        // The sets before the last cut; those before earlier cuts are as large as several of them.
+        let mut sizes = vec![0u64; parts.div_ceil(2) as usize];
+        for part in &owner {
+            sizes[*part as usize / 2] += 1;
+        }
+        if sizes.iter().any(|size| *size <= 2 * u64::from(each)) {
+            return None;
+        }
+        Partition::new(parts, owner).ok()
     }
 }
 

@@ -41,6 +41,17 @@ pub trait Partitioner {
         let each = parts.iter();
         each.map(|&parts| self.partition(topology, parts)).collect()
     }
+
+    /// What determines a partition besides the graph and the number of parts. `None` if partitioning is as fast as
+    /// reading a stored partition.
+    fn key(&self) -> Option<String> {
+        None
+    }
+
+    /// The partition into `parts` parts, if it follows from one of this partitioner into more.
+    fn merged(&self, _finer: &Partition, _parts: u32) -> Option<Partition> {
+        None
+    }
 }
 
 /// The partitioner with this name (one of [`NAMES`]), if any.
@@ -210,6 +221,12 @@ mod tests {
                 prop_assert!(partition.owner().iter().all(|&p| p < parts));
                 prop_assert_eq!(partition.members().iter().map(Vec::len).sum::<usize>(), n as usize);
                 prop_assert_eq!(&partitioner.partition(&topology, parts).unwrap(), &partition);
+                // Sets of so few vertices are often dealt out, where merging would be wrong.
+                for fewer in 1..parts {
+                    if let Some(merged) = partitioner.merged(&partition, fewer) {
+                        prop_assert_eq!(merged, partitioner.partition(&topology, fewer).unwrap());
+                    }
+                }
             }
         }
     }
