@@ -22,11 +22,11 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 class Runner:
-    """A training run that does epochs when asked."""
+    """A training run that does epochs when asked; `options` are further ones of `gnnc bench-epoch`."""
 
-    def __init__(self, binary, model, graph, hidden, threads):
-        command = [binary, "bench-epoch", ROOT / "benches/models" / f"{model}.gir", "--turns", "--format", "json"]
-        command += ["--graph", graph, "--set", f"hidden={hidden}", "--threads", threads, "--no-cache"]
+    def __init__(self, binary, model, graph, hidden, options):
+        command = [binary, "bench-epoch", ROOT / "benches/models" / f"{model}.gir", "--interleave", "--format", "json"]
+        command += ["--graph", graph, "--set", f"hidden={hidden}", *options]
         command = [str(part) for part in command]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
@@ -41,7 +41,8 @@ class Runner:
 
 def row(options, model, graph, hidden):
     """Medians and shortest epochs of both builds, in seconds, and the median of the rounds' ratios."""
-    runners = [Runner(binary, model, graph, hidden, options.threads) for binary in (options.old, options.new)]
+    more = ["--threads", options.threads, "--no-cache"]
+    runners = [Runner(binary, model, graph, hidden, more) for binary in (options.old, options.new)]
     times = ([], [])
     ratios = []
     for number in range(options.rounds):

@@ -52,7 +52,7 @@ def predict(row, binary, machine):
 def turn(row, binary, seconds):
     """Trains a row for some seconds, after an epoch that is not counted. In a process of its own each time: no two rows then
     share the machine's memory with each other or with the calibration, and every row is in many places of it."""
-    command = [binary, "bench-epoch", *arguments(row), "--workers", row["ranks"], "--turns", "--format", "json"]
+    command = [binary, "bench-epoch", *arguments(row), "--workers", row["ranks"], "--partitioner", "metis", "--turns", "--format", "json"]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     with subprocess.Popen([str(word) for word in command], **pipes) as process:
         answers, _ = process.communicate(f"{seconds}\n")

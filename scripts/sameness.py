@@ -35,7 +35,7 @@ def losses(model, graph, workers, placement="graph", file=None):
     allow = ["--allow", "decouple"] if placement in RELAXED else []
     command = [
         os.environ.get("GNNC") or ROOT / "target/release/gnnc", "bench-epoch", file or ROOT / f"examples/{model}_cora.gir",
-        "--graph", ROOT / f"examples/data/{graph}.npz", "--workers", str(workers), "--placement", placement, *allow,
+        "--graph", ROOT / f"examples/data/{graph}.npz", "--workers", str(workers), "--partitioner", "metis", "--placement", placement, *allow,
         "--epochs", str(EPOCHS), "--format", "json", *MODELS[model],
     ]
     found = subprocess.run(command, capture_output=True, text=True)

@@ -67,7 +67,7 @@ def ages(runs):
 def row(example, rule, one, options):
     """A row of the table, and whether it is more than a point below one worker."""
     placed = [rule] if rule in PLACEMENTS else ["skip-broadcast", "--allow", "stale", "--skip", rule]
-    four = train(example, [*options, "--workers", str(WORKERS), "--placement", *placed])
+    four = train(example, [*options, "--workers", str(WORKERS), "--partitioner", "metis", "--placement", *placed])
     of = lambda key: sum(run.get(key, 0) for run in four["runs"])
     left, sent = of("bytes_skipped"), of("bytes_sent")
     shares = f"{100 * left / max(1, of('bytes_skippable')):.1f} % | {100 * left / (sent + left):.1f} %"

@@ -71,6 +71,7 @@ def arguments(graph, way, seed, epochs, options):
     if stages * width > 1:
         placement = "pipeline" if width == 1 else "hybrid"
         found += ["--placement", placement, "--allow", "stale", "--workers", stages * width, "--stages", stages]
+        found += ["--partitioner", "metis"]
         found += [*(["--chunks", chunks] if chunks else []), *(["--virtual-stages", turns] if turns else []), *ABLATION.get(way, [])]
     return [str(part) for part in found]
 

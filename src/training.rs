@@ -40,7 +40,7 @@ pub struct TrainOptions {
     /// Placement of the work on several ranks.
     pub placement: Placement,
     /// Knobs of the placement. Open knobs take their defaults; open layouts, numbers of stages and divisions of layers
-    /// are those that are fastest on `cluster`, and an open partitioner is METIS.
+    /// are those that are fastest on `cluster`, and an open partitioner is that of [`TrainOptions::partitioner`].
     pub knobs: Knobs,
     /// Relaxations permitted in addition to the model's own.
     pub allow: Vec<Relaxation>,
@@ -72,9 +72,17 @@ pub struct TrainOptions {
 }
 
 impl TrainOptions {
-    /// The partitioner of the run.
+    /// The partitioner of the run. Where the knobs leave it open, threads of a processor get METIS with balanced edges:
+    /// ranks wait for the one with most edges, and reading more halo rows from the same memory costs less than that
+    /// (docs/benchmarks.md, "Partitioners"). Ranks on a GPU get METIS: those of a process share one GPU, so all work of
+    /// an epoch takes its time however it is divided, and halo rows come on top. The chunks of a pipeline are not the
+    /// partitioner's: METIS always cuts them, as plans assume.
     pub fn partitioner(&self) -> Partitioner {
-        self.knobs.partitioner.unwrap_or(Partitioner::Metis)
+        let default = match self.device {
+            Device::Cpu => Partitioner::MetisEdges,
+            Device::Cuda(_) => Partitioner::Metis,
+        };
+        self.knobs.partitioner.unwrap_or(default)
     }
 }
 

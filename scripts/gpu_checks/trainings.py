@@ -39,13 +39,13 @@ def few(example):
 
 
 def placed(example, placement):
-    """An example on four ranks."""
-    return [*few(example), "--workers", "4", "--placement", placement, *PLACEMENTS[placement]]
+    """An example on four ranks. The default partitioner differs between processor and GPU."""
+    return [*few(example), "--workers", "4", "--partitioner", "metis", "--placement", placement, *PLACEMENTS[placement]]
 
 
 def together(example, placement):
     """An example on two ranks."""
-    return [*few(example), "--workers", "2", "--placement", placement]
+    return [*few(example), "--workers", "2", "--partitioner", "metis", "--placement", placement]
 
 
 def command(gnnc, training, words=()):

@@ -69,7 +69,8 @@ pub struct Train {
         conflicts_with_all = ["checkpoint", "resume", "curve", "trace", "profile"]
     )]
     seeds: Option<u64>,
-    /// The partitioner: metis, metis-edges, hash or range; by default metis, or as in the plan.
+    /// The partitioner: metis, metis-edges, hash or range; by default metis-edges, on a GPU metis, or as in the
+    /// plan.
     #[arg(long, value_name = "NAME")]
     partitioner: Option<Partitioner>,
     /// Write the training state to this file periodically and at the end.

@@ -41,6 +41,8 @@ fn run(model: &[&str], placement: &str, ranks: u32) -> Value {
     let args = [
         "--workers",
         &count,
+        "--partitioner",
+        "metis",
         "--placement",
         placement,
         "--allow",

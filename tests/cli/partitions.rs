@@ -1,6 +1,6 @@
 //! The cache of partitions: what is found in it, what is not trusted, and that results do not depend on it.
 
-use crate::support::{Folder, command, example, finished, text};
+use crate::support::{Folder, command, example, finished, text, train_two};
 use gnnc::graph::partition::{Metis, Partition, Partitioner, by_name};
 use gnnc::graph::{GraphError, LoadOptions, Topology, load};
 use gnnc::{Cache, Cached, cut_chunks, partitions};
@@ -309,4 +309,16 @@ fn graph_commands_use_the_cache_as_well() {
     let without = run(&[&part[..], &["--no-cache"]].concat());
     assert_eq!(run(&part), without);
     assert_eq!(files(&path).len(), 2);
+}
+
+/// Threads wait for the one with most edges, so these are balanced if nothing is said.
+#[test]
+fn threads_train_on_balanced_edges_by_default() {
+    let run = |more: &[&str]| {
+        let summary = train_two(&[&["--epochs", "2", "--format", "json"], more].concat()).json();
+        (summary["bytes_sent"].clone(), summary["losses"].clone())
+    };
+    let default = run(&[]);
+    assert_eq!(default, run(&["--partitioner", "metis-edges"]));
+    assert_ne!(default, run(&["--partitioner", "metis"]));
 }

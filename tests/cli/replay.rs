@@ -32,8 +32,9 @@ fn a_plan_is_run_as_it_says() {
     );
     let run = gnnc(["train", &plan, "--epochs", "3", "--format", "json"]).json();
     assert_eq!(run["workers"], 2);
+    let by = ["--partitioner", "metis"];
     let small = ["--set", "hidden=8", "--epochs", "3", "--format", "json"];
-    let by_hand = train_two(&small).json();
+    let by_hand = train_two(&[&by[..], &small].concat()).json();
     assert_eq!(run["train_loss"], by_hand["train_loss"]);
     let bytes = value(&plan)["candidates"][0]["bytes"].as_u64().unwrap();
     assert_eq!(run["bytes_sent"], 3 * bytes, "what was planned is sent");
@@ -138,7 +139,16 @@ fn plans_say_what_is_computed_while_halos_are_under_way() {
     let (cut, whole) = (run("yes"), run("no"));
     assert_eq!(cut["train_loss"], whole["train_loss"]);
     assert_eq!(cut["bytes_sent"], whole["bytes_sent"]);
-    let by_hand = train_two(&["--interior", "--epochs", "3", "--format", "json"]).json();
+    let by_hand = train_two(&[
+        "--interior",
+        "--partitioner",
+        "metis",
+        "--epochs",
+        "3",
+        "--format",
+        "json",
+    ])
+    .json();
     assert_eq!(by_hand["train_loss"], cut["train_loss"]);
 }
 
@@ -160,7 +170,16 @@ fn plans_say_how_tensors_lie_in_memory() {
         let run = gnnc(["train", &plan, "--epochs", "3", "--format", "json"]).json();
         assert_eq!(run["bytes_sent"], 3 * bytes(&planned, "bytes"));
         let cora = example("gcn_cora.gir");
-        let args = ["train", &cora, "--workers", "2", "--storage", storage];
+        let args = [
+            "train",
+            &cora,
+            "--workers",
+            "2",
+            "--partitioner",
+            "metis",
+            "--storage",
+            storage,
+        ];
         let by_hand = gnnc(args.iter().chain(&["--epochs", "3", "--format", "json"])).json();
         assert_eq!(run["train_loss"], by_hand["train_loss"]);
         let report = gnnc(["train", &plan, "--epochs", "1"]).report();

@@ -18,7 +18,9 @@ fn traces(folder: &Folder) -> [String; 2] {
         "ranks=2,partitioner=metis,interior=yes",
     ];
     gnnc(args.iter().chain(&["--trace", text(&predicted)])).report();
-    train_two(&["--interior", "--epochs", "5", "--trace", text(&measured)]).report();
+    let by = ["--partitioner", "metis"];
+    let run = ["--interior", "--epochs", "5", "--trace", text(&measured)];
+    train_two(&[&by[..], &run].concat()).report();
     [predicted, measured].map(|path| text(&path).to_owned())
 }
 

@@ -69,10 +69,10 @@ impl Way {
     fn chunks(self, data: &GraphData) -> Vec<u32> {
         let parts = self.ranks / self.stages;
         let whole = Partition::whole(data.vertices());
-        let metis = partition::by_name("metis", 0).unwrap();
+        let method = partition::by_name(self.options().partitioner().name(), 0).unwrap();
         let parts = match parts {
             1 => whole,
-            parts => metis.partition(&data.topology, parts).unwrap(),
+            parts => method.partition(&data.topology, parts).unwrap(),
         };
         let cut = parts.cut_chunks(&data.topology, self.chunks, 0).unwrap();
         (0..data.vertices()).map(|v| cut.chunk_of(v)).collect()

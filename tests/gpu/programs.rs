@@ -5,7 +5,7 @@ use crate::{device, open};
 use gnnc::graph::generate::{Attributes, PlantedPartition};
 use gnnc::graph::summary;
 use gnnc::ir::graph::model::Relaxation;
-use gnnc::ir::plan::{Knobs, Placement};
+use gnnc::ir::plan::{Knobs, Partitioner, Placement};
 use gnnc::ir::program::{Length, Rule};
 use gnnc::ir::words::storage::Storage;
 use gnnc::ir::workload::GraphFacts;
@@ -91,9 +91,12 @@ struct Run {
     bytes: u64,
 }
 
+/// Trains on the same parts wherever it runs: the default of a GPU is not that of the processor.
 fn run(loaded: &Loaded, options: &TrainOptions, epochs: usize) -> Run {
     let compiled = gnnc::compile(&loaded.model, &loaded.workload).unwrap();
-    let mut trainer = Trainer::new(loaded, &compiled, options).unwrap();
+    let mut options = options.clone();
+    options.knobs.partitioner = Some(Partitioner::Metis);
+    let mut trainer = Trainer::new(loaded, &compiled, &options).unwrap();
     if let Some(path) = &options.resume {
         trainer.session.resume(path).unwrap();
     }
