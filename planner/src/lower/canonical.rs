@@ -4,7 +4,7 @@ use crate::error::LowerError;
 use crate::lower::blocks::clip_rows;
 use gnnc_ir::graph::Graph;
 use gnnc_ir::graph::infer::TypeError;
-use gnnc_ir::graph::op::{Clip, Input, Op};
+use gnnc_ir::graph::op::{Clip, Input, Op, Scan};
 use gnnc_ir::kernel::{End, Reduce};
 use gnnc_ir::words::scalar::{Binary, Unary};
 use gnnc_ir::{EdgeSet, NodeId, Rows};
@@ -60,8 +60,12 @@ pub fn canonical(graph: &Graph, sparse: bool) -> Result<Graph, LowerError> {
             }
             Op::Scan(scan) => {
                 let mut scan = scan.clone();
+                let mut inputs = inputs;
+                if sparse {
+                    features_inside(&mut scan, &mut inputs, &out);
+                }
                 scan.body = canonical(&scan.body, sparse)?;
-                add(Op::Scan(scan), &inputs)?
+                out.add(Op::Scan(scan), &inputs, scope).map_err(bug)?
             }
             Op::Input(_)
             | Op::Param(_)
@@ -101,6 +105,31 @@ pub fn canonical(graph: &Graph, sparse: bool) -> Result<Graph, LowerError> {
     }
     out.results = graph.results.iter().map(|r| map[r.0 as usize]).collect();
     Ok(gnnc_ir::graph::simplify::simplify(&out.pruned()))
+}
+
+/// Makes a loop that gets the features as a constant read them itself, so that products inside of it
+/// use the nonzeros.
+fn features_inside(scan: &mut Scan, operands: &mut Vec<NodeId>, around: &Graph) {
+    let consts = scan.carries as usize..(scan.carries + scan.consts) as usize;
+    for n in consts.rev() {
+        let op = around.node(operands[n]).op.clone();
+        if !matches!(op, Op::Input(Input::Features | Input::FeatureSlice(_))) {
+            continue;
+        }
+        operands.remove(n);
+        scan.body.args.remove(n);
+        scan.consts -= 1;
+        for node in &mut scan.body.nodes {
+            let Op::Arg(m) = node.op else {
+                continue;
+            };
+            if m as usize == n {
+                node.op = op.clone();
+            } else if m as usize > n {
+                node.op = Op::Arg(m - 1);
+            }
+        }
+    }
 }
 
 /// The same rows of vertices, with the take last: `reshape(take(x)) = take(reshape(x))`.
