@@ -40,6 +40,16 @@ pub(super) const RULES: &[Rule] = &[
         condition: "a and b have one type",
         source: "distributivity",
         search: matmul_add },
+    Rule { name: "matmul-add-weights",
+        equation: "x A + x B = x (A + B)",
+        condition: "A and B have one type and fixed rows; x is finite",
+        source: "distributivity: weights have fewer rows than x",
+        search: matmul_add_weights },
+    Rule { name: "bias-last",
+        equation: "(x A + c) + y = (x A + y) + c",
+        condition: "c is one row; y is x B, or x B plus one row",
+        source: "associativity: products of one left factor come together",
+        search: bias_last },
     Rule { name: "matmul-reshape",
         equation: "reshape(h) W = h W",
         condition: "always: heads count as columns",
@@ -256,6 +266,50 @@ fn matmul_add(view: &View<'_>, op: &Op, kids: &[Id], found: &mut Found) {
             }
         }
     }
+}
+
+/// `x` is finite: of infinite numbers with both signs, only the left side may add products.
+fn matmul_add_weights(view: &View<'_>, op: &Op, kids: &[Id], found: &mut Found) {
+    let Op::Binary(Binary::Add) = op else { return };
+    for (_, [x, a]) in products(view, kids[0]) {
+        for (_, [y, b]) in products(view, kids[1]) {
+            let weights = matches!(view.ty(a).rows, Rows::Fixed(_)) && view.ty(a) == view.ty(b);
+            if x == y && weights && view.known(x).finite {
+                found.push(add(matmul(x, a), matmul(x, b)), matmul(x, add(a, b)));
+            }
+        }
+    }
+}
+
+fn bias_last(view: &View<'_>, op: &Op, kids: &[Id], found: &mut Found) {
+    let Op::Binary(Binary::Add) = op else { return };
+    for outer in both(Binary::Add, kids) {
+        let (biased, y) = (outer.a, outer.b);
+        let others = products(view, y).chain(
+            with_bias(view, y)
+                .into_iter()
+                .flat_map(|pair| products(view, pair.a).collect::<Vec<_>>()),
+        );
+        let others: Vec<Id> = others.map(|(_, [x, _])| x).collect();
+        for inner in with_bias(view, biased) {
+            let (product, c) = (inner.a, inner.b);
+            if products(view, product).any(|(_, [x, _])| others.contains(&x)) {
+                let left = outer.of(inner.of(product, c), y);
+                found.push(left, add(add(product, y), c));
+            }
+        }
+    }
+}
+
+/// The ways in which a class is a sum of `a` and a row `b`.
+fn with_bias(view: &View<'_>, class: Id) -> Vec<Pair> {
+    let sums = view
+        .nodes(class)
+        .filter(|(op, _)| **op == Op::Binary(Binary::Add));
+    let pairs = sums.flat_map(|(_, kids)| both(Binary::Add, kids));
+    pairs
+        .filter(|pair| view.one_row(pair.b) && !view.one_row(pair.a))
+        .collect()
 }
 
 /// The matrix products that compute a class, with the type of their first factor.
