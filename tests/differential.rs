@@ -65,3 +65,5 @@ mod streamed;
 mod unrolled;
 #[path = "differential/volumes.rs"]
 mod volumes;
+#[path = "differential/work.rs"]
+mod work;

@@ -10,10 +10,13 @@
 //!   loads its operand again;
 //! - gradients: a matrix product costs once more for each operand that needs one, a `take` costs
 //!   the transposed gather, a broadcast operand costs a reduction;
+//! - of a taken row whose readers pick one head, only that head is loaded and has a gradient;
 //! - sparse features cost their nonzeros;
 //! - values that no parameter or draw changes are computed once in [`EPOCHS`] epochs.
 
 use crate::facts::{Facts, Value};
+use crate::language::Symbol;
+use gnnc_ir::kernel::{End, Reduce};
 use gnnc_ir::{Binary, Op, Rows, Type};
 use serde::{Deserialize, Serialize};
 use std::iter::Sum;
@@ -25,6 +28,9 @@ pub const FLOPS_PER_SECOND: f64 = 50e9;
 pub const BYTES_PER_SECOND: f64 = 10e9;
 /// Epochs over which one-time work is spread.
 pub const EPOCHS: f64 = 200.0;
+/// How much longer an operation takes in a product with sparse features, whose weights come from
+/// cache row by row, than in a dense product.
+pub const SPARSE_SLOWDOWN: f64 = 4.0;
 /// Minimum seconds of any operator, so that the smaller of two equal forms wins.
 pub const OPERATOR_SECONDS: f64 = 1e-8;
 
@@ -33,6 +39,12 @@ pub const OPERATOR_SECONDS: f64 = 1e-8;
 pub struct Work {
     /// Floating-point operations.
     pub flops: f64,
+    /// Those of dense products.
+    pub dense_flops: f64,
+    /// Those of products with sparse features.
+    pub sparse_flops: f64,
+    /// Numbers that are summed, or whose maximum is taken, over edges by vertex.
+    pub gathered: f64,
     /// Bytes loaded and stored.
     pub bytes: f64,
     /// Seconds on the reference machine.
@@ -46,13 +58,22 @@ impl Work {
             flops,
             bytes,
             seconds: (flops / FLOPS_PER_SECOND).max(bytes / BYTES_PER_SECOND),
+            ..Self::default()
         }
+    }
+
+    /// The same work, of which so many numbers are reduced over edges.
+    fn gathering(self, gathered: f64) -> Self {
+        Self { gathered, ..self }
     }
 
     /// The same work repeated `n` times.
     pub fn times(self, n: f64) -> Self {
         Self {
             flops: self.flops * n,
+            dense_flops: self.dense_flops * n,
+            sparse_flops: self.sparse_flops * n,
+            gathered: self.gathered * n,
             bytes: self.bytes * n,
             seconds: self.seconds * n,
         }
@@ -65,6 +86,9 @@ impl Add for Work {
     fn add(self, other: Self) -> Self {
         Self {
             flops: self.flops + other.flops,
+            dense_flops: self.dense_flops + other.dense_flops,
+            sparse_flops: self.sparse_flops + other.sparse_flops,
+            gathered: self.gathered + other.gathered,
             bytes: self.bytes + other.bytes,
             seconds: self.seconds + other.seconds,
         }
@@ -77,18 +101,36 @@ impl Sum for Work {
     }
 }
 
-/// Work of an operator with result `out`.
-pub fn work(op: &Op, out: Value, kids: &[Value], facts: &Facts) -> Work {
+/// For each value, whether all its readers pick one head of each row. Every operator is listed with
+/// the numbers of its operands.
+pub(crate) fn picked<'a>(
+    values: usize,
+    operators: impl Iterator<Item = (&'a Symbol, &'a [usize])>,
+) -> Vec<bool> {
+    let (mut picked, mut read) = (vec![false; values], vec![false; values]);
+    for (symbol, operands) in operators {
+        for (position, value) in operands.iter().enumerate() {
+            let picks = position == 0 && matches!(symbol, Symbol::Op(Op::PickHead));
+            picked[*value] |= picks;
+            read[*value] |= !picks;
+        }
+    }
+    let of = picked.iter().zip(read);
+    of.map(|(picked, read)| *picked && !read).collect()
+}
+
+/// Work of an operator with result `out`, all of whose readers pick one head of each row if `picked`.
+pub(crate) fn work(op: &Op, out: Value, kids: &[Value], facts: &Facts, picked: bool) -> Work {
     let once = out.known.invariant && facts.train;
     let share = if once { 1.0 / EPOCHS } else { 1.0 };
     let given = matches!(op, Op::Input(_) | Op::Const(_));
     let overhead = if given { 0.0 } else { OPERATOR_SECONDS };
-    let mut work = operator(op, out, kids, facts).times(share);
+    let mut work = operator(op, out, kids, facts, picked).times(share);
     work.seconds += overhead * share;
     work
 }
 
-fn operator(op: &Op, out: Value, kids: &[Value], facts: &Facts) -> Work {
+fn operator(op: &Op, out: Value, kids: &[Value], facts: &Facts, picked: bool) -> Work {
     let rows = |ty: Type| facts.rows(ty.rows);
     let elements = |v: &Value| match v.known.sparse {
         true => facts.feature_nonzeros as f64,
@@ -142,31 +184,44 @@ fn operator(op: &Op, out: Value, kids: &[Value], facts: &Facts) -> Work {
                 ty: kids[0].ty,
                 ..out
             });
+            // Heads that no edge picks are neither loaded nor added.
+            let heads = if picked { out.ty.heads } else { 1 };
+            let n = n / f64::from(heads);
             let load = match end {
-                gnnc_ir::kernel::End::Src => floats(&out),
-                gnnc_ir::kernel::End::Dst => vertices,
+                End::Src => 4.0 * n,
+                End::Dst => vertices,
             };
             Work::new(
                 grad(&kids[0]) * n,
-                load + grad(&kids[0]) * (floats(&out) + vertices),
+                load + grad(&kids[0]) * (4.0 * n + vertices),
             )
+            .gathering(grad(&kids[0]) * n)
         }
         // The table stays in cache; its gradient is summed over stored edges.
         Op::Pick => Work::new(
             grad(&kids[0]) * n,
             floats(&kids[1]) + grad(&kids[0]) * 2.0 * floats(&out),
         ),
-        // The other heads of a row are never loaded, but all heads have gradients.
         Op::PickHead => Work::new(
             n * backward,
             floats(&kids[1]) + grad(&kids[0]) * floats(&out),
         ),
         Op::PlaceHead(_) => Work::new(n, floats(&kids[1]) + 2.0 * floats(&kids[0])),
         Op::PickSum(_) => Work::new(elements(&kids[0]), 2.0 * floats(&kids[0]) + floats(&out)),
-        Op::Gather(..) | Op::GatherMean(_) => Work::new(
+        Op::Gather(_, _, Reduce::Sum) | Op::GatherMean(_) => Work::new(
             elements(&kids[0]),
             stored_edges(&kids[0], &out, facts) + floats(&out),
-        ),
+        )
+        .gathering(elements(&kids[0])),
+        // The gradient counts the edges that attain the maximum, for which it makes the messages again.
+        Op::Gather(_, _, Reduce::Max) => {
+            let messages = elements(&kids[0]);
+            let again = grad(&kids[0]);
+            let bytes = stored_edges(&kids[0], &out, facts)
+                + floats(&out)
+                + again * (floats(&kids[0]) + 2.0 * floats(&out));
+            Work::new(messages * (1.0 + 2.0 * again), bytes).gathering(messages * (1.0 + again))
+        }
         Op::EdgeSoftmax(_) => Work::new(15.0 * n * backward, 12.0 * n * backward),
         Op::ReduceCols(..) => {
             let load = elements(&kids[0]);
@@ -218,9 +273,20 @@ fn matmul(op: &Op, out: Value, kids: &[Value], facts: &Facts) -> Work {
         let nonzeros = facts.feature_nonzeros as f64;
         let width = size(&out) / facts.rows(out.ty.rows).max(1.0);
         let bytes = nonzeros * 8.0 + 4.0 * (size(&out) + size(&kids[1]));
-        // Rows from cache run at about a quarter of a dense product's rate.
-        return Work::new(4.0 * 2.0 * nonzeros * width, bytes).times(passes);
+        let flops = 2.0 * nonzeros * width;
+        let seconds = Work::new(SPARSE_SLOWDOWN * flops, bytes).seconds;
+        let once = Work {
+            sparse_flops: flops,
+            seconds,
+            ..Work::new(flops, bytes)
+        };
+        return once.times(passes);
     }
     let bytes = 4.0 * (size(&out) + size(&kids[0]) + size(&kids[1]));
-    Work::new(2.0 * size(&out) * inner, bytes).times(passes)
+    let flops = 2.0 * size(&out) * inner;
+    let once = Work {
+        dense_flops: flops,
+        ..Work::new(flops, bytes)
+    };
+    once.times(passes)
 }

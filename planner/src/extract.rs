@@ -5,7 +5,7 @@
 
 mod ilp;
 
-use crate::cost::work;
+use crate::cost::{picked, work};
 use crate::facts::Value;
 use crate::language::{EGraph, ENode, Symbol};
 use egg::{Id, Language, RecExpr};
@@ -91,11 +91,6 @@ impl Problem {
             let class = &egraph[id];
             let mut candidates = Vec::with_capacity(class.nodes.len());
             for node in &class.nodes {
-                let values: Vec<Value> = node.kids.iter().map(|kid| egraph[*kid].data).collect();
-                let seconds = match &node.symbol {
-                    Symbol::Op(op) => work(op, class.data, &values, facts).seconds,
-                    Symbol::Leaf(_) | Symbol::Results => 0.0,
-                };
                 let mut kids = Vec::with_capacity(node.kids.len());
                 for kid in node.children() {
                     let kid = egraph.find(*kid);
@@ -107,12 +102,24 @@ impl Problem {
                 }
                 candidates.push(Candidate {
                     node: node.clone(),
-                    seconds,
+                    seconds: 0.0,
                     kids,
                 });
             }
             candidates.retain(|c| !c.kids.contains(&classes.len()));
             classes.push(candidates);
+        }
+        let all = classes.iter().flatten();
+        let picked = picked(classes.len(), all.map(|c| (&c.node.symbol, &c.kids[..])));
+        for ((candidates, id), picked) in classes.iter_mut().zip(order).zip(picked) {
+            for candidate in candidates {
+                let kids = candidate.node.kids.iter();
+                let values: Vec<Value> = kids.map(|kid| egraph[*kid].data).collect();
+                if let Symbol::Op(op) = &candidate.node.symbol {
+                    let work = work(op, egraph[id].data, &values, facts, picked);
+                    candidate.seconds = work.seconds;
+                }
+            }
         }
         Self { classes }
     }

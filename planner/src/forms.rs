@@ -1,6 +1,6 @@
 //! Forms: a model rewritten into an equal, cheaper one.
 
-use crate::cost::{Work, work};
+use crate::cost::{Work, picked, work};
 use crate::extract::{Method, extract};
 use crate::facts::{Facts, Known, Value};
 use crate::language::{ENode, Symbol, Values, is_opaque};
@@ -350,13 +350,21 @@ impl Rewriter<'_> {
     /// Work of a term of a region, using only facts that follow from its own nodes.
     fn work(&self, region: &Region, term: &RecExpr<ENode>) -> Result<Work, String> {
         let values = self.values(region);
-        let mut known: Vec<Value> = Vec::with_capacity(term.as_ref().len());
+        let nodes = term.as_ref();
+        let operands: Vec<Vec<usize>> = nodes
+            .iter()
+            .map(|node| node.kids.iter().map(|id| usize::from(*id)).collect())
+            .collect();
+        let operators = nodes.iter().zip(&operands);
+        let operators = operators.map(|(node, operands)| (&node.symbol, &operands[..]));
+        let picked = picked(nodes.len(), operators);
+        let mut known: Vec<Value> = Vec::with_capacity(nodes.len());
         let mut total = Work::default();
-        for node in term.as_ref() {
-            let kids: Vec<Value> = node.kids.iter().map(|id| known[usize::from(*id)]).collect();
+        for (n, node) in nodes.iter().enumerate() {
+            let kids: Vec<Value> = operands[n].iter().map(|kid| known[*kid]).collect();
             let value = values.value(node, &kids)?;
             if let Symbol::Op(op) = &node.symbol {
-                total = total + work(op, value, &kids, &self.facts);
+                total = total + work(op, value, &kids, &self.facts, picked[n]);
             }
             known.push(value);
         }
