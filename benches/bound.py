@@ -126,6 +126,15 @@ def deep_bound(model, hidden, graph, machine, heads=8):
         for _ in range(10):
             total.aggregate(looped, classes)
         total.adam(hidden * (features + classes))
+    elif model == "rgcn_3":
+        # The first weight has a row for each vertex and relation: an edge looks one up, and adds to its gradient.
+        rows = (graph["relations"] + 1) * vertices
+        total.aggregate(edges, hidden)
+        total.add(FLOAT * rows * hidden, 0)
+        for width in (hidden, classes):
+            for _ in range(3):
+                total.add(edges * (FLOAT * hidden + INDEX) + vertices * FLOAT * (hidden + width), 2 * edges * hidden * width)
+        total.adam((rows + (graph["relations"] + 1) * (hidden + classes)) * hidden)
     else:  # sgc_3: the sums beforehand are dense, so multiplying first may cost less
         first, dense = Bound(graph, machine), Bound(graph, machine)
         first.input_product(classes)

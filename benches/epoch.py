@@ -31,8 +31,9 @@ from graphs import MADE, ROOT, graph_file, say
 BENCHES = Path(__file__).resolve().parent
 PEERS = {"DGL": (".venv-dgl", "dgl_epoch.py"), "PyG": (".venv-pyg", "pyg_epoch.py")}
 GRAPHS, MODELS = ["cora", "computers", "rmat"], ["gcn", "sage", "gat"]
-MORE_GRAPHS = ["squirrel", *(name for name in MADE if name not in GRAPHS)]
+MORE_GRAPHS = ["squirrel", "aifb", *(name for name in MADE if name not in GRAPHS)]
 DEEP = ["gcn_3", "sage_3", "gat_3", "gatv2_3", "gin_3", "gcnii_8", "appnp_10", "sgc_3"]
+TYPED = ["rgcn_3"]  # on graphs with edge types
 MAX_EPOCHS = 100
 LONG_EPOCH = 2.0  # seconds; such epochs are not warmed up again, and one is enough for a turn
 
@@ -239,7 +240,7 @@ def options_of(arguments):
     names = lambda text: text.split(",")  # noqa: E731
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--graphs", type=names, default=GRAPHS, help=f"of {','.join(GRAPHS + MORE_GRAPHS)}")
-    parser.add_argument("--models", type=names, default=MODELS, help=f"of {','.join(MODELS + DEEP)}; deep for the latter")
+    parser.add_argument("--models", type=names, default=MODELS, help=f"of {','.join(MODELS + DEEP + TYPED)}; deep for {','.join(DEEP)}")
     parser.add_argument("--hidden", type=numbers, default=[16, 64, 256])
     parser.add_argument("--threads", type=numbers, default=[1, 2])
     parser.add_argument("--rows", default="", help="regular expression on 'graph model hidden threads'")
@@ -253,7 +254,7 @@ def options_of(arguments):
     parser.add_argument("--out", type=Path, default=ROOT / "target" / "bench" / "epoch", help="path without extension")
     options = parser.parse_args(arguments)
     options.models = [n for name in options.models for n in (DEEP if name == "deep" else [name])]
-    graphs, models = GRAPHS + MORE_GRAPHS, MODELS + DEEP
+    graphs, models = GRAPHS + MORE_GRAPHS, MODELS + DEEP + TYPED
     if unknown := set(options.graphs) - set(graphs) | set(options.models) - set(models):
         parser.error(f"unknown {', '.join(sorted(unknown))}; graphs are {graphs}, models {models}")
     options.least = 3
@@ -303,7 +304,7 @@ def main(arguments):
             write(report, options.out)  # what is there, should the rest be interrupted
         for peer in peers:
             peer.close()
-    graphs, models = GRAPHS + MORE_GRAPHS, MODELS + DEEP
+    graphs, models = GRAPHS + MORE_GRAPHS, MODELS + DEEP + TYPED
     rows.sort(key=lambda r: (graphs.index(r["graph"]), models.index(r["model"]), r["hidden"], r["threads"]))
     print(write(report, options.out))
     if not any(row["median"] for row in rows):

@@ -39,9 +39,10 @@ pub fn partitions(
         .zip(&found)
         .filter(|(_, found)| found.is_none());
     let lacks: Vec<u32> = lacks.map(|(parts, _)| *parts).collect();
-    let made = match lacks.is_empty() {
-        true => Vec::new(),
-        false => partitioner.partitions(topology, &lacks)?,
+    let made = if lacks.is_empty() {
+        Vec::new()
+    } else {
+        partitioner.partitions(topology, &lacks)?
     };
     for partition in &made {
         shelf.put("parts", partition.parts(), partition.owner());

@@ -21,6 +21,14 @@ import torch  # noqa: E402
 prepared = {}  # (loops wanted) -> DGL graph, of the graph under "of"
 
 
+def typed(graph, by_type):
+    """(DGL graph, type and share of each edge), the edges sorted by type or by destination."""
+    order = torch.argsort(graph.types, stable=True) if by_type else torch.arange(len(graph.src))
+    g = dgl.graph((graph.src[order], graph.dst[order]), num_nodes=graph.vertices)
+    g.create_formats_()
+    return g, graph.types[order], graph.shares()[order][:, None]
+
+
 def prepare(graph, loops):
     """The DGL graph, with both sparse formats made beforehand."""
     if prepared.get("of") is not graph:
@@ -35,7 +43,9 @@ def prepare(graph, loops):
 
 
 def variants(graph, model):
-    """The ways to run a model on a graph."""
+    """The ways to run a model on a graph: with edge types, edges sorted by them or not."""
+    if model == "rgcn_3":
+        return ["presorted", "unsorted"]
     sparse = graph.sparse is not None and model != "sgc_3"
     return ["dense", "sparse-x"] if sparse else ["dense"]
 
@@ -43,24 +53,28 @@ def variants(graph, model):
 class On(torch.nn.Module):
     """A layer of DGL on a graph."""
 
-    def __init__(self, g, layer, after=None):
+    def __init__(self, g, layer, after=None, more=(), **options):
         super().__init__()
-        self.g, self.layer, self.after = g, layer, after
+        self.g, self.layer, self.after, self.more, self.options = g, layer, after, more, options
 
     def forward(self, h, *more):
-        h = self.layer(self.g, h, *more)
+        h = self.layer(self.g, h, *more, *self.more, **self.options)
         return h if self.after is None else self.after(h)
 
 
 class Library:
     """DGL's layers, for stacks.py."""
 
-    def __init__(self, graph, model, sparse):
-        self.graph, self.sparse = graph, sparse
-        self.linear = worker.linear(graph, sparse)
+    def __init__(self, graph, model, variant):
+        self.graph, self.sparse = graph, variant == "sparse-x"
+        self.linear = worker.linear(graph, self.sparse)
+        if model == "rgcn_3":
+            self.presorted, self.x = variant == "presorted", None
+            self.g, self.types, self.shares = typed(graph, self.presorted)
+            return
         self.g = prepare(graph, model not in ("sage_3", "gin_3"))
         # What stands for features that only a SparseLinear looks at.
-        self.x = torch.zeros(graph.vertices, 1) if sparse else graph.dense
+        self.x = torch.zeros(graph.vertices, 1) if self.sparse else graph.dense
 
     def gcn(self, inner, width, first=False):
         if self.sparse and first:
@@ -93,6 +107,13 @@ class Library:
         total = lambda h: dgl.ops.copy_u_sum(self.g, h)  # noqa: E731
         return stacks.Gin(self.linear(inner, width, first, bias=False), width, total)
 
+    def rgcn(self, inner, width, first=False):
+        if first:
+            by_destination = typed(self.graph, False)[0]
+            return stacks.FirstRgcn(self.graph, width, lambda m: dgl.ops.copy_e_sum(by_destination, m))
+        layer = layers.RelGraphConv(inner, width, self.graph.relations)
+        return On(self.g, layer, more=(self.types, self.shares), presorted=self.presorted)
+
     def gcn2(self, width, layer):
         return On(self.g, layers.GCN2Conv(width, layer, alpha=0.1, lambda_=0.5, bias=False))
 
@@ -113,7 +134,7 @@ def build(graph, model, hidden, variant):
         raise ValueError(f"no variant {variant!r} here")
     sparse = variant == "sparse-x"
     if model in stacks.MODELS:
-        library = Library(graph, model, sparse)
+        library = Library(graph, model, variant)
         return stacks.build(library, graph, model, hidden)
     g = prepare(graph, model != "sage")
     # What stands for features that only a SparseLinear looks at.

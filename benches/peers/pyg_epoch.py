@@ -20,11 +20,13 @@ import torch_geometric  # noqa: E402
 from torch_geometric import EdgeIndex  # noqa: E402
 from torch_geometric.nn import (  # noqa: E402
     APPNP,
+    FastRGCNConv,
     GATConv,
     GATv2Conv,
     GCN2Conv,
     GCNConv,
     MessagePassing,
+    RGCNConv,
     SAGEConv,
 )
 from torch_geometric.utils import spmm  # noqa: E402
@@ -120,6 +122,8 @@ def variants(graph, model):
     kinds = ["edge_index", "csr"] + (["SparseTensor"] if SparseTensor is not None else [])
     if model == "sgc_3":
         return ["csr+dense"]
+    if model == "rgcn_3":
+        return ["edge_index+by-relation", "edge_index+by-edge"]
     stock = [f"{kind}+stock" for kind in kinds] if model == "sage" else []
     if model in ("gcn", "sage"):
         kinds.append("EdgeIndex")
@@ -136,6 +140,13 @@ class On(torch.nn.Module):
 
     def forward(self, h, *more):
         return self.layer(h, *more, *self.edges)
+
+
+class Numbered(On):
+    """A layer that looks its weights up by the numbers of vertices."""
+
+    def forward(self, _):
+        return self.layer(None, *self.edges)
 
 
 class Sum(MessagePassing):
@@ -158,10 +169,11 @@ class Library:
     """PyG's layers, for stacks.py."""
 
     # Which adjacency of `prepare` a model has.
-    LIKE = {"sage_3": "sage", "gin_3": "gin_3", "gat_3": "gat", "gatv2_3": "gat"}
+    LIKE = {"sage_3": "sage", "gin_3": "gin_3", "gat_3": "gat", "gatv2_3": "gat", "rgcn_3": "sage"}
 
-    def __init__(self, graph, model, kind, sparse):
-        self.graph, self.sparse = graph, sparse
+    def __init__(self, graph, model, kind, style):
+        sparse = style == "sparse-x"
+        self.graph, self.sparse, self.style = graph, sparse, style
         self.linear = worker.linear(graph, sparse)
         self.adj, self.weight = prepare(graph, self.LIKE.get(model, "gcn"), kind)
         # What stands for features that only a SparseLinear looks at.
@@ -193,6 +205,13 @@ class Library:
         total = Sum()
         return stacks.Gin(self.linear(inner, width, first, bias=False), width, lambda h: total(h, self.adj))
 
+    def rgcn(self, inner, width, first=False):
+        kind = RGCNConv if self.style == "by-relation" else FastRGCNConv
+        layer = kind(inner, width, self.graph.relations)
+        if first:
+            return Numbered(layer, self.adj, self.graph.types)
+        return On(layer, self.adj, self.graph.types)
+
     def gcn2(self, width, layer):
         return On(GCN2Conv(width, alpha=0.1, theta=0.5, layer=layer, normalize=False), self.adj, self.weight)
 
@@ -213,7 +232,7 @@ def build(graph, model, hidden, variant):
     kind, style = variant.split("+")
     sparse = style == "sparse-x"
     if model in stacks.MODELS:
-        library = Library(graph, model, kind, sparse)
+        library = Library(graph, model, kind, style)
         return stacks.build(library, graph, model, hidden)
     adj, weight = prepare(graph, model, kind)
     # What stands for features that only a SparseLinear looks at.

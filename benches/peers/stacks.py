@@ -4,17 +4,18 @@
     gcnii_8                              eight layers between two linear maps
     appnp_10                             two linear maps, then ten steps
     sgc_3                                a linear map on features propagated thrice beforehand
+    rgcn_3                               three layers with edge types; vertices have no features
 
 They are the models of the same names in benches/models. A library has `gcn(f, d)`, `sage(f, d)`,
 `gin(f, d)`, `linear(f, d, first)`, `gat(f, d, heads)`, `gatv2(f, d, heads)`, `gcn2(d, layer)`,
-`appnp(steps)`, which return modules of one tensor, and `propagated(x, times)`. The first layer gets
+`rgcn(f, d)`, `appnp(steps)`, which return modules of one tensor, and `propagated(x, times)`. The first layer gets
 `first=True`: if the features are sparse, it has to multiply them as they are stored, and its input
 means nothing.
 """
 
 import torch
 
-MODELS = ["gcn_3", "sage_3", "gat_3", "gatv2_3", "gin_3", "gcnii_8", "appnp_10", "sgc_3"]
+MODELS = ["gcn_3", "sage_3", "gat_3", "gatv2_3", "gin_3", "gcnii_8", "appnp_10", "sgc_3", "rgcn_3"]
 HEADS = 8
 
 
@@ -29,6 +30,27 @@ class Perceptron(torch.nn.Module):
 
     def forward(self, s):
         return self.last(torch.relu(self.norm(s + self.bias)))
+
+
+class FirstRgcn(torch.nn.Module):
+    """The first R-GCN layer where a vertex is known by its number alone: weights are rows to look up.
+
+    `total` sums a row of each edge by destination.
+    """
+
+    def __init__(self, graph, width, total):
+        super().__init__()
+        self.rows = graph.types * graph.vertices + graph.src
+        self.shares = graph.shares()[:, None]
+        self.total = total
+        self.weight = torch.nn.Parameter(torch.empty(graph.relations * graph.vertices, width))
+        self.own = torch.nn.Parameter(torch.empty(graph.vertices, width))
+        self.bias = torch.nn.Parameter(torch.zeros(width))
+        for weight in (self.weight, self.own):
+            torch.nn.init.xavier_uniform_(weight)
+
+    def forward(self, _):
+        return self.total(self.weight[self.rows] * self.shares) + self.own + self.bias
 
 
 class Gin(torch.nn.Module):
@@ -63,8 +85,9 @@ def build(library, graph, model, hidden):
 
         return forward
 
-    if model in ("gcn_3", "sage_3", "gin_3"):
-        layer = {"gcn_3": library.gcn, "sage_3": library.sage, "gin_3": library.gin}[model]
+    plain = {"gcn_3": library.gcn, "sage_3": library.sage, "gin_3": library.gin, "rgcn_3": library.rgcn}
+    if model in plain:
+        layer = plain[model]
         return parts, stack(
             [layer(features, hidden, first=True), layer(hidden, hidden), layer(hidden, classes)], relu
         )

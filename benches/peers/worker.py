@@ -74,17 +74,21 @@ class Graph:
             self.dst = torch.repeat_interleave(torch.arange(self.vertices), counts)
             self.labels = torch.from_numpy(file["labels"].astype(np.int64))
             self.train = torch.from_numpy(np.flatnonzero(file["train_mask"]))
+            self.types = torch.from_numpy(file["edge_type"].astype(np.int64)) if "edge_type" in file.files else None
+            self.relations = int(file["relations"][0]) if self.types is not None else 0
             if "features" in file.files:
                 self.dense = torch.from_numpy(np.ascontiguousarray(file["features"], np.float32))
                 self.sparse = None
                 self.nonzeros = self.dense.numel()
+            elif "feat_shape" not in file.files:  # a vertex is known by its number
+                self.dense, self.sparse, self.nonzeros = None, None, self.vertices
             else:
                 columns = int(file["feat_shape"][1])
                 self.dense, self.sparse = sparse_features(
                     file["feat_indptr"], file["feat_indices"], file["feat_data"], columns
                 )
                 self.nonzeros = len(file["feat_indices"])
-        self.features = self.dense.shape[1]
+        self.features = self.vertices if self.dense is None else self.dense.shape[1]
         self.classes = int(self.labels.max()) + 1
 
     def with_loops(self):
@@ -97,6 +101,13 @@ class Graph:
         order = torch.argsort(dst * self.vertices + src)
         return src[order], dst[order]
 
+    def shares(self):
+        """For each edge, one over the number of edges of its type with its destination."""
+        import torch
+
+        place = self.dst * self.relations + self.types
+        return torch.bincount(place, minlength=self.vertices * self.relations)[place].float().reciprocal()
+
     def describe(self):
         """Sizes for the bound."""
         return {
@@ -107,6 +118,7 @@ class Graph:
             "nonzeros": self.nonzeros,
             "sparse": self.sparse is not None,
             "train": len(self.train),
+            "relations": self.relations,
         }
 
 
