@@ -6,7 +6,7 @@ mod support;
 use gnnc_codegen::cpu::Compiler;
 use gnnc_ir::kernel::End;
 use support::kernels::in_halves;
-use support::pass::{gat_backward, gat_forward, random_pass};
+use support::pass::{gat_backward, gat_forward, gatv2_backward, gatv2_forward, random_pass};
 use support::{Part, Random, check};
 
 /// Heads and widths.
@@ -47,8 +47,17 @@ fn attention_and_its_gradients() {
     for edges in [30, 3000] {
         let part = Part::random(random, 40, 10, edges);
         for (heads, width) in SHAPES {
-            for kernel in [gat_forward(heads, width), gat_backward(heads, width)] {
-                let name = format!("{heads} x {width}, {edges} edges");
+            for (name, kernel) in [
+                ("GAT forward", gat_forward(heads, width)),
+                ("GAT by source", gat_backward(heads, width)),
+                ("GATv2 forward", gatv2_forward(heads, width)),
+                (
+                    "GATv2 by destination",
+                    gatv2_backward(End::Dst, heads, width),
+                ),
+                ("GATv2 by source", gatv2_backward(End::Src, heads, width)),
+            ] {
+                let name = format!("{name}, {heads} x {width}, {edges} edges");
                 check(&compiler, &name, &kernel, &part, 3);
                 let halves = in_halves(random, kernel);
                 check(&compiler, &format!("{name}, halves"), &halves, &part, 4);

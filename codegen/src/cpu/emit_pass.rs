@@ -10,7 +10,6 @@ use super::exprs::Scope;
 use super::function::{Base, Emit};
 use super::helpers::Scores;
 use super::pass_calls::FarRows;
-use super::pass_fetch::Fetched;
 use super::pass_memory::State;
 use super::pass_numbers::HEADS;
 use super::pass_rows::{Far, RowDot, WeightedRows};
@@ -53,7 +52,7 @@ pub struct Plan<'a> {
     /// The rows of neighbors that helpers read.
     rows: Vec<FarRows>,
     /// Rows to prefetch for code that is not a helper's.
-    fetched: Vec<Fetched>,
+    fetched: Option<Value>,
     /// For each number, the dot product that a helper computes.
     pub dots: Vec<Option<CalledDot>>,
     /// For each result, the sums that helpers compute, which are added.
@@ -205,8 +204,8 @@ impl Emit<'_, '_> {
     }
 
     fn pass_block(&mut self, plan: &Plan, scope: &Scope, block: Block) {
-        for fetched in &plan.fetched {
-            self.call_fetch(*fetched, plan.end, block);
+        if let Some(fetched) = plan.fetched {
+            self.call_fetch(fetched, plan.end, block);
         }
         for rows in &plan.rows {
             self.at_block(*rows, plan.end, block);
@@ -262,34 +261,13 @@ impl Emit<'_, '_> {
         let width = self.kernel.width;
         let passes = passes(self.kernel.heads, width, TILE);
         let zero = self.splat(0.0);
-        self.for_windows(&passes, Base::default(), &mut |emit, base, window| {
-            let scope = scope.at_columns(emit, base);
-            let places = window.vectors.iter().map(|lanes| lanes.offsets(width, 1));
-            let places: Vec<Vec<u32>> = places.collect();
-            for part in 0..parts.len() {
-                let waiting = emit.sums_place(index, part, width, &scope);
-                emit.choose(
-                    block.begun,
-                    &mut |emit| {
-                        // A sum without a softmax goes on as it is.
-                        for (lanes, place) in window.vectors.iter().zip(&places) {
-                            if weighted {
-                                let sum =
-                                    emit.load_lanes(Memory::Stack, waiting, place, Storage::F32);
-                                let scale = emit.state(State::Scale, &scope, lanes);
-                                let sum = emit.b.ins().fmul(sum, scale);
-                                emit.store_lanes(Memory::Stack, waiting, place, sum, Storage::F32);
-                            }
-                        }
-                    },
-                    &mut |emit| {
-                        for place in &places {
-                            emit.store_lanes(Memory::Stack, waiting, place, zero, Storage::F32);
-                        }
-                    },
-                );
-            }
-        });
+        if weighted {
+            self.when(block.begun, &mut |emit| {
+                for part in 0..parts.len() {
+                    emit.scale_sums(index, part, scope);
+                }
+            });
+        }
         let whole_row = Scope::new(self, scope.place, Base::default());
         for (part, sum) in parts.iter().enumerate() {
             let number = match sum.numbers[..] {
@@ -302,7 +280,7 @@ impl Emit<'_, '_> {
                 _ => return,
             };
             let sums = self.sums_place(index, part, width, &whole_row);
-            self.call_sums(sum.rows, number, sums);
+            self.call_sums(sum.rows, number, sums, block);
         }
         self.when(block.ends, &mut |emit| {
             emit.for_windows(&passes, Base::default(), &mut |emit, base, window| {
@@ -335,6 +313,23 @@ impl Emit<'_, '_> {
                     emit.store_output(index, pointer, lanes, result);
                 }
             });
+        });
+    }
+
+    /// Scales the waiting sums of a part of a result after the maximum of the softmax has grown.
+    fn scale_sums(&mut self, index: usize, part: usize, scope: &Scope) {
+        let width = self.kernel.width;
+        let passes = passes(self.kernel.heads, width, TILE);
+        self.for_windows(&passes, Base::default(), &mut |emit, base, window| {
+            let scope = scope.at_columns(emit, base);
+            let waiting = emit.sums_place(index, part, width, &scope);
+            for lanes in &window.vectors {
+                let place = lanes.offsets(width, 1);
+                let sum = emit.load_lanes(Memory::Stack, waiting, &place, Storage::F32);
+                let scale = emit.state(State::Scale, &scope, lanes);
+                let sum = emit.b.ins().fmul(sum, scale);
+                emit.store_lanes(Memory::Stack, waiting, &place, sum, Storage::F32);
+            }
         });
     }
 

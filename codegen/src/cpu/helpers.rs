@@ -43,8 +43,10 @@ impl Scores {
 pub struct Helpers {
     /// `numbers[b, h] = sum over c of own[h, c] * rows[b, h, c]`, for the rows as they are [`Seen`].
     pub dots: unsafe extern "C" fn(rows: *const Rows, own: *const f32, numbers: *mut f32),
-    /// `sums[h, c] += sum over b of numbers[b, h] * rows[b, h, c]`, likewise.
-    pub sums: unsafe extern "C" fn(rows: *const Rows, numbers: *const f32, sums: *mut f32),
+    /// `sums[h, c] += sum over b of numbers[b, h] * rows[b, h, c]`, likewise. Unless they have `begun`,
+    /// the sums are 0 before.
+    pub sums:
+        unsafe extern "C" fn(rows: *const Rows, numbers: *const f32, sums: *mut f32, begun: u64),
     /// Replaces numbers by their exponentials.
     pub exps: unsafe extern "C" fn(numbers: *mut f32, count: u64),
     /// The weights of edges: exponentials of scores less their maximum so far. Updates the state.
@@ -119,13 +121,14 @@ macro_rules! level {
             }
 
             $(#[target_feature(enable = $features)])?
-            unsafe extern "C" fn sums(rows: *const Rows, numbers: *const f32, sums: *mut f32) {
+            unsafe extern "C" fn sums(rows: *const Rows, numbers: *const f32, sums: *mut f32, begun: u64) {
+                let total = products::Total { sums, begun: begun != 0 };
                 // SAFETY: the caller passes valid rows, numbers and sums.
                 unsafe {
                     match (*rows).seen() {
-                        Seen::Row => products::sums::<$vector, Plain>(&*rows, numbers, sums),
-                        Seen::Leaky => products::sums::<$vector, Leaky>(&*rows, numbers, sums),
-                        Seen::Step => products::sums::<$vector, Step>(&*rows, numbers, sums),
+                        Seen::Row => products::sums::<$vector, Plain>(&*rows, numbers, total),
+                        Seen::Leaky => products::sums::<$vector, Leaky>(&*rows, numbers, total),
+                        Seen::Step => products::sums::<$vector, Step>(&*rows, numbers, total),
                     }
                 }
             }

@@ -107,7 +107,7 @@ impl Emit<'_, '_> {
     }
 
     /// Address of the first element used of row 0.
-    fn first_element(&mut self, input: u16) -> Value {
+    pub fn first_element(&mut self, input: u16) -> Value {
         let offset = self.kernel.inputs[usize::from(input)].offset;
         let start = self.inputs[usize::from(input)];
         self.b.ins().iadd_imm_s(start, i64::from(offset) * 4)
@@ -149,7 +149,8 @@ impl Emit<'_, '_> {
         }
     }
 
-    fn indices_of(&mut self, block: Block) -> Value {
+    /// Address of the neighbor of a block's first edge.
+    pub fn indices_of(&mut self, block: Block) -> Value {
         let first = self.b.ins().ishl_imm_u(block.first, 2);
         self.b.ins().iadd(self.raw.indices, first)
     }
@@ -167,9 +168,10 @@ impl Emit<'_, '_> {
     }
 
     /// Adds the block's rows times a number to waiting sums.
-    pub fn call_sums(&mut self, rows: FarRows, number: u16, sums: Value) {
+    pub fn call_sums(&mut self, rows: FarRows, number: u16, sums: Value, block: Block) {
         let numbers = self.numbers_start(number);
-        self.call(Helper::Sums, &[rows.at, numbers, sums]);
+        let begun = self.b.ins().uextend(types::I64, block.begun);
+        self.call(Helper::Sums, &[rows.at, numbers, sums, begun]);
     }
 
     /// Numbers of a block: edges times heads.

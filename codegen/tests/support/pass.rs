@@ -294,6 +294,133 @@ pub fn gat_backward(heads: u32, width: u32) -> Kernel {
     }
 }
 
+/// The score of GATv2: `<a, leaky(x + y)>`, of the rows of both ends in inputs 0 and 1, and `a` in 2.
+fn both_ends_score() -> EdgeNumber {
+    let value = expr(&[
+        Value::Load(0),
+        Value::Load(1),
+        Value::Binary(Binary::Add, 0, 1),
+        Value::Unary(Unary::LeakyRelu(0.2), 2),
+        Value::Load(2),
+        Value::Binary(Binary::Mul, 3, 4),
+    ]);
+    EdgeNumber { value, dot: true }
+}
+
+/// The forward pass of GATv2 (Brody et al., 2022): scores are of the sum of both ends' rows.
+pub fn gatv2_forward(heads: u32, width: u32) -> Kernel {
+    let wide = |at| Operand::dense(at, heads, width);
+    let number = of_heads(narrow(Operand::dense(At::Row, heads, 1)), heads);
+    Kernel {
+        body: Body::EdgePass(EdgePass {
+            set: EdgeSet::Plain,
+            to: End::Dst,
+            numbers: vec![both_ends_score()],
+            softmax: Some(0),
+            results: vec![
+                EdgeResult::Sum {
+                    value: Expr::leaf(Value::Load(1)),
+                    finish: Expr::leaf(Value::Acc),
+                },
+                EdgeResult::LogSumExp,
+            ],
+        }),
+        heads,
+        width,
+        inputs: vec![wide(At::Dst), wide(At::Src), wide(At::One)],
+        outputs: vec![wide(At::Row), number],
+        masks: Vec::new(),
+        scalars: 0,
+    }
+}
+
+/// The backward passes of GATv2: by destination, the gradients of `a` and of the destination's row; by source, that of
+/// the source's row.
+pub fn gatv2_backward(to: End, heads: u32, width: u32) -> Kernel {
+    let number = of_heads(narrow(Operand::dense(At::Dst, heads, 1)), heads);
+    let wide = |at| Operand::dense(at, heads, width);
+    let (add, mul, sub) = (Binary::Add, Binary::Mul, Binary::Sub);
+    // The rows of both ends, a, log-sum-exp, g, <g, out>.
+    let inputs = vec![
+        wide(At::Dst),
+        wide(At::Src),
+        wide(At::One),
+        number,
+        wide(At::Dst),
+        number,
+    ];
+    // Scaled, as scores of random wide rows are large.
+    let weight = expr(&[
+        Value::Number(0),
+        Value::Load(3),
+        Value::Binary(sub, 0, 1),
+        Value::Const(0.05),
+        Value::Binary(mul, 2, 3),
+        Value::Unary(Unary::Exp, 4),
+    ]);
+    let dot = expr(&[Value::Load(4), Value::Load(1), Value::Binary(mul, 0, 1)]);
+    let slope = expr(&[
+        Value::Number(1),
+        Value::Number(2),
+        Value::Load(5),
+        Value::Binary(sub, 1, 2),
+        Value::Binary(mul, 0, 3),
+    ]);
+    let number_of = |(value, dot)| EdgeNumber { value, dot };
+    let others = [(weight, false), (dot, true), (slope, false)].map(number_of);
+    let numbers = std::iter::once(both_ends_score()).chain(others).collect();
+    let of_a = expr(&[
+        Value::Number(3),
+        Value::Load(0),
+        Value::Load(1),
+        Value::Binary(add, 1, 2),
+        Value::Unary(Unary::LeakyRelu(0.2), 3),
+        Value::Binary(mul, 0, 4),
+    ]);
+    let of_row = [
+        Value::Number(3),
+        Value::Load(2),
+        Value::Binary(mul, 0, 1),
+        Value::Load(0),
+        Value::Load(1),
+        Value::Binary(add, 3, 4),
+        Value::Unary(Unary::LeakyRelu(0.2), 5),
+        Value::Unary(Unary::LeakyStep(0.2), 6),
+        Value::Binary(mul, 2, 7),
+    ];
+    let mut of_source = of_row.to_vec();
+    of_source.extend([
+        Value::Load(4),
+        Value::Number(1),
+        Value::Binary(mul, 9, 10),
+        Value::Binary(add, 11, 8),
+    ]);
+    let values = match to {
+        End::Dst => vec![of_a, expr(&of_row)],
+        End::Src => vec![expr(&of_source)],
+    };
+    let outputs = vec![wide(At::Row); values.len()];
+    let sum = |value| EdgeResult::Sum {
+        value,
+        finish: Expr::leaf(Value::Acc),
+    };
+    Kernel {
+        body: Body::EdgePass(EdgePass {
+            set: EdgeSet::Plain,
+            to,
+            numbers,
+            softmax: None,
+            results: values.into_iter().map(sum).collect(),
+        }),
+        heads,
+        width,
+        inputs,
+        outputs,
+        masks: Vec::new(),
+        scalars: 0,
+    }
+}
+
 /// One number per head, side by side.
 fn of_heads(operand: Operand, heads: u32) -> Operand {
     Operand {

@@ -142,14 +142,38 @@ impl Pairs {
     }
 }
 
+/// Where sums go.
+#[derive(Clone, Copy)]
+pub struct Total {
+    /// The first column.
+    pub sums: *mut f32,
+    /// Whether they go on; otherwise they begin at 0.
+    pub begun: bool,
+}
+
+impl Total {
+    /// The first `lanes` sums from `column`.
+    #[inline(always)]
+    unsafe fn load<V: Wide>(self, column: usize, lanes: usize) -> V {
+        // SAFETY: the caller vouches for the columns.
+        unsafe {
+            if self.begun {
+                V::load_first(self.sums.add(column), lanes)
+            } else {
+                V::splat(0.0)
+            }
+        }
+    }
+}
+
 /// See [`super::Helpers::sums`].
 #[inline(always)]
-pub unsafe fn sums<V: Wide, S: View>(rows: &Rows, numbers: *const f32, sums: *mut f32) {
+pub unsafe fn sums<V: Wide, S: View>(rows: &Rows, numbers: *const f32, total: Total) {
     let (heads, width) = (rows.heads as usize, rows.width as usize);
     // SAFETY: the caller vouches for rows, numbers and sums.
     unsafe {
         if (heads, width) == (8, 8) {
-            return sums_of_eight::<V, S>(rows, numbers, sums);
+            return sums_of_eight::<V, S>(rows, numbers, total);
         }
         // Heads of whole vectors are summed together, others one by one.
         let run = if width.is_multiple_of(LANES) {
@@ -164,7 +188,7 @@ pub unsafe fn sums<V: Wide, S: View>(rows: &Rows, numbers: *const f32, sums: *mu
                     numbers,
                     column: first + at,
                     columns: run - at,
-                    sums: sums.add(first + at),
+                    total,
                 };
                 at += part.add::<V, S>(rows);
             }
@@ -181,8 +205,8 @@ struct Part {
     column: usize,
     /// Columns from there on.
     columns: usize,
-    /// The sum of the first column.
-    sums: *mut f32,
+    /// The sums of all columns.
+    total: Total,
 }
 
 impl Part {
@@ -214,7 +238,7 @@ impl Part {
             let mut heads = [0; VECTORS];
             for v in 0..VECTORS {
                 let lanes = if v + 1 == VECTORS { last } else { LANES };
-                sums[v] = V::load_first(self.sums.add(v * LANES), lanes);
+                sums[v] = self.total.load::<V>(self.column + v * LANES, lanes);
                 heads[v] = (self.column + v * LANES) / rows.width as usize;
             }
             let near = rows.near.wrapping_add(self.column);
@@ -233,7 +257,7 @@ impl Part {
             }
             for v in 0..VECTORS {
                 let lanes = if v + 1 == VECTORS { last } else { LANES };
-                sums[v].store_first(self.sums.add(v * LANES), lanes);
+                sums[v].store_first(self.total.sums.add(self.column + v * LANES), lanes);
             }
         }
         columns
@@ -242,14 +266,14 @@ impl Part {
 
 /// Eight heads of eight columns: two heads share a vector.
 #[inline(always)]
-unsafe fn sums_of_eight<V: Wide, S: View>(rows: &Rows, numbers: *const f32, sums: *mut f32) {
+unsafe fn sums_of_eight<V: Wide, S: View>(rows: &Rows, numbers: *const f32, total: Total) {
     // SAFETY: rows have four vectors; the caller vouches for the rest.
     unsafe {
         let slope = V::splat(rows.slope());
         let mut acc = [V::splat(0.0); 4];
         let mut near = acc;
         for v in 0..4 {
-            acc[v] = V::load(sums.add(v * LANES));
+            acc[v] = total.load::<V>(v * LANES, LANES);
             if S::NEAR {
                 near[v] = V::load(rows.near.add(v * LANES));
             }
@@ -265,7 +289,7 @@ unsafe fn sums_of_eight<V: Wide, S: View>(rows: &Rows, numbers: *const f32, sums
             }
         }
         for v in 0..4 {
-            acc[v].store(sums.add(v * LANES));
+            acc[v].store(total.sums.add(v * LANES));
         }
     }
 }

@@ -121,11 +121,11 @@ pub struct Table {
     pub columns: u64,
 }
 
-/// Tensors that code other than a helper reads or writes at random rows.
+/// Tensors that code other than a helper reads at the other end of edges.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Fetch {
-    /// The row of each edge.
+    /// The neighbor of each edge.
     pub indices: *const u32,
     /// Edges.
     pub count: u64,

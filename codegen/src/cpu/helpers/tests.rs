@@ -115,7 +115,12 @@ impl Sample {
             // SAFETY: all memory is as large as the rows say.
             unsafe {
                 (helpers.dots)(&rows, own.as_ptr(), numbers.as_mut_ptr());
-                (helpers.sums)(&rows, weights.as_ptr(), sums.as_mut_ptr());
+                let mut fresh = vec![f32::NAN; columns];
+                (helpers.sums)(&rows, weights.as_ptr(), sums.as_mut_ptr(), 1);
+                (helpers.sums)(&rows, weights.as_ptr(), fresh.as_mut_ptr(), 0);
+                for (fresh, (sum, before)) in fresh.iter().zip(sums.iter().zip(&before)) {
+                    assert!((fresh - (sum - before)).abs() < 1e-4, "{name}");
+                }
             }
             for edge in edges.clone() {
                 for head in 0..self.heads {
