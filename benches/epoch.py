@@ -22,6 +22,7 @@ import re
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -84,12 +85,20 @@ def gnnc_epochs(gnnc, row, count):
         "--set", f"hidden={row['hidden']}", "--threads", row["threads"], "--epochs", count + 1,
         "--format", "json",
     ]  # fmt: skip
-    done = subprocess.run([str(part) for part in command], capture_output=True, text=True)
-    if done.returncode != 0:
-        raise RuntimeError(f"gnnc: {done.stderr.strip()[-300:]}")
-    answer = json.loads(done.stdout)
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as errors:
+        process = subprocess.Popen([str(part) for part in command], stdout=out, stderr=errors, text=True)
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        out.seek(0)
+        errors.seek(0)
+        if process.returncode != 0:
+            raise RuntimeError(f"gnnc: {errors.read().strip()[-300:]}")
+        answer = json.load(out)
     times = answer["epoch_seconds"][1:]  # the first one fills caches and memory
-    return {"epoch_seconds": times, "median": statistics.median(times), "losses": answer["losses"][:3]}
+    return {
+        "epoch_seconds": times, "median": statistics.median(times), "losses": answer["losses"][:3],
+        "peak_bytes": used.ru_maxrss << 10,
+    }  # fmt: skip
 
 
 def choose_variant(peer, row, refused):
@@ -153,6 +162,7 @@ def measure(row, peers, options, refused):
             row["rounds"].setdefault(name, []).append(answer)
     for name, answers in row["rounds"].items():
         row["median"][name] = statistics.median(t for a in answers for t in a["epoch_seconds"])
+        row["peak"][name] = max((a.get("peak_bytes") or 0) for a in answers)
     peer_medians = {name: m for name, m in row["median"].items() if name in PEERS}
     if peer_medians:
         row["best_peer"] = min(peer_medians, key=peer_medians.get)
@@ -174,13 +184,14 @@ def milliseconds(seconds):
 def table(rows):
     """The markdown table."""
     lines = [
-        "| graph | model | hidden | threads | gnnc ms | DGL ms | PyG ms | gnnc / best | peers' variants | bound ms | x of bound |",
-        "| --- | --- | --: | --: | --: | --: | --: | --: | --- | --: | --: |",
+        "| graph | model | hidden | threads | gnnc ms | DGL ms | PyG ms | gnnc / best | MiB gnnc, DGL, PyG | peers' variants | bound ms | x of bound |",
+        "| --- | --- | --: | --: | --: | --: | --: | --: | --- | --- | --: | --: |",
     ]
     for row in rows:
         cells = [row["graph"], row["model"], row["hidden"], row["threads"]]
         cells += [milliseconds(row["median"].get(name)) for name in ("gnnc", "DGL", "PyG")]
         cells.append(f"{row['ratio']:.2f}" if "ratio" in row else "–")
+        cells.append(", ".join(f"{row['peak'][n] / 2**20:.0f}" if row["peak"].get(n) else "–" for n in ("gnnc", "DGL", "PyG")))
         cells.append(", ".join(f"{name} {variant}" for name, variant in row["variants"].items()) or "–")
         cells.append(milliseconds(row.get("bound")))
         whose = "" if "gnnc" in row["median"] else f" ({row.get('best_peer')})"
@@ -292,7 +303,7 @@ def main(arguments):
             report["machines"][threads] = peers[0].ask(op="machine")
         for row in group:
             file = str(files[row["graph"]])
-            row.update(file=file, tried={}, variants={}, rounds={}, median={})
+            row.update(file=file, tried={}, variants={}, rounds={}, median={}, peak={})
             if peers:
                 sizes = peers[0].ask(op="describe", graph=file)
                 least = bound(row["model"], row["hidden"], sizes, report["machines"][threads])

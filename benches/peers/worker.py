@@ -13,7 +13,8 @@ one process and only the environment reaches both. Requests:
 
 `epochs` answers median, min and all times of the N timed epochs (forward, backward, Adam; dropout
 0, weight decay 0), the losses of the first three epochs from the seed, and `cpu_share`, CPU time
-over wall time, which shows how many threads truly ran. A failure answers {"error": TEXT}.
+over wall time, which shows how many threads truly ran, and `peak_bytes`, the peak of the process's
+resident memory while it trained. A failure answers {"error": TEXT}.
 """
 
 import argparse
@@ -185,6 +186,24 @@ def linear(graph, sparse):
     return make
 
 
+def forget_peak():
+    """Lets the process's peak of resident memory begin anew (Linux)."""
+    try:
+        with open("/proc/self/clear_refs", "w") as file:
+            file.write("5")
+    except OSError as error:
+        print(f"the peak of memory is that of the whole process: {error}", file=sys.stderr)
+
+
+def peak_bytes():
+    """The process's peak of resident memory since then; None where the system does not tell."""
+    try:
+        with open("/proc/self/status") as file:
+            return next(int(line.split()[1]) << 10 for line in file if line.startswith("VmHWM"))
+    except (OSError, StopIteration, ValueError):
+        return None
+
+
 def train(graph, network, forward, epochs, warmup):
     """Times `epochs` epochs after `warmup` others. `forward()` gives the logits."""
     import torch
@@ -196,6 +215,7 @@ def train(graph, network, forward, epochs, warmup):
     targets = graph.labels[graph.train]
     times, losses = [], []
     cpu = 0.0
+    forget_peak()
     for epoch in range(warmup + epochs):
         cpu_start, start = time.process_time(), time.perf_counter()
         adam.zero_grad(set_to_none=True)
@@ -214,6 +234,7 @@ def train(graph, network, forward, epochs, warmup):
         "epoch_seconds": times,
         "losses": losses,
         "cpu_share": cpu / sum(times),
+        "peak_bytes": peak_bytes(),
     }
 
 
