@@ -24,6 +24,7 @@ mod replay;
 mod resume;
 mod sameness;
 mod samples;
+mod savings;
 mod scores;
 mod skip;
 mod support;
