@@ -12,6 +12,11 @@
 #[path = "../codegen/tests/support/mod.rs"]
 mod support;
 
+#[path = "cuda/passes.rs"]
+mod passes;
+#[path = "cuda/ptx.rs"]
+mod ptx;
+
 use gnnc::Cache;
 use gnnc::codegen::cuda::cubin::Cubins;
 use gnnc::codegen::cuda::library::{self, Entry};

@@ -1,7 +1,8 @@
 //! Text that kernels have in common: entry points and the loops over rows and edges.
 
 use super::exprs::Columns;
-use super::schedule::{BLOCK, Parameter, RESIDENT, Schedule, Shape};
+use super::schedule::pass::resident;
+use super::schedule::{BLOCK, Parameter, Schedule, Shape};
 use super::text::Text;
 use gnnc_ir::kernel::Walk;
 use gnnc_ir::kernel::expr::Expr;
@@ -51,8 +52,9 @@ impl<'a> Emit<'a> {
             .map(|parameter| parameter.declaration(self.kernel, alone))
             .collect();
         let name = &self.names[number];
+        let resident = resident(self.kernel, self.shape);
         let head =
-            format!("extern \"C\" __global__ void __launch_bounds__({BLOCK}, {RESIDENT}) {name}(");
+            format!("extern \"C\" __global__ void __launch_bounds__({BLOCK}, {resident}) {name}(");
         self.text.line(head);
         self.text
             .line(format!("    {})", parameters.join(",\n    ")));

@@ -10,7 +10,7 @@ use super::emit::Emit;
 use super::exprs::{Columns, Known};
 use super::math;
 use super::schedule::BLOCK;
-use super::schedule::pass::{Sum, sums};
+use super::schedule::pass::{Sum, sums, vectors_beyond};
 use gnnc_ir::kernel::expr::Expr;
 use gnnc_ir::kernel::{EdgePass, EdgeResult};
 use gnnc_ir::words::scalar::Unary;
@@ -181,7 +181,7 @@ impl Emit<'_> {
         self.text
             .line(format!("const u32 c = {from} + t * {step}u;"));
         let width = self.kernel.width;
-        let tail = self.has_vectors_beyond(tiles * slabs);
+        let tail = vectors_beyond(self.kernel, self.shape, tiles * slabs);
         if tail {
             self.text.open(format!("if (c < {width}u)"));
         }
@@ -195,12 +195,6 @@ impl Emit<'_> {
             self.text.close();
         }
         self.text.close();
-    }
-
-    /// Whether some of a team's vectors, `tiles` per thread, lie beyond the end of the head.
-    fn has_vectors_beyond(&self, tiles: u32) -> bool {
-        let step = self.shape.lanes * self.shape.vector;
-        u64::from(step) * u64::from(tiles) != u64::from(self.kernel.width)
     }
 
     /// Opens the part that one thread of a group runs, and says whether it is a block of its own.

@@ -29,6 +29,7 @@ pub mod schedule;
 mod text;
 pub mod together;
 
+pub use schedule::pass::EdgeLoop;
 pub use schedule::{Hubs, Launch, Parameter, Schedule, Size, by_degree};
 
 use crate::verify::{SpecError, verify};

@@ -6,17 +6,10 @@
 use super::super::emit::Emit;
 use super::super::exprs::{Columns, Known, lane, number_name, numbers};
 use super::super::schedule::WARP;
-use super::super::schedule::pass::{Sum, sums, vectors};
+use super::super::schedule::pass::{Sum, batch, dot_unroll, sums, vectors};
 use super::exp;
 use gnnc_ir::kernel::expr::Expr;
 use gnnc_ir::kernel::{EdgePass, EdgeResult};
-
-/// Floats in flight per thread. Limits how many edges are taken at a time.
-const UNDER_WAY: u32 = 16;
-/// Floats of a dot in flight per thread. Limits how far its loop is unrolled.
-const DOT_UNDER_WAY: u32 = 8;
-/// Most edges that are taken at a time.
-const BATCH: u32 = 4;
 
 impl Emit<'_> {
     /// Sums over the edges `first .. last`, and stores numbers of edges.
@@ -30,32 +23,11 @@ impl Emit<'_> {
             self.text
                 .line(format!("const u32 start = lane * {vector}u;"));
         }
-        let batch = self.batch(pass);
+        let batch = batch(self.kernel, pass, self.shape);
         if batch > 1 {
             self.edges_at_a_time(pass, batch);
         }
         self.edges_at_a_time(pass, 1);
-    }
-
-    /// Edges that are taken at a time, a power of 2.
-    fn batch(&self, pass: &EdgePass) -> u32 {
-        let dots = pass.numbers.iter().any(|number| number.dot);
-        let (tiles, slabs) = match dots {
-            true => (vectors(self.kernel, pass, self.shape), 1),
-            false => (self.shape.tiles, self.shape.slabs),
-        };
-        // Comparisons and addresses take registers too, as in a gather.
-        let picks = self
-            .kernel
-            .inputs
-            .iter()
-            .any(|input| input.picked.is_some());
-        // So does a vector of 16-bit elements, which holds eight.
-        let halves = self.shape.vector > 4;
-        let halved = picks || halves || self.has_vectors_beyond(tiles * slabs);
-        let under_way = if halved { UNDER_WAY / 2 } else { UNDER_WAY };
-        let edges = (under_way / (tiles * self.shape.vector)).clamp(1, BATCH);
-        1 << edges.ilog2()
     }
 
     /// Whether a number is a dot whose columns are spread over several threads.
@@ -180,7 +152,7 @@ impl Emit<'_> {
         };
         self.text.open("");
         self.text.line("float dot = 0.0f;");
-        let unroll = (DOT_UNDER_WAY / self.shape.vector).max(1);
+        let unroll = dot_unroll(self.shape);
         self.vectors(from, [tiles, 1, unroll], |emit, columns| {
             let value = emit.eval(value, columns, tag, &Vec::new(), &mut Known::new());
             for i in 0..columns.lanes {

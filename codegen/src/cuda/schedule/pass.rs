@@ -1,8 +1,49 @@
 //! How the passes over edges are laid over threads, and what their chunks leave behind.
 
-use super::{ACCUMULATORS, ROW_LANES, Shape, WARP};
+use super::{ACCUMULATORS, RESIDENT, ROW_LANES, Schedule, Shape, WARP};
 use gnnc_ir::kernel::expr::Expr;
-use gnnc_ir::kernel::{EdgePass, EdgeResult, Kernel};
+use gnnc_ir::kernel::flatten::flatten;
+use gnnc_ir::kernel::{Body, EdgePass, EdgeResult, Kernel};
+
+/// Floats in flight per thread. Limits how many edges are taken at a time.
+const UNDER_WAY: u32 = 16;
+/// Floats of a dot in flight per thread. Limits how far its loop is unrolled.
+const DOT_UNDER_WAY: u32 = 8;
+/// Most edges that are taken at a time.
+const BATCH: u32 = 4;
+
+/// How the loop over the edges of a pass is laid over threads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EdgeLoop {
+    /// Edges that a thread takes at a time.
+    pub edges: u32,
+    /// Threads along the columns of a head.
+    pub lanes: u32,
+    /// Parts of a head that different blocks compute.
+    pub slabs: u32,
+    /// Rounds of the loop over the vectors of a dot; 1 if it is unrolled completely.
+    pub dot_rounds: u32,
+}
+
+impl EdgeLoop {
+    /// The loop of a kernel; `None` if the kernel is not a pass over edges.
+    pub fn of(kernel: &Kernel) -> Option<Self> {
+        let kernel = flatten(kernel);
+        let Body::EdgePass(pass) = &kernel.body else {
+            return None;
+        };
+        let shape = Schedule::of(&kernel, "").shape;
+        Some(Self {
+            edges: batch(&kernel, pass, shape),
+            lanes: shape.lanes,
+            slabs: shape.slabs,
+            dot_rounds: match has_dots(pass) {
+                true => vectors(&kernel, pass, shape).div_ceil(dot_unroll(shape)),
+                false => 1,
+            },
+        })
+    }
+}
 
 /// A sum of a pass.
 pub(crate) struct Sum<'a> {
@@ -41,18 +82,67 @@ pub(crate) fn sums<'a>(kernel: &Kernel, pass: &'a EdgePass) -> (Vec<Sum<'a>>, u6
     (sums, floats)
 }
 
+fn has_dots(pass: &EdgePass) -> bool {
+    pass.numbers.iter().any(|number| number.dot)
+}
+
 /// The columns of a head that the threads of a team are laid along; 1 if nothing differs from
 /// column to column.
 fn columns(kernel: &Kernel, pass: &EdgePass) -> u32 {
-    let dots = pass.numbers.iter().any(|number| number.dot);
     let wide = kernel.outputs.iter().any(|output| output.column_step != 0);
-    if dots || wide { kernel.width } else { 1 }
+    if has_dots(pass) || wide {
+        kernel.width
+    } else {
+        1
+    }
 }
 
 /// Vectors of a head per thread; those of a slab of sums may be fewer.
 pub(crate) fn vectors(kernel: &Kernel, pass: &EdgePass, shape: Shape) -> u32 {
     let groups = columns(kernel, pass).div_ceil(shape.vector);
     groups.div_ceil(shape.lanes)
+}
+
+/// Whether some of a team's vectors, `tiles` per thread, lie beyond the end of the head.
+pub(crate) fn vectors_beyond(kernel: &Kernel, shape: Shape, tiles: u32) -> bool {
+    let step = shape.lanes * shape.vector;
+    u64::from(step) * u64::from(tiles) != u64::from(kernel.width)
+}
+
+/// Edges that are taken at a time, a power of 2.
+pub(crate) fn batch(kernel: &Kernel, pass: &EdgePass, shape: Shape) -> u32 {
+    let (tiles, slabs) = match has_dots(pass) {
+        true => (vectors(kernel, pass, shape), 1),
+        false => (shape.tiles, shape.slabs),
+    };
+    // Comparisons and addresses take registers too, as in a gather.
+    let picks = kernel.inputs.iter().any(|input| input.picked.is_some());
+    // So does a vector of 16-bit elements, which holds eight.
+    let halves = shape.vector > 4;
+    let halved = picks || halves || vectors_beyond(kernel, shape, tiles * slabs);
+    let under_way = if halved { UNDER_WAY / 2 } else { UNDER_WAY };
+    let edges = (under_way / (tiles * shape.vector)).clamp(1, BATCH);
+    1 << edges.ilog2()
+}
+
+/// Blocks a multiprocessor should hold at once. With fewer, a thread has more registers.
+pub(crate) fn resident(kernel: &Kernel, shape: Shape) -> u32 {
+    match &kernel.body {
+        // If a warp takes the row of a head, the compiler keeps it in registers from the dot to the
+        // sums: up to 107 of them, which the tables of `tests/cuda/passes.rs` show.
+        Body::EdgePass(pass) if has_dots(pass) && shape.lanes == WARP => RESIDENT / 2,
+        Body::EdgePass(_)
+        | Body::Map { .. }
+        | Body::Gather { .. }
+        | Body::TypeSum { .. }
+        | Body::RowReduce { .. }
+        | Body::ColReduce { .. } => RESIDENT,
+    }
+}
+
+/// How many vectors of a dot the loop over them takes at a time.
+pub(crate) fn dot_unroll(shape: Shape) -> u32 {
+    (DOT_UNDER_WAY / shape.vector).max(1)
 }
 
 /// The shape of a team for one head of a row. The teams of a narrow row's heads lie side by side,
@@ -83,7 +173,7 @@ pub(super) fn pass_shape(kernel: &Kernel, pass: &EdgePass, vector: u32) -> Shape
 mod tests {
     use super::*;
     use gnnc_ir::kernel::expr::Value;
-    use gnnc_ir::kernel::{At, Body, EdgeNumber, End, Operand};
+    use gnnc_ir::kernel::{At, EdgeNumber, End, Operand};
     use gnnc_ir::words::types::EdgeSet;
 
     fn pass(heads: u32, width: u32, wide: usize) -> Kernel {
