@@ -37,9 +37,10 @@ impl EdgeLoop {
             edges: batch(&kernel, pass, shape),
             lanes: shape.lanes,
             slabs: shape.slabs,
-            dot_rounds: match has_dots(pass) {
-                true => vectors(&kernel, pass, shape).div_ceil(dot_unroll(shape)),
-                false => 1,
+            dot_rounds: if has_dots(pass) {
+                vectors(&kernel, pass, shape).div_ceil(dot_unroll(shape))
+            } else {
+                1
             },
         })
     }
@@ -111,9 +112,10 @@ pub(crate) fn vectors_beyond(kernel: &Kernel, shape: Shape, tiles: u32) -> bool 
 
 /// Edges that are taken at a time, a power of 2.
 pub(crate) fn batch(kernel: &Kernel, pass: &EdgePass, shape: Shape) -> u32 {
-    let (tiles, slabs) = match has_dots(pass) {
-        true => (vectors(kernel, pass, shape), 1),
-        false => (shape.tiles, shape.slabs),
+    let (tiles, slabs) = if has_dots(pass) {
+        (vectors(kernel, pass, shape), 1)
+    } else {
+        (shape.tiles, shape.slabs)
     };
     // Comparisons and addresses take registers too, as in a gather.
     let picks = kernel.inputs.iter().any(|input| input.picked.is_some());
