@@ -19,10 +19,10 @@ impl CacheArgs {
     /// # Errors
     /// As [`open`].
     pub fn open(&self, out: &Output) -> Result<Option<Cache>, Failure> {
-        match self.no_cache {
-            true => Ok(None),
-            false => open(out),
+        if self.no_cache {
+            return Ok(None);
         }
+        open(out)
     }
 }
 
