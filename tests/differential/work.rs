@@ -54,28 +54,20 @@ impl Compared {
     fn add(&mut self, list: &[Instr], times: f64, program: &Program, sizes: &RankSizes) {
         let flops = |instr: &Instr| work(program, instr, sizes).map_or(0.0, |work| work.flops.0);
         for instr in list {
-            match instr {
-                Instr::Repeat(repeat) => {
-                    self.add(
-                        &repeat.body,
-                        times * f64::from(repeat.count),
-                        program,
-                        sizes,
-                    );
-                }
-                Instr::MatMul(product) => {
-                    let mut alone = product.clone();
-                    alone.finish = None;
-                    self.dense += times * flops(&Instr::MatMul(alone));
-                }
-                Instr::SparseMatMul(_) => self.sparse += times * flops(instr),
-                Instr::Launch(launch) => {
-                    let kernel = program.kernel(launch.kernel);
-                    let edges = launch.rows.walked(&kernel.body);
-                    let edges = edges.map_or(0, |edges| sizes.rows(edges));
-                    self.gathered += times * edges as f64 * gathered(kernel);
-                }
-                _ => {}
+            if let Instr::Repeat(repeat) = instr {
+                let times = times * f64::from(repeat.count);
+                self.add(&repeat.body, times, program, sizes);
+            } else if let Instr::MatMul(product) = instr {
+                let mut alone = product.clone();
+                alone.finish = None;
+                self.dense += times * flops(&Instr::MatMul(alone));
+            } else if let Instr::SparseMatMul(_) = instr {
+                self.sparse += times * flops(instr);
+            } else if let Instr::Launch(launch) = instr {
+                let kernel = program.kernel(launch.kernel);
+                let edges = launch.rows.walked(&kernel.body);
+                let edges = edges.map_or(0, |edges| sizes.rows(edges));
+                self.gathered += times * edges as f64 * gathered(kernel);
             }
         }
     }
