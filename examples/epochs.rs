@@ -7,6 +7,7 @@
 
 use gnnc::Cache;
 use gnnc::device::library_folders;
+use gnnc::ir::program::trace::Phase;
 use gnnc::runtime::device::cuda::LiveOptions;
 use gnnc::{Device, LoadOptions, Loaded, Source, TrainOptions, Trainer};
 use serde::Deserialize;
@@ -83,7 +84,7 @@ impl Bench {
             "set_up_seconds": set_up,
             "peak_bytes": trainer.session.peak_memory_bytes(),
             "host_bytes": trainer.session.host_bytes(),
-            "moved_bytes": trainer.step_moved,
+            "moved_bytes": trainer.moves(Phase::Step),
         }))
     }
 }

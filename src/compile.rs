@@ -10,9 +10,9 @@ use gnnc_planner::LowerError;
 use gnnc_planner::decouple::{DecoupleError, decouple};
 use gnnc_planner::facts::Facts;
 use gnnc_planner::forms::{Form, RewriteOptions, rewrite};
-use gnnc_planner::lower::{Training, evaluation};
+use gnnc_planner::lower::{OnBatches, Training, evaluation};
 use gnnc_planner::placement::{PlacementSpec, lower, lower_all, row};
-use gnnc_planner::sampled::{SampledForm, sampled};
+use gnnc_planner::sampled::sampled;
 use gnnc_planner::stale::{cuts, form, unrolled};
 use std::sync::OnceLock;
 
@@ -91,8 +91,14 @@ fn with_options(
     })
 }
 
-/// A model that trains on batches and evaluates the whole graph.
-fn on_batches(training: &Training, found: SampledForm) -> Result<Training, LowerError> {
+/// A model that trains on batches. Evaluations run over the whole graph, or over batches too.
+fn on_batches(training: &Training, beforehand: bool) -> Result<Training, LowerError> {
+    let form = |graph: &Graph| {
+        // Whatever rewriting chose for the whole graph need not be best in a batch.
+        let form = sampled(graph, training.typed, beforehand);
+        form.map_err(|why| LowerError::NotSampled(Placement::Minibatch, why))
+    };
+    let found = form(&training.source)?;
     let whole = unrolled(&training.form).map_err(LowerError::from)?;
     Ok(Training {
         backward: differentiate(&found.batch).map_err(LowerError::from)?,
@@ -100,7 +106,10 @@ fn on_batches(training: &Training, found: SampledForm) -> Result<Training, Lower
         form: whole,
         // Fetched rows are dense.
         sparse_features: false,
-        hops: found.hops,
+        batches: Some(OnBatches {
+            hops: found.hops,
+            evaluation: form(&evaluation(&training.source))?,
+        }),
         ..training.clone()
     })
 }
@@ -124,7 +133,7 @@ fn trained(
         settings: model.train.clone(),
         sparse_features: workload.sparse_features(),
         typed: workload.relations > 0,
-        hops: 0,
+        batches: None,
     };
     Ok((form, training))
 }
@@ -177,12 +186,8 @@ impl Compiled {
 
     /// The model on sampled batches, with aggregations that are made `beforehand` or without.
     fn sampled(&self, beforehand: bool) -> &Result<Box<Training>, LowerError> {
-        self.sampled[usize::from(beforehand)].get_or_init(|| {
-            // Whatever rewriting chose for the whole graph need not be best in a batch.
-            let form = sampled(&self.training.source, self.training.typed, beforehand);
-            let form = form.map_err(|why| LowerError::NotSampled(Placement::Minibatch, why))?;
-            Ok(Box::new(on_batches(&self.training, form)?))
-        })
+        self.sampled[usize::from(beforehand)]
+            .get_or_init(|| on_batches(&self.training, beforehand).map(Box::new))
     }
 
     fn relaxed(&self, placement: Placement) -> Result<Option<&Relaxed>, LowerError> {

@@ -2,7 +2,7 @@
 
 mod counted;
 
-pub(crate) use counted::replay;
+pub(crate) use counted::{batch_plan, replay};
 
 use crate::{Compiled, Error, Loaded};
 use counted::{Counted, Division, Draws, no_batches};
@@ -259,6 +259,7 @@ impl<'a> Planner<'a> {
         };
         planner.batches = planner.sampling().map(|sampling| BatchPlans {
             sampling,
+            evaluation: planner.pin.knobs.sampling.evaluation(),
             drawn: BTreeMap::new(),
         });
         planner
@@ -391,6 +392,7 @@ impl<'a> Planner<'a> {
         let sampled = candidates.filter(PlacementSpec::samples);
         Draws {
             sampling: self.sampling(),
+            evaluation: self.pin.knobs.sampling.evaluation(),
             seed: self.loaded.model.train.seed,
             on: sampled.map(|s| (s.parts(), s.partitioner())).collect(),
         }

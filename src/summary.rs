@@ -1,6 +1,7 @@
 //! The summary of a training run.
 
 use gnnc_graph::Labels;
+use gnnc_ir::words::sampling::Fanout;
 use gnnc_runtime::{Metrics, Staleness};
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
@@ -98,6 +99,9 @@ pub struct Summary {
     pub scores: Scores,
     /// Epoch with the lowest validation loss; `None` without validation vertices.
     pub best_epoch: Option<u64>,
+    /// Fanouts of the batches that the scores were computed on; none if it was the whole graph.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub eval_fanouts: Vec<Fanout>,
     /// Median wall time of a training epoch, in seconds.
     pub epoch_seconds: f64,
     /// Peak memory of the worst rank, in bytes.

@@ -15,7 +15,7 @@ use gnnc_ir::cluster::Cluster;
 use gnnc_ir::graph::model::Relaxation;
 use gnnc_ir::plan::{Knobs, Partitioner, Placement};
 use gnnc_ir::program::trace::{Phase, median};
-use gnnc_ir::program::traffic::{Reads, Sent, beyond, moved, traffic};
+use gnnc_ir::program::traffic::{Reads, Sent, beyond, traffic};
 use gnnc_ir::program::{Program, RankSizes};
 use gnnc_runtime::{
     EpochReport, Metrics, OnBatch, Programs, RunOptions, RuntimeError, Session, Stop, Trace,
@@ -23,6 +23,7 @@ use gnnc_runtime::{
 use host::{budget, resting};
 use place::{divide, permitted};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Options of a training run.
 #[derive(Clone, Debug)]
@@ -132,12 +133,12 @@ pub struct Trainer {
     pub step_bytes: u64,
     /// Bytes that an evaluation must send.
     pub eval_bytes: u64,
-    /// Bytes that a training epoch must copy to and from the hosts.
-    pub step_moved: u64,
-    /// Bytes that an evaluation must copy to and from the hosts.
-    pub eval_moved: u64,
     /// The program of rank 0.
     program: Program,
+    /// Programs with tensors on the host, those of all ranks; empty if there are none.
+    hosted: Vec<Program>,
+    /// The rank that this process has, if not all.
+    rank: Option<u32>,
     /// How many rows the ranks read from each other.
     reads: Reads,
     /// Whether all ranks are in this process, which then knows all bytes sent.
@@ -177,7 +178,7 @@ impl Trainer {
         let mut device = options.device.open(options.cache.clone())?;
         let rank = options.device.rank();
         let place = place(loaded, compiled, options)?;
-        let partition = divide(data, options, &place)?;
+        let partition = Arc::new(divide(data, options, &place)?);
         let programs = compiled.programs(&place)?;
         let program = Programs::hash(programs.iter())?;
         if let (Some(live), Device::Cuda(own)) = (&mut device, &options.device) {
@@ -186,7 +187,7 @@ impl Trainer {
         }
         let budget = budget(options, &place, device.as_mut())?;
         let programs = match budget {
-            Some(bytes) => resting(loaded, data, &partition, options, programs, bytes)?,
+            Some(bytes) => resting(loaded, compiled, options, &place, &partition, bytes)?,
             None => programs,
         };
         let halo = programs
@@ -229,12 +230,11 @@ impl Trainer {
             true => batches::Check::new(data, &first, &partition, run.seed)?,
             false => None,
         };
-        let of_ranks: Vec<Program> = if programs.iter().any(|p| !p.hosted.is_empty()) {
-            programs.clone()
-        } else {
-            Vec::new()
+        let hosted = match programs.iter().any(|p| !p.hosted.is_empty()) {
+            true => programs.clone(),
+            false => Vec::new(),
         };
-        let mut trainer = Self {
+        Ok(Self {
             program: first,
             session: match (device, rank) {
                 (None, _) => Session::new(programs, data, &partition, run)?,
@@ -250,28 +250,31 @@ impl Trainer {
             check,
             step_bytes,
             eval_bytes,
-            step_moved: 0,
-            eval_moved: 0,
+            hosted,
+            rank,
             reads,
-        };
-        trainer.step_moved = trainer.moves(&of_ranks, Phase::Step, rank);
-        trainer.eval_moved = trainer.moves(&of_ranks, Phase::Eval, rank);
-        Ok(trainer)
+        })
     }
 
-    /// Bytes that a phase copies to and from the hosts, on the ranks of this process.
-    fn moves(&self, programs: &[Program], phase: Phase, rank: Option<u32>) -> u64 {
-        let Some(first) = programs.first() else {
+    /// Bytes that the latest run of a list must have copied to and from the hosts, on the ranks of this
+    /// process.
+    pub fn moves(&self, phase: Phase) -> u64 {
+        let Some(first) = self.hosted.first() else {
             return 0;
         };
-        let each = (first.ranks as usize / programs.len()).max(1);
-        let ranks = rank.unwrap_or(0) as usize..;
-        let here = ranks.zip(self.session.sizes());
-        let of = |(rank, sizes): (usize, RankSizes)| {
-            let program = programs.get(rank / each).unwrap_or(first);
-            let [fetched, stored] = moved(program.list(phase), program, &sizes);
-            fetched + stored
+        let each = (first.ranks as usize / self.hosted.len()).max(1);
+        let here = self.rank.unwrap_or(0) as usize..;
+        let drawn = self.session.drawn(phase);
+        let of = |(n, (rank, sizes)): (usize, (usize, RankSizes))| {
+            let program = self.hosted.get(rank / each).unwrap_or(first);
+            batches::moved(
+                program,
+                phase,
+                sizes,
+                drawn.get(n).map_or(&[], Vec::as_slice),
+            )
         };
+        let here = here.zip(self.session.sizes()).enumerate();
         here.map(of).sum()
     }
 
@@ -279,7 +282,7 @@ impl Trainer {
     /// that skip by values, the decisions of the ranks count, and for sampled batches the rows that they fetched.
     pub fn predicted(&self) -> u64 {
         if self.program.sampling.is_some() {
-            return batches::predicted(&self.program, &self.session);
+            return batches::predicted(&self.program, Phase::Step, &self.session);
         }
         let epoch = self.session.epochs().saturating_sub(1);
         let epoch = epoch.saturating_sub(self.session.copies_since());
@@ -309,7 +312,7 @@ impl Trainer {
         let before = self.session.bytes_moved();
         let report = self.session.epoch()?;
         self.sent(report.bytes_sent, self.predicted())?;
-        same_moved(self.session.bytes_moved() - before, self.step_moved)?;
+        same_moved(self.session.bytes_moved() - before, self.moves(Phase::Step))?;
         if let Some(check) = &mut self.check {
             check.epoch(&self.session, &self.program, report.bytes_sent)?;
         }
@@ -324,8 +327,15 @@ impl Trainer {
         self.session.prepare()?;
         let before = self.session.bytes_moved();
         let metrics = self.session.evaluate()?;
-        self.sent(metrics.bytes_sent, self.eval_bytes)?;
-        same_moved(self.session.bytes_moved() - before, self.eval_moved)?;
+        let predicted = match &self.program.evaluation {
+            None => self.eval_bytes,
+            Some(_) => batches::predicted(&self.program, Phase::Eval, &self.session),
+        };
+        self.sent(metrics.bytes_sent, predicted)?;
+        same_moved(self.session.bytes_moved() - before, self.moves(Phase::Eval))?;
+        if let Some(check) = &mut self.check {
+            check.evaluation(&self.session, &self.program, metrics.bytes_sent)?;
+        }
         Ok(metrics)
     }
 
@@ -458,12 +468,16 @@ pub fn train_traced(
         train_loss: losses.last().copied().unwrap_or(f64::NAN),
         scores: Scores::new(loaded.metric(), &metrics),
         best_epoch: best.and_then(|best| best.chosen_epoch()),
+        eval_fanouts: match &trainer.program.evaluation {
+            Some(evaluation) => evaluation.fanouts.clone(),
+            None => Vec::new(),
+        },
         epoch_seconds: median(&seconds),
         peak_memory_bytes: trainer.session.peak_memory_bytes(),
         bytes_sent,
         bytes_predicted,
         host_memory_bytes: trainer.session.host_bytes(),
-        epoch_moved_bytes: trainer.step_moved,
+        epoch_moved_bytes: trainer.moves(Phase::Step),
         bytes_skippable: trainer.skippable() * seconds.len() as u64,
         bytes_skipped,
         grown: trainer.session.grown().into(),

@@ -236,6 +236,9 @@ pub struct Program {
     /// The batches that `step` runs over, if it samples.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sampling: Option<Sampling>,
+    /// The batches that `eval` runs over, if it samples too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub evaluation: Option<Sampling>,
     /// The stage that runs this, if layers are divided into stages or vertices into chunks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pipeline: Option<Pipeline>,

@@ -23,8 +23,9 @@ pub enum LowerError {
     NotSampled(Placement, SampledError),
     /// Fanouts that do not fit the model.
     #[error(
-        "found {}, but the model aggregates {} one after another{}; give one fanout for each, the one next to the seeds first",
+        "found {}{}, but the model aggregates {} one after another{}; give one fanout for each, the one next to the seeds first",
         counted(found, "fanout"),
+        if *evaluates { " of evaluations" } else { "" },
         counted(expected, "time"),
         if *beforehand { " besides what is computed beforehand" } else { "" }
     )]
@@ -35,6 +36,8 @@ pub enum LowerError {
         expected: usize,
         /// Whether aggregations are made beforehand.
         beforehand: bool,
+        /// Whether these are the fanouts of evaluations.
+        evaluates: bool,
     },
     /// A pass produced a graph that violates its own invariants.
     #[error("bug in the lowering: {0}")]

@@ -10,6 +10,7 @@ pub use chunks::ChunkShare;
 use chunks::chunk_shares;
 use gnnc_ir::cluster::Basis;
 use gnnc_ir::plan::{AlphaBasis, Partitioner};
+use gnnc_ir::program::trace::Phase;
 use gnnc_ir::program::traffic::Reads;
 use gnnc_ir::program::{BatchSizes, Halo, Program, RankSizes, Reach};
 use gnnc_ir::words::spelling::counted;
@@ -17,6 +18,7 @@ use gnnc_ir::workload::{Origin, PartLoad, PartitionSummary, Workload};
 use reach::Within;
 pub use replication::Degrees;
 use replication::replication;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use thiserror::Error;
 
@@ -118,6 +120,32 @@ impl Parts {
             }
         }
         self
+    }
+
+    /// The parts with the rows that the batches of a list have.
+    pub fn in_phase(&self, phase: Phase) -> Cow<'_, Self> {
+        let evaluated = (self.batch.as_ref())
+            .filter(|_| phase == Phase::Eval)
+            .and_then(|batch| batch.evaluated.as_ref());
+        let Some(evaluated) = evaluated else {
+            return Cow::Borrowed(self);
+        };
+        let mut parts = self.clone();
+        for (sizes, batch) in parts.sizes.iter_mut().zip(evaluated) {
+            sizes.batch = *batch;
+        }
+        Cow::Owned(parts)
+    }
+
+    /// The parts with the larger one of the batches to train and to evaluate on.
+    pub(crate) fn with_larger_batches(&self) -> Cow<'_, Self> {
+        let mut parts = self.in_phase(Phase::Eval);
+        if let Cow::Owned(parts) = &mut parts {
+            for (sizes, trained) in parts.sizes.iter_mut().zip(&self.sizes) {
+                sizes.batch = sizes.batch.max(trained.batch);
+            }
+        }
+        parts
     }
 
     /// Rows that the ranks read from each other, in total.

@@ -307,7 +307,7 @@ impl Ready {
         }
         let mut helpless = None;
         if !estimate.fits && request.pin.knobs.offload != Some(false) {
-            match self.rested(request) {
+            match self.rested(request, lower) {
                 Ok(programs) => {
                     (self.programs, self.spec.knobs.offload) = (programs, Some(true));
                     estimate = self.estimate(request)?;
@@ -334,6 +334,9 @@ impl Ready {
     /// Memory for training on batches, without evaluations on the whole graph.
     fn training_alone(&self, request: &PlanRequest) -> Option<Bytes> {
         let program = self.programs.first().filter(|_| self.spec.samples())?;
+        if program.evaluation.is_some() {
+            return None;
+        }
         let without = training::alone(program);
         Some(peak_memory(&without, request.cluster, &self.parts))
     }

@@ -15,6 +15,7 @@ mod fabric;
 mod memory;
 mod network;
 mod run;
+mod sent;
 mod stages;
 
 pub use bound::{Bound, bound};
@@ -116,13 +117,11 @@ pub fn simulate(
     parts: &Parts,
 ) -> Result<Estimate, SimulateError> {
     check(program, cluster, parts)?;
-    let fabric = Fabric::new(cluster, parts, 0);
-    let phase = |instrs: &[Instr]| price(instrs, program, cluster, parts, &fabric);
-    let (setup, epoch, eval) = (
-        phase(&program.setup),
-        phase(&program.step),
-        phase(&program.eval),
-    );
+    let [setup, epoch, eval] = Phase::ALL.map(|phase| {
+        let parts = parts.in_phase(phase);
+        let fabric = Fabric::new(cluster, &parts, 0);
+        price(program.list(phase), program, cluster, &parts, &fabric)
+    });
     let peak = peak_memory(program, cluster, parts);
     Ok(estimate([setup, epoch, eval], peak, cluster, parts))
 }
@@ -158,8 +157,9 @@ pub fn timeline(
     ranks: u32,
 ) -> Result<Vec<Event>, SimulateError> {
     check(program, cluster, parts)?;
-    let fabric = Fabric::new(cluster, parts, 0);
-    let compiler = Compiler::new(program, cluster, &fabric, parts);
+    let parts = parts.in_phase(phase);
+    let fabric = Fabric::new(cluster, &parts, 0);
+    let compiler = Compiler::new(program, cluster, &fabric, &parts);
     let (steps, names) = compiler.compile(program.list(phase));
     let mut run = Run::tracing(&fabric, names, phase, ranks, 0);
     run.all(&steps);

@@ -88,7 +88,7 @@ impl Worker {
             if let (Instr::Loss(_), Some(batch), Some(told)) =
                 (step.instr, step.batch, &self.on_batch)
             {
-                told.tell(batch + 1, self.own.batches());
+                told.tell(batch + 1, self.own.batches(phase));
             }
         }
         self.own.staleness.add(&stale);
@@ -296,11 +296,11 @@ impl Worker {
                     let rows = self.tensor(program, *logits, iteration);
                     let grad = grad.map(|grad| self.tensor(program, grad, iteration));
                     let of_batch = program.buffer(logits.buffer).extent.of_batch();
-                    let batch = self.own.part.batch.as_ref().filter(|_| of_batch);
+                    let batch = self.own.part.batches.at_hand().filter(|_| of_batch);
                     let sums = &mut self.memory.sums;
                     let share = loss::loss(
                         &self.team,
-                        loss::Targets::of(&self.own.part, batch.map(|batch| &**batch)),
+                        loss::Targets::of(&self.own.part, batch),
                         *loss,
                         rows,
                         grad,
@@ -327,28 +327,31 @@ impl Worker {
                     classes,
                 }) => {
                     let rows = self.tensor(program, *logits, iteration);
+                    let of_batch = program.buffer(logits.buffer).extent.of_batch();
+                    let batch = self.own.part.batches.at_hand().filter(|_| of_batch);
+                    // The counts of all batches are added.
+                    let adds = batch.is_some() && self.own.place.batch > Some(0);
                     let sums = &mut self.memory.sums;
                     let found = loss::metrics(
                         &self.team,
-                        &self.own.part,
+                        loss::Scored::of(&self.own.part, batch),
                         *loss,
                         rows,
                         *classes as usize,
                         sums,
                     );
                     let out = self.slot(*out, iteration).write();
-                    out.iter_mut()
-                        .zip(found)
-                        .for_each(|(out, value)| *out = value as f32);
+                    for (out, value) in out.iter_mut().zip(found) {
+                        let before = if adds { *out } else { 0.0 };
+                        *out = before + value as f32;
+                    }
                 }
                 Instr::Remember(instr::Remember { from, history }) => {
                     self.remember(*from, *history, iteration, step_context)?;
                 }
                 Instr::Sample(_) => self.sample(program, step_context)?,
                 Instr::Numbers(numbers) => self.numbers(program, numbers),
-                Instr::FetchRows(instr::FetchRows { from, to }) => {
-                    self.fetch_rows(program, *from, *to, iteration);
-                }
+                Instr::FetchRows(fetch) => self.fetch_rows(program, fetch, iteration),
                 Instr::Repeat(_) | Instr::Chunks(_) | Instr::Batches(_) | Instr::Lag(_) => {}
             }
         }

@@ -56,6 +56,28 @@ impl<'a> Targets<'a> {
     }
 }
 
+/// What the rows of logits are scored by.
+#[derive(Clone, Copy)]
+pub(crate) struct Scored<'a> {
+    labels: &'a Labels,
+    /// Which vertices are trained, validated and tested.
+    splits: &'a [Vec<bool>; 3],
+    /// The vertices of the rows, as labels and splits number them; `None` if rows are numbered
+    /// likewise.
+    ids: Option<&'a [u32]>,
+}
+
+impl<'a> Scored<'a> {
+    /// Those of a rank's own vertices, or of its seeds of a batch.
+    pub(crate) fn of(part: &'a Part, batch: Option<&'a Batch>) -> Self {
+        Self {
+            labels: batch.and_then(Batch::labels).unwrap_or(&part.labels),
+            splits: batch.and_then(Batch::splits).unwrap_or(&part.splits),
+            ids: batch.map(|batch| batch.ids(Of::One)),
+        }
+    }
+}
+
 /// The rank's share of the mean loss over all training vertices, or over those of a batch. Writes
 /// the gradient of the logits to `grad`. `sums` is kept between calls to reuse its memory.
 ///
@@ -125,7 +147,7 @@ fn in_order(sums: &[AtomicU64]) -> f64 {
 /// Nothing writes the logits meanwhile.
 pub(crate) unsafe fn metrics(
     team: &Team,
-    part: &Part,
+    scored: Scored,
     kind: Loss,
     logits: Rows,
     classes: usize,
@@ -136,13 +158,14 @@ pub(crate) unsafe fn metrics(
     sums.resize_with(blocks.max(sums.len()), AtomicU64::default);
     team.each(blocks, (blocks * BLOCK * classes) as u64, |block| {
         let (mut own, mut sum) = ([0u64; 7], 0.0);
-        for v in logits.block(block) {
-            let Some(split) = (0..3).find(|&s| part.splits[s][v]) else {
+        for row in logits.block(block) {
+            let v = scored.ids.map_or(row, |ids| ids[row] as usize);
+            let Some(split) = (0..3).find(|&s| scored.splits[s][v]) else {
                 continue;
             };
             // SAFETY: nothing writes the logits; `part` checks the span.
-            let z = unsafe { logits.row(v, classes).read() };
-            let (correct, all) = match &part.labels {
+            let z = unsafe { logits.row(row, classes).read() };
+            let (correct, all) = match scored.labels {
                 Labels::None => (0, 0),
                 Labels::Single(labels) => (u64::from(argmax(z) as i64 == i64::from(labels[v])), 1),
                 Labels::Multi { values, .. } => micro_f1(z, &values[v * classes..][..classes]),
@@ -150,7 +173,7 @@ pub(crate) unsafe fn metrics(
             own[2 * split] += correct;
             own[2 * split + 1] += all;
             if split == 1 {
-                let (loss, terms) = match (kind, &part.labels) {
+                let (loss, terms) = match (kind, scored.labels) {
                     (Loss::CrossEntropy, Labels::Single(labels)) => {
                         (cross_entropy(z, labels[v] as usize, 1.0, None), 1)
                     }

@@ -14,7 +14,7 @@ pub(crate) mod whole;
 use crate::RuntimeError;
 use crate::part::features::{FeatureRows, columns, slice};
 use crate::part::whole::Whole;
-use batch::Batch;
+use batch::{Batch, BatchesByList};
 use gnnc_graph::{Csr, GraphData, Labels, LocalChunks, LocalEdges, LocalPart};
 use gnnc_ir::EdgeSet;
 use gnnc_ir::program::verify::RankData;
@@ -61,8 +61,8 @@ pub(crate) struct Part {
     /// For each way to cut rows into chunks that instructions run over: first rows of the chunks,
     /// and one past the last row.
     cuts: Vec<(Even, u32, Vec<u64>)>,
-    /// The sampled batch at hand, if the program samples.
-    pub(crate) batch: Option<Box<Batch>>,
+    /// The sampled batches, if the program samples.
+    pub(crate) batches: BatchesByList,
 }
 
 /// A CSR with the bounds of pieces of about equal work.
@@ -172,7 +172,7 @@ impl Part {
         sizes.max_degree = u64::from(most.unwrap_or(0));
         let mut part = Self {
             cuts: Vec::new(),
-            batch: None,
+            batches: BatchesByList::default(),
             inner: local.inner,
             between: match program.pipeline {
                 Some(_) => local.edges_between_chunks(),
@@ -227,12 +227,12 @@ impl Part {
         let bounds = self.chunks.own.len() + halo.map(Vec::len).sum::<usize>();
         let chunks = 8 * (bounds + self.between.len());
         let own = edges.sum::<usize>() + features.sum::<usize>() + labels + rows + splits + chunks;
-        own as u64 + self.batch.as_ref().map_or(0, |batch| batch.bytes())
+        own as u64 + self.batches.each().map(Batch::bytes).sum::<u64>()
     }
 
     /// Goes on with a batch that was drawn; one that was not is drawn next.
     pub(crate) fn go_to(&mut self, number: u32) {
-        if let Some(batch) = &mut self.batch
+        if let Some(batch) = self.batches.at_hand_mut()
             && let Some(sizes) = batch.go_to(number)
         {
             self.sizes.batch = sizes;
@@ -255,7 +255,7 @@ impl Part {
         match over {
             Over::All => &self.whole.ids,
             Over::Own => &self.global,
-            Over::Level(level) => (self.batch.as_ref()).map_or(&[], |batch| batch.ids(level.of)),
+            Over::Level(level) => (self.batches.at_hand()).map_or(&[], |batch| batch.ids(level.of)),
         }
     }
 }

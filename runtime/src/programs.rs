@@ -177,7 +177,7 @@ fn same_shape(a: &Program, b: &Program) -> Result<(), String> {
     if ends(a) != ends(b) {
         return Err("a different loss, metrics, logits or kind of features".to_owned());
     }
-    if a.sampling != b.sampling {
+    if (&a.sampling, &a.evaluation) != (&b.sampling, &b.evaluation) {
         return Err("other batches".to_owned());
     }
     for (phase, x, y) in [

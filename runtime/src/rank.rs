@@ -7,6 +7,7 @@ use crate::clocks::Clocks;
 use crate::error::Failure;
 use crate::fault::Fault;
 use crate::part::Part;
+use crate::part::batch::Batch;
 use crate::staleness::Staleness;
 use crate::step_context::StepContext;
 use crate::steps::{Step, Steps};
@@ -91,6 +92,7 @@ impl Rank {
         phase: Phase,
         step_context: &StepContext,
     ) -> Result<Staleness, Fault> {
+        self.part.batches.enter(phase);
         self.place = Place {
             phase: Some(phase),
             order: self.order(step_context),
@@ -115,13 +117,13 @@ impl Rank {
         Steps::new(
             program.list(phase),
             self.place.order.clone(),
-            self.batches(),
+            self.batches(phase),
         )
     }
 
-    /// Batches of an epoch; 1 if the program does not sample.
-    pub(crate) fn batches(&self) -> u32 {
-        self.part.batch.as_ref().map_or(1, |batch| batch.count())
+    /// Batches of a list; 1 if it does not sample.
+    pub(crate) fn batches(&self, phase: Phase) -> u32 {
+        self.part.batches.of(phase).map_or(1, Batch::count)
     }
 
     /// Records the current instruction.
@@ -364,8 +366,8 @@ impl Rank {
 
     /// Bytes of the rank's part of the graph, plus its share of what all ranks keep once.
     pub(crate) fn graph_bytes(&self) -> u64 {
-        let batch = self.part.batch.as_ref();
-        let shared = batch.map_or(0, |batch| batch.shared_bytes());
+        let shared = self.part.batches.each().map(Batch::shared_bytes).max();
+        let shared = shared.unwrap_or(0);
         let whole = self.part.whole.bytes() as u64 + shared;
         self.part.bytes() + whole / u64::from(self.ranks.max(1))
     }

@@ -402,7 +402,7 @@ impl Session {
 
     /// Optimizer steps of an epoch: one for each batch.
     pub fn steps_of_epoch(&self) -> u64 {
-        let of_ranks = self.rank_set.map(|rank| rank.rank().batches());
+        let of_ranks = self.rank_set.map(|rank| rank.rank().batches(Phase::Step));
         of_ranks.into_iter().max().unwrap_or(1).into()
     }
 

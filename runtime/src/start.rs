@@ -10,7 +10,7 @@ use crate::options::RunOptions;
 use crate::part::batch::Batch;
 use crate::part::features::{columns, stored};
 use crate::part::lists::Table;
-use crate::part::sampled::Sampled;
+use crate::part::sampled::{OfList, Sampled};
 use crate::part::whole::Whole;
 use crate::part::{Needs, Part};
 use crate::programs::Programs;
@@ -27,6 +27,7 @@ use gnnc_ir::kernel::Walk;
 
 use gnnc_graph::sample::Pilot;
 use gnnc_ir::program::memory::layout;
+use gnnc_ir::program::trace::Phase;
 use gnnc_ir::program::verify::VerifiedProgram;
 use gnnc_ir::program::{BufferId, Capacity, Extent, Grouped, Program, Role};
 use std::ops::Range;
@@ -57,14 +58,17 @@ pub(crate) fn ranks(
     let locals = LocalPart::build(&data.topology, partition, halo)?;
     let whole = Whole::new(all.iter().map(AsRef::as_ref), &data.topology, &locals)?;
     let whole = Arc::new(whole);
-    let sampled = (all.iter().find(|program| program.sampling.is_some())).map(|program| {
+    let sampled = (all.iter().find(|program| program.hops() > 0)).map(|program| {
         let needs = Needs::of(program);
-        Arc::new(Sampled::new(data, partition, &locals, &needs))
+        let evaluates = program.evaluation.is_some();
+        Arc::new(Sampled::new(data, partition, &locals, &needs, evaluates))
     });
-    let pilots = match &sampled {
-        Some(sampled) => sampled.pilots(all, options)?,
-        None => Vec::new(),
-    };
+    let mut pilots = Vec::new();
+    if let (Some(sampled), Some(program)) = (&sampled, all.first()) {
+        for of in lists(program) {
+            pilots.push(sampled.pilots(of, options)?);
+        }
+    }
     // Every stage has all parts.
     let width = locals.len().max(1);
     let mut ranks = Vec::with_capacity(here.len());
@@ -76,13 +80,17 @@ pub(crate) fn ranks(
         let degrees = Degrees::new(program, local, &data.topology);
         let mut part = Part::new(local.clone(), data, program, Arc::clone(&whole))?;
         let mut capacity = part.sizes;
-        if let (Some(sampling), Some(sampled)) = (&program.sampling, &sampled) {
-            let (needs, of_run) = (Needs::of(program), (number as u32, options.seed));
+        if let Some(sampled) = &sampled {
+            let of_run = (number as u32, options.seed);
             let threads = options.threads_per_rank;
-            let batch = Batch::new(sampled, sampling, needs, of_run, threads)?;
-            let drawn = pilots.iter().filter_map(|sizes| sizes.get(number % width));
-            capacity.batch = batch.room(Pilot::of(&drawn.copied().collect::<Vec<_>>()).most);
-            part.batch = Some(Box::new(batch));
+            let needs = Needs::of(program).batches;
+            for ((of, needs), pilots) in lists(program).zip(needs).zip(&pilots) {
+                let batch = Batch::new(sampled, of, needs, of_run, threads)?;
+                let drawn = pilots.iter().filter_map(|sizes| sizes.get(number % width));
+                let most = Pilot::of(&drawn.copied().collect::<Vec<_>>()).most;
+                capacity.batch = capacity.batch.max(batch.room(most));
+                part.batches.add(of.phase, batch);
+            }
         }
         let capacity = Capacity::of(capacity);
         let verified = VerifiedProgram::new(
@@ -113,6 +121,14 @@ pub(crate) fn ranks(
         ranks.push(Beginning { rank, degrees });
     }
     Ok(ranks)
+}
+
+/// The batches of a program's lists, those to train on first.
+fn lists(program: &Program) -> impl Iterator<Item = OfList<'_>> {
+    [Phase::Step, Phase::Eval].into_iter().filter_map(|phase| {
+        let sampling = program.batches_of(phase)?;
+        Some(OfList { phase, sampling })
+    })
 }
 
 /// Creates a session's ranks on the CPU, ready for `setup`.

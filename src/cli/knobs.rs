@@ -151,6 +151,18 @@ const KNOBS: &[Knob] = &[
         },
     },
     Knob {
+        name: "eval-fanouts",
+        alias: None,
+        option: Form::Value("F,..."),
+        values: "",
+        help: "Evaluate on sampled batches of all vertices of a split, with these fanouts, in place of the whole graph; \
+               for graphs that do not fit. The report says that its accuracies are sampled",
+        set: |knobs, text| {
+            let fanouts: Result<_, String> = text.split(',').map(str::parse).collect();
+            fanouts.map(|fanouts| knobs.sampling.eval_fanouts = fanouts)
+        },
+    },
+    Knob {
         name: "sampler",
         alias: None,
         option: Form::Value("NAME"),
@@ -295,8 +307,16 @@ pub struct BatchArgs {
 }
 
 /// Names of these knobs.
-const OF_BATCHES: [&str; 8] = [
-    "batch", "fanouts", "sampler", "cut", "roots", "prefetch", "delay", "static",
+const OF_BATCHES: [&str; 9] = [
+    "batch",
+    "fanouts",
+    "eval-fanouts",
+    "sampler",
+    "cut",
+    "roots",
+    "prefetch",
+    "delay",
+    "static",
 ];
 
 fn of_batches() -> impl Iterator<Item = &'static Knob> {

@@ -2,6 +2,7 @@
 
 use super::text::{count, facts, grouped, percent};
 use gnnc::Summary;
+use gnnc::ir::words::sampling::Fanout;
 use gnnc::ir::words::spelling::counted;
 use gnnc::ir::words::units::{Bytes, Seconds};
 
@@ -48,6 +49,14 @@ pub fn summary_text(summary: &Summary) -> String {
     }
     if let Some(share) = summary.scores.test {
         lines.push((&test, format!("{} {when}", percent(share))));
+    }
+    if !summary.eval_fanouts.is_empty() {
+        let fanouts: Vec<String> = summary.eval_fanouts.iter().map(Fanout::to_string).collect();
+        let fanouts = fanouts.join(",");
+        lines.push((
+            "evaluated",
+            format!("on sampled neighbors, fanouts {fanouts}; all neighbors may score differently"),
+        ));
     }
     lines.push((
         "epoch",

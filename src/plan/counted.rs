@@ -3,9 +3,10 @@
 use crate::{Error, partitions};
 use gnnc_files::Cache;
 use gnnc_graph::partition::{self, Partition};
-use gnnc_graph::sample::{At, PILOT, Replay, Rule, SampleError, Sampler};
+use gnnc_graph::sample::{At, PILOT, Replay, Rule, SampleError, Sampler, seeds};
 use gnnc_graph::{GraphData, Topology, summary};
 use gnnc_ir::plan::Partitioner;
+use gnnc_ir::program::trace::Phase;
 use gnnc_ir::words::sampling::Sampling;
 use gnnc_ir::workload::PartitionSummary;
 use gnnc_planner::parts::BatchPlan;
@@ -31,6 +32,8 @@ pub(super) struct Counted {
 pub(super) struct Draws {
     /// How; nothing is drawn without.
     pub(super) sampling: Option<Sampling>,
+    /// How those to evaluate on are drawn; `None` for the whole graph.
+    pub(super) evaluation: Option<Sampling>,
     /// The seed of the run.
     pub(super) seed: u64,
     /// On which divisions.
@@ -89,40 +92,52 @@ impl Counted {
         let Some(sampling) = draws.sampling.as_ref().filter(|_| wanted) else {
             return Ok(());
         };
-        let mut replay = replay(
-            data,
-            &data.topology,
-            sampling,
-            &Arc::new(partition),
-            draws.seed,
-        )?;
-        let first = 0..replay.count().min(PILOT);
-        let drawn = first.map(|batch| replay.sizes(At::first_epoch(batch)));
-        let drawn = drawn.collect::<Result<Vec<_>, _>>().map_err(no_batches)?;
-        let (vertices, edges) = (data.vertices().into(), data.topology.edges());
-        let found = BatchPlan::drawn(&drawn, vertices, edges);
+        let batches = (sampling, draws.evaluation.as_ref());
+        let found = batch_plan(data, &Arc::new(partition), batches, draws.seed)?;
         self.batches.insert(division, found);
         Ok(())
     }
 }
 
-/// Draws the batches of a graph on all ranks of a partition.
+/// The sizes of batches to train on, and to evaluate on if there are such, by drawing the first ones of
+/// a run.
+///
+/// # Errors
+/// Settings that do not fit the graph, such as no training vertices.
+pub(crate) fn batch_plan(
+    data: &GraphData,
+    partition: &Arc<Partition>,
+    (training, evaluation): (&Sampling, Option<&Sampling>),
+    seed: u64,
+) -> Result<BatchPlan, Error> {
+    let pilots = |sampling: &Sampling, phase: Phase| {
+        let mut replay = replay(data, &data.topology, (sampling, phase), partition, seed)?;
+        let first = 0..replay.count().min(PILOT);
+        let drawn = first.map(|batch| replay.sizes(At::first_of(phase, batch)));
+        drawn.collect::<Result<Vec<_>, _>>().map_err(no_batches)
+    };
+    let trained = pilots(training, Phase::Step)?;
+    let evaluated = evaluation.map(|sampling| pilots(sampling, Phase::Eval));
+    let evaluated = evaluated.transpose()?;
+    let graph = (data.vertices().into(), data.topology.edges());
+    Ok(BatchPlan::drawn(&trained, evaluated.as_deref(), graph))
+}
+
+/// Draws the batches of a list on all ranks of a partition.
 ///
 /// # Errors
 /// Settings that do not fit the graph, such as no training vertices.
 pub(crate) fn replay<T: Borrow<Topology> + Send + Sync>(
     data: &GraphData,
     topology: T,
-    sampling: &Sampling,
+    (sampling, phase): (&Sampling, Phase),
     partition: &Arc<Partition>,
     seed: u64,
 ) -> Result<Replay<T>, Error> {
     let made = move || {
         let rule = Rule::new(sampling.kind, sampling.fanouts.clone(), seed)?;
         let sampler = Sampler::new(topology, &rule, 1)?;
-        let trains = |v: &u32| data.train.get(*v as usize) == Some(&true);
-        let trained: Vec<u32> = (0..data.vertices()).filter(trains).collect();
-        Replay::new(sampler, &trained, sampling, partition, seed)
+        Replay::new(sampler, &seeds(data, phase), sampling, partition, seed)
     };
     made().map_err(no_batches)
 }

@@ -1,8 +1,9 @@
 //! Offload to the host, for runs that do not fit on a device.
 
 use super::TrainOptions;
-use crate::{Error, Loaded};
-use gnnc_graph::{GraphData, Partition, summary};
+use crate::plan::batch_plan;
+use crate::{Compiled, Error, Loaded};
+use gnnc_graph::{Partition, summary};
 use gnnc_ir::program::Program;
 use gnnc_ir::words::units::Bytes;
 use gnnc_planner::parts::parts;
@@ -10,6 +11,7 @@ use gnnc_planner::placement::PlacementSpec;
 use gnnc_planner::search::offload_to_fit;
 use gnnc_runtime::device::cuda::Live;
 use gnnc_runtime::device::gpu::driver::Driver;
+use std::sync::Arc;
 
 /// Fraction of a GPU's free memory to plan with. The rest is for code, lists of long rows and partial sums of
 /// kernels.
@@ -38,18 +40,20 @@ pub(super) fn budget(
     })
 }
 
-/// The programs, with tensors offloaded to the host so that each rank fits into its budget.
+/// The programs of a placement, with tensors offloaded to the host so that each rank fits into its budget.
 ///
 /// # Errors
-/// How many bytes are missing when everything that can move is on the host.
+/// How many bytes are missing when everything that can move is on the host; a placement without programs.
 pub(super) fn resting(
     loaded: &Loaded,
-    data: &GraphData,
-    partition: &Partition,
+    compiled: &Compiled,
     options: &TrainOptions,
-    programs: Vec<Program>,
+    spec: &PlacementSpec,
+    partition: &Arc<Partition>,
     bytes: u64,
 ) -> Result<Vec<Program>, Error> {
+    let data = loaded.trainable()?;
+    let programs = compiled.programs(spec)?;
     let partitioner = options.partitioner();
     let count = partition.parts();
     let mut workload = loaded.workload.clone();
@@ -58,12 +62,27 @@ pub(super) fn resting(
         let found = summary::summarise_partition(data, partition, partitioner.name())?;
         workload.add_partition(count, found);
     }
-    let parts = parts(&workload, count, partitioner).map_err(|e| Error::Input(e.to_string()))?;
+    let mut parts =
+        parts(&workload, count, partitioner).map_err(|e| Error::Input(e.to_string()))?;
     let Some(first) = programs.first() else {
         return Ok(programs);
     };
+    if let Some(training) = &first.sampling {
+        let seed = options.seed.unwrap_or(loaded.model.train.seed);
+        let batches = (training, first.evaluation.as_ref());
+        parts.batch = Some(batch_plan(data, partition, batches, seed)?);
+    }
     let parts = parts.of(first);
-    offload_to_fit(&programs, &parts, Bytes(bytes)).map_err(|short| {
+    let offloaded = |programs: &[Program]| offload_to_fit(programs, &parts, Bytes(bytes));
+    let mut found = offloaded(&programs);
+    let moved = |programs: &[Program]| programs.iter().any(|one| !one.hosted.is_empty());
+    if spec.samples() && found.as_deref().map_or(true, moved) {
+        // Batches that read rows in place need all of them; those that copy rows leave them on the host.
+        let mut spec = spec.clone();
+        spec.knobs.offload = Some(true);
+        found = offloaded(&compiled.programs(&spec)?);
+    }
+    found.map_err(|short| {
         Error::Input(format!(
             "a worker does not fit into {} of device memory: with everything possible offloaded to the host, {} \
              are still missing; use more workers, a smaller model, or a larger --device-memory",

@@ -9,6 +9,7 @@ use gnnc::graph::GraphData;
 use gnnc::ir::graph::model::Relaxation;
 use gnnc::ir::plan::Placement;
 use gnnc::ir::program::BatchSizes;
+use gnnc::ir::program::trace::Phase;
 use gnnc::ir::words::sampling::{ALL, Cut, Kind, Roots, Sampling};
 use gnnc::ir::words::storage::Storage;
 use gnnc::runtime::{OnBatch, RuntimeError, Stop};
@@ -79,7 +80,7 @@ fn a_seed_more_than_batches_hold_makes_another_batch() {
         let mut trainer = with(case("", SAGE, data.clone()), &own).start(four);
         trainer.epoch().unwrap();
         assert_eq!(trainer.session.steps(), 5, "{roots}");
-        let batches = trainer.session.drawn();
+        let batches = trainer.session.drawn(Phase::Step);
         assert_eq!(batches.iter().map(Vec::len).collect::<Vec<_>>(), [5; 4]);
     }
 }
@@ -110,7 +111,7 @@ fn bytes_are_those_of_the_formula() {
         let sent = trainer.epoch().unwrap().bytes_sent;
         let parameters = trainer.session.parameters().unwrap();
         let floats: usize = parameters.iter().map(|tensor| tensor.values.len()).sum();
-        let drawn = trainer.session.drawn();
+        let drawn = trainer.session.drawn(Phase::Step);
         let rows: u64 = drawn.iter().flatten().map(|sizes| sizes.remote[0]).sum();
         assert!(rows > 0);
         let reduced = trainer.session.steps() * u64::from(way.ranks - 1) * 8 * floats as u64;
@@ -143,7 +144,13 @@ fn push_pull_sends_no_row_of_features() {
             let lists = sizes.levels[0] + sizes.levels[1] + 1 + sizes.edges[1];
             4 * lists + 8 * sizes.levels[1] * HIDDEN
         };
-        let parts: u64 = trainer.session.drawn().iter().flatten().map(part).sum();
+        let parts: u64 = trainer
+            .session
+            .drawn(Phase::Step)
+            .iter()
+            .flatten()
+            .map(part)
+            .sum();
         let parameters = trainer.session.parameters().unwrap();
         let floats: usize = parameters.iter().map(|tensor| tensor.values.len()).sum();
         let replicated = floats as u64 - 2 * u64::from(FEATURES) * HIDDEN;
@@ -172,7 +179,7 @@ fn fetching_ahead_changes_no_bit() {
 }
 
 /// Models whose first aggregation reads features alone.
-const FIXED: [(&str, bool); 3] = [
+pub const FIXED: [(&str, bool); 3] = [
     (
         "let h = x |> sage_conv(7) |> relu
          loss cross_entropy(h |> dropout(0.3) |> sage_conv(classes), labels, on = train)",

@@ -4,6 +4,7 @@ use crate::check::{Case, Way};
 use gnnc::graph::GraphData;
 use gnnc::graph::partition::{Partition, by_name};
 use gnnc::graph::sample::{Batches, Blocks, RankSeeds, Rule, Sampler};
+use gnnc::ir::Graph;
 use gnnc::ir::graph::autodiff::{TrainingGraph, differentiate};
 use gnnc::ir::graph::eval::{DropoutKey, EvalBatch, EvalContext, EvalLayer, Tensor, evaluate};
 use gnnc::ir::words::sampling::{Roots, Sampling};
@@ -18,7 +19,7 @@ const TOLERANCE: f64 = 1e-3;
 pub const LEARNING_RATE: f64 = 0.0625;
 
 /// The batch as the interpreter reads it, with its numbers computed from the graph.
-fn read(data: &GraphData, blocks: &Blocks) -> EvalBatch {
+pub fn read(data: &GraphData, blocks: &Blocks) -> EvalBatch {
     let topology = &data.topology;
     let layers = (1..=blocks.layers()).map(|number| {
         let (layer, ids) = (blocks.layer(number), blocks.level(number - 1));
@@ -77,7 +78,7 @@ impl<'a> Oracle<'a> {
         let form = sampled(&case.loaded.model.graph, typed, beforehand).unwrap();
         let training = differentiate(&form.batch).unwrap();
         let mut context = case.context().clone();
-        context.params = elements(&training, start);
+        context.params = elements(&training.graph, start);
         Self {
             case,
             data,
@@ -163,8 +164,8 @@ impl Oracle<'_> {
 
 /// The parameters of a session in the order of a graph without loops, in which each element of a
 /// stack is a parameter.
-fn elements(training: &TrainingGraph, tensors: &[runtime::Tensor]) -> Vec<Tensor> {
-    let specs = training.graph.params.iter();
+pub fn elements(graph: &Graph, tensors: &[runtime::Tensor]) -> Vec<Tensor> {
+    let specs = graph.params.iter();
     let tensor = |spec: &gnnc::ir::graph::ParamSpec| {
         let own = tensors.iter().find(|t| t.name == spec.name).unwrap();
         let gnnc::ir::Rows::Fixed(rows) = spec.ty.rows else {
@@ -203,7 +204,10 @@ pub fn differences(case: &Case, sampling: &Sampling, way: Way) -> Option<String>
             ));
         }
     }
-    let after = elements(&oracle.training, &trainer.session.parameters().unwrap());
+    let after = elements(
+        &oracle.training.graph,
+        &trainer.session.parameters().unwrap(),
+    );
     let step = |a: &[f64], b: &[f64]| {
         let differences = a.iter().zip(b).map(|(a, b)| (a - b).abs());
         differences.fold(0.0, f64::max)

@@ -109,13 +109,14 @@ pub fn sampling(batch: u32, fanouts: Vec<u32>, kind: Kind, cut: Cut) -> Sampling
 }
 
 /// Hops of a model.
-fn hops(case: &Case) -> usize {
+pub fn hops(case: &Case) -> usize {
     let spec = PlacementSpec::new(Placement::Minibatch, 1);
-    usize::from(case.compiled.training(&spec).unwrap().hops)
+    let batches = case.compiled.training(&spec).unwrap().batches.as_ref();
+    usize::from(batches.unwrap().hops)
 }
 
 /// Every model, with the layers it needs, and whether it reads types of edges.
-fn models() -> Vec<(&'static str, &'static str, bool)> {
+pub fn models() -> Vec<(&'static str, &'static str, bool)> {
     vec![
         ("", GCN, false),
         ("", SAGE, false),

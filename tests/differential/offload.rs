@@ -1,18 +1,21 @@
 //! Offload changes no result, and the rest fits in the given memory.
 
 use crate::check::Case;
-use crate::data::{Shape, planted};
+use crate::data::{FEATURES, Shape, planted};
 use crate::device::fake::Seen;
 use crate::device::runs::{Found, in_turns, options, run, staged};
 use crate::device::{Again, shape};
+use crate::minibatch::{sampling, with};
 use crate::models::{APPNP, GAT, GCN, GCNII, GIN, SAGE};
 use crate::random;
+use gnnc::ir::graph::model::Relaxation;
 use gnnc::ir::plan::{Knobs, Placement};
 use gnnc::ir::program::instr;
 use gnnc::ir::program::memory::layout;
 use gnnc::ir::program::trace::Phase;
 use gnnc::ir::program::traffic::moved;
-use gnnc::ir::program::{Capacity, Instr, Program, RankSizes};
+use gnnc::ir::program::{BatchSizes, Capacity, Instr, Program, RankSizes};
+use gnnc::ir::words::sampling::{Cut, Fanout, Kind};
 use gnnc::ir::words::units::Bytes;
 use gnnc::planner::lower::offload::{MemoryBudget, offload};
 use gnnc::runtime::Session;
@@ -264,18 +267,72 @@ fn offload_trains_in_a_budget() {
     let all = whole.session.peak_memory_bytes();
     // The same program, with enough memory.
     let (losses, roomy) = trained(Some(2 * all)).unwrap();
-    assert_eq!((losses, roomy.step_moved), (expected.clone(), 0));
+    assert_eq!((losses, roomy.moves(Phase::Step)), (expected.clone(), 0));
     for part in [4, 3] {
         let (losses, trainer) = trained(Some(all * part / 5)).unwrap();
         assert_eq!(losses, expected);
         let here = trainer.session.peak_memory_bytes() - trainer.session.host_bytes();
         assert!(here <= all * part / 5, "{here} of {all}, {part} of 5");
-        assert!(trainer.step_moved > 0);
+        assert!(trainer.moves(Phase::Step) > 0);
     }
     let error = trained(Some(all / 50)).err().unwrap().to_string();
     let bytes = Bytes(all / 50).to_string();
     for part in [bytes.as_str(), "still missing", "--device-memory"] {
         assert!(error.contains(part), "{error}");
+    }
+}
+
+/// Features that do not fit rest on the host, and batches read their rows there.
+#[test]
+fn rows_of_batches_come_from_the_host() {
+    let data = planted(Shape {
+        vertices: 4_000,
+        edges: 6_000,
+        directed: false,
+        sparse: false,
+        seed: 3,
+    });
+    let some = sampling(16, vec![2, 2], Kind::Neighbor, Cut::Even);
+    let features = u64::from(4 * FEATURES) * 4_000;
+    for (body, placement) in [
+        (SAGE, Placement::Minibatch),
+        (GAT, Placement::Minibatch),
+        (SAGE, Placement::PushPull),
+    ] {
+        let mut case = with(Case::new("", body, data.clone()), &some);
+        case.knobs.sampling.eval_fanouts = vec![Fanout::Each(2); 2];
+        let trained = |device_memory| {
+            let options = TrainOptions {
+                device_memory,
+                allow: vec![Relaxation::Sample],
+                check_bytes: true,
+                knobs: case.knobs.clone(),
+                ..options(placement, 1)
+            };
+            let mut trainer = Trainer::new(&case.loaded, &case.compiled, &options)?;
+            trainer.session.set_learning_rate(0.05);
+            let mut found = Vec::new();
+            for _ in 0..2 {
+                let loss = trainer.epoch()?.loss.to_bits();
+                found.push((loss, trainer.evaluate()?));
+            }
+            Ok::<_, gnnc::Error>((found, trainer))
+        };
+        let (expected, whole) = trained(None).unwrap();
+        let all = whole.session.peak_memory_bytes();
+        let (found, roomy) = trained(Some(2 * all)).unwrap();
+        assert_eq!((found, roomy.moves(Phase::Step)), (expected.clone(), 0));
+        let budget = all - features / 2;
+        let (found, trainer) = trained(Some(budget)).unwrap();
+        assert_eq!(found, expected, "{body} {placement}");
+        let host = trainer.session.host_bytes();
+        assert!(host >= features, "{host} of {features} bytes: {body}");
+        assert!(trainer.session.peak_memory_bytes() - host <= budget);
+        // A row is read once for each batch that has it.
+        let rows = |sizes: &[BatchSizes]| sizes.iter().map(|one| one.levels[0]).sum::<u64>();
+        let drawn = trainer.session.drawn(Phase::Step);
+        let read = rows(&drawn[0]) * u64::from(4 * FEATURES);
+        assert_eq!(trainer.moves(Phase::Step), read, "{body} {placement}");
     }
 }
 

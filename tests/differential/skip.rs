@@ -8,6 +8,7 @@ use gnnc::graph::partition::{Partitioner, Range};
 use gnnc::ir::graph::model::Relaxation;
 use gnnc::ir::plan::{Knobs, Placement};
 use gnnc::ir::program::Skipping;
+use gnnc::ir::program::trace::Phase;
 use gnnc::planner::placement::PlacementSpec;
 use gnnc::runtime::transport::{Transport, threads::Threads};
 use gnnc::runtime::{LayerStaleness, RunOptions, Session};
@@ -384,7 +385,7 @@ fn copies_go_on_in_another_budget() {
         let expected = run(&mut whole, 9);
         let less = whole.session.peak_memory_bytes() * 4 / 5;
         let mut first = placed(Placement::SkipBroadcast, Some(less), &case, rule, 3);
-        assert!(first.step_moved > 0);
+        assert!(first.moves(Phase::Step) > 0);
         run(&mut first, 4);
         first.session.save(&path).unwrap();
         let mut second = trainer(&case, rule, 3);

@@ -12,6 +12,7 @@ use gnnc::TrainOptions;
 use gnnc::ir::kernel::End;
 use gnnc::ir::plan::Placement;
 use gnnc::ir::program::instr;
+use gnnc::ir::program::trace::Phase;
 use gnnc::ir::program::traffic::moved;
 use gnnc::ir::program::{Buffer, BufferId, Instr, Program, RankSizes, Ref, Role};
 use gnnc::runtime::Session;
@@ -362,7 +363,7 @@ fn streamed_trains_in_a_budget() {
             assert_eq!(losses, expected, "{percent} %");
             let here = trainer.session.peak_memory_bytes() - trainer.session.host_bytes();
             assert!(here <= 2 * budget, "{here} of {all}, {percent} %");
-            assert!(trainer.step_moved > 0, "{percent} %");
+            assert!(trainer.moves(Phase::Step) > 0, "{percent} %");
             fitted.push(percent);
         }
         println!("directed {directed}: {fitted:?} %");

@@ -6,6 +6,7 @@ use gnnc::graph::generate::{Attributes, PlantedPartition};
 use gnnc::graph::summary;
 use gnnc::ir::graph::model::Relaxation;
 use gnnc::ir::plan::{Knobs, Partitioner, Placement};
+use gnnc::ir::program::trace::Phase;
 use gnnc::ir::program::{Length, Rule};
 use gnnc::ir::words::storage::Storage;
 use gnnc::ir::workload::GraphFacts;
@@ -371,7 +372,7 @@ fn a_small_device_trains_as_a_large_one() {
         });
         let moves = |options: &TrainOptions| {
             let trainer = Trainer::new(&loaded, &compiled, options);
-            trainer.is_ok_and(|trainer| trainer.step_moved > 0)
+            trainer.is_ok_and(|trainer| trainer.moves(Phase::Step) > 0)
         };
         let small = small
             .into_iter()

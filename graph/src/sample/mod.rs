@@ -45,7 +45,7 @@ pub use error::SampleError;
 pub use estimate::{DegreeClass, Estimate, by_degrees, by_edges, degree_classes};
 pub use gnnc_ir::words::sampling::{ALL, Cut, Fanout, Kind, MAX_HOPS};
 pub use pilot::{PILOT, Pilot, room};
-pub use roots::{At, RankSeeds, Replay, check_roots};
+pub use roots::{At, RankSeeds, Replay, check_roots, seeds};
 pub use sampler::Sampler;
 
 use crate::Topology;

@@ -1,9 +1,10 @@
 //! The seeds that one rank works on, and how large its part of a batch is.
 
 use super::{Batches, Blocks, Cut, Epoch, SampleError, Sampler, home, shares};
-use crate::Topology;
 use crate::partition::Partition;
+use crate::{GraphData, Topology};
 use gnnc_ir::program::BatchSizes;
+use gnnc_ir::program::trace::Phase;
 use gnnc_ir::words::sampling::{Roots, Sampling};
 use std::borrow::Borrow;
 use std::sync::Arc;
@@ -30,7 +31,28 @@ pub struct At {
     pub step: u32,
 }
 
+/// The optimizer step that the draws of evaluations have in place of a real one, which is smaller. So
+/// every evaluation of a run draws the same neighbors.
+const EVALUATION: u32 = u32::MAX;
+
 impl At {
+    /// A batch of an evaluation.
+    pub fn evaluation(batch: u32) -> Self {
+        Self {
+            epoch: 0,
+            batch,
+            step: EVALUATION,
+        }
+    }
+
+    /// A batch of the first run of a list.
+    pub fn first_of(phase: Phase, batch: u32) -> Self {
+        match phase {
+            Phase::Setup | Phase::Step => Self::first_epoch(batch),
+            Phase::Eval => Self::evaluation(batch),
+        }
+    }
+
     /// A batch of the first epoch of a run.
     pub fn first_epoch(batch: u32) -> Self {
         Self {
@@ -39,6 +61,17 @@ impl At {
             step: batch,
         }
     }
+}
+
+/// The vertices from which the batches of a list are drawn, ascending: in training those that are
+/// trained on, in evaluations those of any split.
+pub fn seeds(data: &GraphData, phase: Phase) -> Vec<u32> {
+    let is_in = |split: &[bool], v: u32| split.get(v as usize) == Some(&true);
+    let is_seed = |v: &u32| {
+        let evaluated = is_in(&data.val, *v) || is_in(&data.test, *v);
+        is_in(&data.train, *v) || phase == Phase::Eval && evaluated
+    };
+    (0..data.vertices()).filter(is_seed).collect()
 }
 
 /// The seeds of one rank, batch by batch.
@@ -58,13 +91,13 @@ pub struct RankSeeds {
 }
 
 impl RankSeeds {
-    /// The seeds of a rank among `trained` vertices. `seed` is that of the run.
+    /// The seeds of a rank among the `seeds` of all. `seed` is that of the run.
     ///
     /// # Errors
     /// No training vertices; a batch size of 0; a cut that leaves no batch, or that does not go with
     /// [`Roots::Own`].
     pub fn new(
-        trained: Vec<u32>,
+        seeds: Vec<u32>,
         sampling: &Sampling,
         partition: &Arc<Partition>,
         rank: u32,
@@ -73,8 +106,8 @@ impl RankSeeds {
         check_roots(sampling)?;
         let own = sampling.roots == Roots::Own && partition.parts() > 1;
         let batches = match own {
-            true => Batches::own(&shares(&trained, partition), sampling.batch, seed)?,
-            false => vec![Batches::new(trained, sampling.batch, sampling.cut, seed)?],
+            true => Batches::own(&shares(&seeds, partition), sampling.batch, seed)?,
+            false => vec![Batches::new(seeds, sampling.batch, sampling.cut, seed)?],
         };
         Ok(Self {
             partition: Arc::clone(partition),
@@ -191,12 +224,12 @@ impl<T: Borrow<Topology> + Send + Sync> Replay<T> {
     /// As [`RankSeeds::new`].
     pub fn new(
         sampler: Sampler<T>,
-        trained: &[u32],
+        seeds: &[u32],
         sampling: &Sampling,
         partition: &Arc<Partition>,
         seed: u64,
     ) -> Result<Self, SampleError> {
-        let of_rank = |rank| RankSeeds::new(trained.to_vec(), sampling, partition, rank, seed);
+        let of_rank = |rank| RankSeeds::new(seeds.to_vec(), sampling, partition, rank, seed);
         let ranks: Result<_, _> = (0..partition.parts()).map(of_rank).collect();
         Ok(Self {
             sampler,

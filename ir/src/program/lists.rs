@@ -2,6 +2,7 @@
 
 use super::{Instr, Program};
 use crate::program::trace::Phase;
+use crate::words::sampling::Sampling;
 
 impl Program {
     /// The instructions of a phase.
@@ -20,5 +21,40 @@ impl Program {
             Phase::Step => &mut self.step,
             Phase::Eval => &mut self.eval,
         }
+    }
+
+    /// The batches that a list runs over, if it samples.
+    pub fn batches_of(&self, phase: Phase) -> Option<&Sampling> {
+        match phase {
+            Phase::Setup => None,
+            Phase::Step => self.sampling.as_ref(),
+            Phase::Eval => self.evaluation.as_ref(),
+        }
+    }
+
+    /// Where the loops over batches are.
+    pub fn batch_loops(&self) -> Vec<(Phase, usize)> {
+        let mut found = Vec::new();
+        for phase in Phase::ALL {
+            for (index, instr) in self.list(phase).iter().enumerate() {
+                if matches!(instr, Instr::Batches(_)) {
+                    found.push((phase, index));
+                }
+            }
+        }
+        found
+    }
+
+    /// The instructions of all loops over batches.
+    pub fn of_batches(&self) -> impl Iterator<Item = &Instr> {
+        let lists = Phase::ALL.into_iter().flat_map(|phase| self.list(phase));
+        let loops = lists.filter(|instr| matches!(instr, Instr::Batches(_)));
+        loops.flat_map(|instr| instr.body().unwrap_or_default())
+    }
+
+    /// The most hops of a batch, which is also the highest level of the program.
+    pub fn hops(&self) -> u8 {
+        let batches = Phase::ALL.map(|phase| self.batches_of(phase).map_or(0, Sampling::hops));
+        batches.into_iter().max().unwrap_or(0)
     }
 }

@@ -146,6 +146,11 @@ impl Resource {
         if matches!(instr.whole(), Instr::Move(_)) {
             return Self::Host;
         }
+        if let Instr::FetchRows(fetch) = instr
+            && fetch.is_from_host(program)
+        {
+            return Self::Host;
+        }
         if matches!(instr, Instr::Begin(_)) {
             return Self::Copy;
         }

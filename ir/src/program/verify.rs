@@ -52,11 +52,7 @@ impl RankData {
             Role::Relation(types) | Role::RelationDegree(types) => Some(types),
             _ => None,
         });
-        let drawn = program
-            .step
-            .iter()
-            .flat_map(|instr| instr.body().unwrap_or_default());
-        let of_batches = drawn.into_iter().find_map(|instr| {
+        let of_batches = program.of_batches().find_map(|instr| {
             let Instr::Numbers(numbers) = instr else {
                 return None;
             };
@@ -101,11 +97,11 @@ impl RankData {
 
 /// A batch of the program's number of levels, none of whose sizes are equal.
 fn typical_batch(program: &Program) -> BatchSizes {
-    let Some(sampling) = &program.sampling else {
-        return BatchSizes::NONE;
-    };
     let mut batch = BatchSizes::NONE;
-    let hops = usize::from(sampling.hops());
+    let hops = usize::from(program.hops());
+    if hops == 0 {
+        return batch;
+    }
     for level in 0..=hops.min(MAX_HOPS) {
         let above = (hops - level) as u64;
         batch.levels[level] = 11 + 13 * above;

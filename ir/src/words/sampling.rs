@@ -176,6 +176,10 @@ pub struct SamplingSettings {
     /// How an epoch is cut. Default: even.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cut: Option<Cut>,
+    /// One fanout a hop of evaluations, which then run over batches of all vertices of a split. None if
+    /// evaluations run over the whole graph.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub eval_fanouts: Vec<Fanout>,
     /// Which rank works on a seed. Default: home.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub roots: Option<Roots>,
@@ -213,14 +217,35 @@ impl SamplingSettings {
         })
     }
 
+    /// The batches to evaluate on; `None` for the whole graph. They are as large as those to train on,
+    /// and cover every seed. Shares of the training vertices say nothing about other vertices, so seeds
+    /// of [`Roots::Own`] go to their owners.
+    pub fn evaluation(&self) -> Option<Sampling> {
+        if self.eval_fanouts.is_empty() {
+            return None;
+        }
+        let training = self.sampling()?;
+        Some(Sampling {
+            fanouts: self.eval_fanouts.clone(),
+            cut: Cut::Even,
+            roots: match training.roots {
+                Roots::Dealt => Roots::Dealt,
+                Roots::Home | Roots::Own => Roots::Home,
+            },
+            ..training
+        })
+    }
+
     /// The same, with those of `other` where these are open.
     pub fn or(self, other: &Self) -> Self {
+        let given = |own: Vec<Fanout>, other: &[Fanout]| match own.is_empty() {
+            true => other.to_vec(),
+            false => own,
+        };
         Self {
             batch: self.batch.or(other.batch),
-            fanouts: match self.fanouts.is_empty() {
-                true => other.fanouts.clone(),
-                false => self.fanouts,
-            },
+            fanouts: given(self.fanouts, &other.fanouts),
+            eval_fanouts: given(self.eval_fanouts, &other.eval_fanouts),
             sampler: self.sampler.or(other.sampler),
             cut: self.cut.or(other.cut),
             roots: self.roots.or(other.roots),

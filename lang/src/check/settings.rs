@@ -39,6 +39,7 @@ pub fn train(module: &Module, diagnostics: &mut Vec<Diagnostic>) -> TrainSetting
         "allow",
         "batch",
         "fanouts",
+        "eval_fanouts",
         "sampler",
         "cut",
         "roots",
@@ -69,7 +70,8 @@ pub fn train(module: &Module, diagnostics: &mut Vec<Diagnostic>) -> TrainSetting
     }
     settings.sampling = SamplingSettings {
         batch: reader.count("batch", 1.0..=LARGEST_BATCH).map(|n| n as u32),
-        fanouts: reader.fanouts(),
+        fanouts: reader.fanouts("fanouts"),
+        eval_fanouts: reader.fanouts("eval_fanouts"),
         sampler: reader.choice("sampler", Kind::ALL, Kind::name),
         cut: reader.choice("cut", Cut::ALL, Cut::name),
         roots: reader.choice("roots", Roots::ALL, Roots::name),
@@ -341,19 +343,19 @@ impl<'a, 'd> Reader<'a, 'd> {
     }
 
     /// A list of numbers or `all`, one for each hop.
-    fn fanouts(&mut self) -> Vec<Fanout> {
+    fn fanouts(&mut self, key: &str) -> Vec<Fanout> {
         const EXPECTED: &str =
             "a list such as `[25, 10]` or `[all, all]`, one number or `all` for each hop";
-        let Some(value) = self.get("fanouts") else {
+        let Some(value) = self.get(key) else {
             return Vec::new();
         };
         let ExprKind::List(entries) = &value.kind else {
-            self.wrong::<()>("fanouts", value, EXPECTED);
+            self.wrong::<()>(key, value, EXPECTED);
             return Vec::new();
         };
         if entries.is_empty() || entries.len() > MAX_HOPS {
             let expected = format!("a list of 1 to {MAX_HOPS} fanouts");
-            self.wrong::<()>("fanouts", value, &expected);
+            self.wrong::<()>(key, value, &expected);
             return Vec::new();
         }
         let mut fanouts = Vec::new();
@@ -363,7 +365,7 @@ impl<'a, 'd> Reader<'a, 'd> {
                 ExprKind::Number(..) => self
                     .number_of("a fanout", entry, 0.0..=LARGEST_BATCH, true)
                     .map(|number| number as u32),
-                _ => self.wrong("fanouts", entry, EXPECTED),
+                _ => self.wrong(key, entry, EXPECTED),
             };
             fanouts.extend(number.map(Fanout::Each));
         }

@@ -14,8 +14,8 @@ pub fn from_owners(mut program: Program) -> Program {
     if program.ranks <= 1 {
         return program;
     }
-    for index in 0..program.step.len() {
-        let Instr::Batches(instr::Batches { body }) = &program.step[index] else {
+    for (phase, index) in program.batch_loops() {
+        let Instr::Batches(instr::Batches { body }) = &program.list(phase)[index] else {
             continue;
         };
         let mut body = body.clone();
@@ -34,7 +34,7 @@ pub fn from_owners(mut program: Program) -> Program {
             let behind = sampled.map_or(0, |sample| sample + 1);
             body.insert(behind, Instr::AskRows(AskRows { level }));
         }
-        program.step[index] = Instr::Batches(instr::Batches { body });
+        program.list_mut(phase)[index] = Instr::Batches(instr::Batches { body });
     }
     program
 }

@@ -24,8 +24,8 @@ struct Fetched {
 
 /// The program without copies of rows that only edges read.
 pub fn in_place(mut program: Program) -> Program {
-    for index in 0..program.step.len() {
-        let Instr::Batches(instr::Batches { body }) = &program.step[index] else {
+    for (phase, index) in program.batch_loops() {
+        let Instr::Batches(instr::Batches { body }) = &program.list(phase)[index] else {
             continue;
         };
         let fetched = fetched(body, &program);
@@ -46,7 +46,7 @@ pub fn in_place(mut program: Program) -> Program {
                 program.buffers[id.0 as usize].extent = Extent::Level(level);
             }
         }
-        program.step[index] = Instr::Batches(instr::Batches { body });
+        program.list_mut(phase)[index] = Instr::Batches(instr::Batches { body });
     }
     program
 }

@@ -33,6 +33,8 @@ mod scan;
 pub mod stage;
 pub mod storage;
 
+pub use sampled::{Batches, OnBatches};
+
 use crate::error::LowerError;
 use crate::layout::{self, Graphs, Pure, Ranks};
 use gnnc_ir::graph::autodiff::{TrainingGraph, differentiate};
@@ -44,7 +46,6 @@ use gnnc_ir::program::instr::{self, DrawnBuffer};
 use gnnc_ir::program::{
     Buffer, BufferId, Extent, Instr, METRICS, Program, Ref, Role, Skip, Skipping,
 };
-use gnnc_ir::words::sampling::Sampling;
 use gnnc_ir::{Graph, NodeId, Rows, Type};
 use region::{Region, Value};
 use std::borrow::Cow;
@@ -70,8 +71,8 @@ pub struct Training {
     pub sparse_features: bool,
     /// Whether edges of the graph have types.
     pub typed: bool,
-    /// Hops of the sampled batches that `backward` is over; 0 if it is over the whole graph.
-    pub hops: u8,
+    /// What else is needed to train on sampled batches, if `backward` is over such.
+    pub batches: Option<OnBatches>,
 }
 
 /// State shared by all regions of one program.
@@ -107,21 +108,21 @@ pub fn by_rows(training: &Training, ranks: u32) -> Result<Program, LowerError> {
 }
 
 /// Lowers a model to a program that trains on sampled batches. Ranks have seeds of their own, and
-/// evaluations run over the whole graph. Tensors are by rows, or as `wanted` says.
+/// evaluations run over the whole graph or over batches. Tensors are by rows, or as `wanted` says.
 ///
 /// # Errors
 /// As [`by_layouts`].
 pub fn by_batches(
     training: &Training,
     ranks: Ranks,
-    sampling: &Sampling,
+    batches: &Batches,
     wanted: Option<&dyn Fn(&Graphs) -> Layouts>,
 ) -> Result<Program, LowerError> {
     program(
         training,
         ranks,
         None,
-        Some(sampling),
+        Some(batches),
         &|graphs| match wanted {
             Some(wanted) => laid_out(graphs, ranks, wanted),
             None => Ok(graphs),
@@ -212,16 +213,16 @@ fn laid_out(
 /// # Errors
 /// If a program cannot express the model.
 pub fn pure(training: &Training, ranks: u32) -> Result<Pure, LowerError> {
-    Ok(Pure::of(&graphs(training)?, ranks))
+    Ok(Pure::of(&graphs(training, &training.forward)?, ranks))
 }
 
-/// The graphs of a model, ready for layouts.
-fn graphs(training: &Training) -> Result<Graphs, LowerError> {
+/// The graphs of a model, evaluated by `forward`, ready for layouts.
+fn graphs(training: &Training, forward: &Graph) -> Result<Graphs, LowerError> {
     let sparse = training.sparse_features;
     Ok(Graphs {
         step: canonical::canonical(&training.backward.graph, sparse)?,
         grads: training.backward.grads.clone(),
-        eval: canonical::canonical(&training.forward, sparse)?,
+        eval: canonical::canonical(forward, sparse)?,
     })
 }
 
@@ -237,11 +238,16 @@ fn program(
     training: &Training,
     ranks: Ranks,
     skip: Option<Skipping>,
-    sampling: Option<&Sampling>,
+    batches: Option<&Batches>,
     placed: &dyn Fn(Graphs) -> Result<Graphs, LowerError>,
 ) -> Result<Program, LowerError> {
     let sparse = training.sparse_features;
-    let graphs = placed(graphs(training)?)?;
+    let evaluation = batches.and_then(|batches| batches.evaluation.as_ref());
+    let forward = match (evaluation, &training.batches) {
+        (Some(_), Some(on_batches)) => &on_batches.evaluation.batch,
+        (Some(_), None) | (None, _) => &training.forward,
+    };
+    let graphs = placed(graphs(training, forward)?)?;
     let (step, eval) = (
         attention::expanded(&graphs.step)?,
         attention::expanded(&graphs.eval)?,
@@ -273,17 +279,18 @@ fn program(
         .collect();
     // The loss of an epoch is the sum of those of its batches.
     let loss = vec![loss.at.buffer];
-    if sampling.is_none() {
+    if batches.is_none() {
         summed.extend(&loss);
     }
     lowerer.all_reduce(&mut step.code, summed);
     optimizer::step(&mut lowerer, &training.settings, &grads, &mut step.code);
     lowerer.program.step = step.code;
-    if let Some(sampling) = sampling {
-        lowerer.in_batches(sampling, training.typed);
-        let mut after = Vec::new();
-        lowerer.all_reduce(&mut after, loss);
-        lowerer.program.step.append(&mut after);
+    if let Some(batches) = batches {
+        let code = std::mem::take(&mut lowerer.program.step);
+        let mut step = vec![lowerer.in_batches(code, training.typed)];
+        lowerer.all_reduce(&mut step, loss);
+        lowerer.program.step = step;
+        lowerer.program.sampling = Some(batches.training.clone());
     }
 
     lowerer.skip = None;
@@ -298,10 +305,17 @@ fn program(
         out: Ref::first(out),
         classes: logits.ty.columns(),
     }));
-    lowerer.all_reduce(&mut eval.code, vec![out]);
-    lowerer.program.eval = eval.code;
+    let mut code = std::mem::take(&mut eval.code);
+    if let Some(evaluation) = evaluation {
+        code = vec![lowerer.in_batches(code, training.typed)];
+        lowerer.program.evaluation = Some(evaluation.clone());
+    } else {
+        // Those of batches are not kept.
+        lowerer.program.logits = Some(logits.at);
+    }
+    lowerer.all_reduce(&mut code, vec![out]);
+    lowerer.program.eval = code;
     lowerer.program.metrics = Some(out);
-    lowerer.program.logits = Some(logits.at);
     Ok(lowerer.program)
 }
 

@@ -9,7 +9,7 @@
 //! - a tensor that rests between two uses is stored after one and fetched before the other, into
 //!   new memory (`split`); if it was fetched and not changed, it need not be stored again;
 //! - a tensor that lives as long as the program, such as features or optimizer state, has its home
-//!   on the host and is fetched for its uses (`home`);
+//!   on the host and is fetched for its uses; rows that batches fetch are read there (`home`);
 //! - a stack that loops fill and read slot by slot stays on the host, and every loop has a ring of
 //!   a few slots for its iterations; during an iteration, the next slot is fetched and the previous
 //!   one stored (`ring`).
@@ -289,7 +289,10 @@ impl<'a> Place<'a> {
                 })
             }
             _ if has_home(buffer) => {
-                let uses = uses();
+                let uses = match uses::only_fetches(self.list, id) {
+                    true => Vec::new(),
+                    false => uses(),
+                };
                 let used = |[first, last]: &[usize; 2]| (*first..=*last).contains(&place);
                 if uses.iter().any(used) {
                     return None;

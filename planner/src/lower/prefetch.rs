@@ -15,22 +15,24 @@ use gnnc_ir::program::instr::{self, Batches, Lag, MOST_LAG};
 use gnnc_ir::program::trace::Phase;
 use gnnc_ir::program::{Instr, Program, Transfer};
 
-/// The program with batches that are drawn `ahead` periods before they are trained on; by default as
-/// many as they wait for messages.
-pub fn prefetch(mut program: Program, ahead: Option<u32>) -> Program {
-    let waits = match (program.asks(), program.shares()) {
-        (Some(_), _) => 2,
-        (None, Some(_)) => 1,
-        (None, None) => 0,
-    };
-    let ahead = ahead.unwrap_or(waits).min(MOST_LAG);
-    if ahead == 0 || waits == 0 {
-        return program;
-    }
+/// The program with batches of some lists that are drawn `ahead` periods before they are used; by
+/// default as many as they wait for messages.
+pub fn prefetch(mut program: Program, phases_of: &[Phase], ahead: Option<u32>) -> Program {
     let mut tag = last_tag_of(&program);
-    for instr in &mut program.step {
-        if let Instr::Batches(instr::Batches { body }) = instr {
-            *body = phases(std::mem::take(body), ahead, &mut tag);
+    for phase in phases_of.iter().copied() {
+        let waits = match (program.asks(phase), program.shares(phase)) {
+            (Some(_), _) => 2,
+            (None, Some(_)) => 1,
+            (None, None) => 0,
+        };
+        let ahead = ahead.unwrap_or(waits).min(MOST_LAG);
+        if ahead == 0 || waits == 0 {
+            continue;
+        }
+        for instr in program.list_mut(phase) {
+            if let Instr::Batches(instr::Batches { body }) = instr {
+                *body = phases(std::mem::take(body), ahead, &mut tag);
+            }
         }
     }
     program

@@ -3,6 +3,7 @@
 use super::kernel::Builder;
 use super::region::{Region, Value, launch_rows};
 use super::{LowerError, Lowerer};
+use crate::sampled::SampledForm;
 use gnnc_ir::NodeId;
 use gnnc_ir::kernel::expr::{Expr, Value as Scalar};
 use gnnc_ir::kernel::{At, Body, Over};
@@ -10,6 +11,24 @@ use gnnc_ir::program::instr::{self, DrawnBuffer};
 use gnnc_ir::program::{Instr, Ref, Role};
 use gnnc_ir::words::sampling::{Drawn, Sampling};
 use gnnc_ir::words::scalar::Binary;
+
+/// A model on sampled batches.
+#[derive(Clone, Debug)]
+pub struct OnBatches {
+    /// Hops of the batches that it is trained on.
+    pub hops: u8,
+    /// The forward graph without dropout on batches, for evaluations that sample too.
+    pub evaluation: SampledForm,
+}
+
+/// The batches of a program.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Batches {
+    /// Those to train on.
+    pub training: Sampling,
+    /// Those to evaluate on; `None` for the whole graph.
+    pub evaluation: Option<Sampling>,
+}
 
 impl Lowerer {
     /// Numbers of the batch at hand.
@@ -24,29 +43,30 @@ impl Lowerer {
         Value::whole(at, drawn.ty())
     }
 
-    /// Makes the training step the body of a loop over batches.
-    /// Edges may be `typed`.
-    pub(super) fn in_batches(&mut self, sampling: &Sampling, typed: bool) {
+    /// The loop over batches that runs `code` for each. Edges may be `typed`.
+    pub(super) fn in_batches(&mut self, mut code: Vec<Instr>, typed: bool) -> Instr {
         let outputs = std::mem::take(&mut self.drawn);
         let mut body = vec![Instr::Sample(instr::Sample {})];
-        if let Some(level) = self.top_of_all() {
+        if let Some(level) = self.top_of_all(&code) {
             body.push(Instr::ShareLevels(instr::ShareLevels { level, typed }));
         }
         if !outputs.is_empty() {
             body.push(Instr::Numbers(instr::Numbers { outputs }));
         }
-        body.append(&mut self.program.step);
-        self.program.step = vec![Instr::Batches(instr::Batches { body })];
-        self.program.sampling = Some(sampling.clone());
+        body.append(&mut code);
+        Instr::Batches(instr::Batches { body })
     }
-}
 
-impl Lowerer {
     /// The level next to the seeds of those whose rows ranks have of each other, if they have any.
-    fn top_of_all(&self) -> Option<u8> {
-        let buffers = self.program.buffers.iter();
-        let levels = buffers.filter_map(|buffer| buffer.extent.of_all_ranks());
-        levels.map(|level| level.number).max()
+    fn top_of_all(&self, code: &[Instr]) -> Option<u8> {
+        let mut top = None;
+        for instr in code {
+            instr.each_access(&mut |at, _| {
+                let level = self.program.buffer(at.buffer).extent.of_all_ranks();
+                top = top.max(level.map(|level| level.number));
+            });
+        }
+        top
     }
 }
 

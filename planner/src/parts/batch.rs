@@ -15,6 +15,8 @@ use std::collections::BTreeMap;
 pub struct BatchPlan {
     /// Rows that each rank's part of a batch has in the mean.
     pub expected: Vec<BatchSizes>,
+    /// The same of batches to evaluate on; `None` for the whole graph.
+    pub evaluated: Option<Vec<BatchSizes>>,
     /// Rows that the memory of any rank has room for.
     pub room: BatchSizes,
     /// Whether batches were drawn, or their sizes follow from a formula over the degrees.
@@ -24,8 +26,10 @@ pub struct BatchPlan {
 /// The batches that a model may be trained on, and what is known of their sizes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BatchPlans {
-    /// How they are drawn.
+    /// How those to train on are drawn.
     pub sampling: Sampling,
+    /// How those to evaluate on are drawn; `None` for the whole graph.
+    pub evaluation: Option<Sampling>,
     /// Those that were drawn, by number of parts and partitioner.
     pub drawn: BTreeMap<(u32, Partitioner), BatchPlan>,
 }
@@ -36,7 +40,18 @@ impl BatchPlans {
     /// # Errors
     /// Settings that do not fit the graph, such as no training vertices.
     pub fn check(&self, workload: &Workload) -> Result<(), SampleError> {
-        batches(workload, &self.sampling).map(drop)
+        for (sampling, seeds) in self.with_seeds(workload) {
+            batches(sampling, seeds)?;
+        }
+        Ok(())
+    }
+
+    /// The batches to train and to evaluate on, with the number of their seeds.
+    fn with_seeds(&self, workload: &Workload) -> impl Iterator<Item = (&Sampling, u64)> {
+        let [train, val, test] = workload.split;
+        let evaluation = self.evaluation.iter();
+        let evaluation = evaluation.map(move |sampling| (sampling, train + val + test));
+        std::iter::once((&self.sampling, train)).chain(evaluation)
     }
 
     /// The batches on some parts: as drawn, or else estimated.
@@ -45,10 +60,20 @@ impl BatchPlans {
     /// Settings that do not fit the graph, such as no training vertices.
     pub fn on(&self, parts: &Parts, workload: &Workload) -> Result<BatchPlan, SampleError> {
         let division = (parts.sizes.len() as u32, parts.partitioner);
-        match self.drawn.get(&division) {
-            Some(drawn) => Ok(drawn.clone()),
-            None => BatchPlan::estimated(parts, workload, &self.sampling),
+        if let Some(drawn) = self.drawn.get(&division) {
+            return Ok(drawn.clone());
         }
+        let estimated = |(sampling, seeds)| estimated(parts, workload, sampling, seeds);
+        let found = self.with_seeds(workload).map(estimated);
+        let found: Vec<BatchSizes> = found.collect::<Result<_, _>>()?;
+        let most = found.iter().fold(BatchSizes::NONE, |a, b| a.max(*b));
+        let on_all = |sizes: &BatchSizes| vec![*sizes; parts.sizes.len()];
+        Ok(BatchPlan {
+            room: room(most, workload.vertices, workload.edges),
+            expected: found.first().map_or_else(Vec::new, on_all),
+            evaluated: found.get(1).map(on_all),
+            basis: AlphaBasis::Estimated,
+        })
     }
 }
 
@@ -58,62 +83,75 @@ impl BatchPlan {
         self.expected.first().map_or(0, |sizes| sizes.count)
     }
 
-    /// The sizes of some batches that were drawn, each rank by rank, on a graph of so many vertices
-    /// and edges.
-    pub fn drawn(batches: &[Vec<BatchSizes>], vertices: u64, edges: u64) -> Self {
-        let ranks = batches.first().map_or(0, Vec::len);
-        let of_rank = |rank: usize| {
-            let sizes = batches.iter().filter_map(|batch| batch.get(rank).copied());
-            Pilot::of(&sizes.collect::<Vec<_>>())
-        };
-        let pilots: Vec<Pilot> = (0..ranks).map(of_rank).collect();
-        let most = (pilots.iter()).fold(BatchSizes::NONE, |most, one| most.max(one.most));
+    /// The sizes of some batches that were drawn to train on, each rank by rank, and of some to evaluate
+    /// on, on a graph of so many vertices and edges.
+    pub fn drawn(
+        trained: &[Vec<BatchSizes>],
+        evaluated: Option<&[Vec<BatchSizes>]>,
+        (vertices, edges): (u64, u64),
+    ) -> Self {
+        let (expected, mut most) = by_rank(trained);
+        let evaluated = evaluated.map(|batches| {
+            let (mean, larger) = by_rank(batches);
+            most = most.max(larger);
+            mean
+        });
         Self {
-            expected: pilots.iter().map(|pilot| pilot.mean).collect(),
+            expected,
+            evaluated,
             room: room(most, vertices, edges),
             basis: AlphaBasis::Measured,
         }
     }
-
-    /// The batches of a graph of which only statistics are known.
-    fn estimated(
-        parts: &Parts,
-        workload: &Workload,
-        sampling: &Sampling,
-    ) -> Result<Self, SampleError> {
-        let (rule, batches) = batches(workload, sampling)?;
-        let ranks = parts.sizes.len() as f64;
-        let seeds = batches.seeds().len() as f64 / f64::from(batches.count()) / ranks;
-        let classes = degree_classes(workload);
-        let found = by_degrees(&classes, workload.relations, seeds, &rule);
-        let mut expected = BatchSizes::NONE;
-        expected.count = batches.count().into();
-        let hops = rule.hops();
-        let (mut known, mut elsewhere) = (0.0, 0.0);
-        for (hop, vertices) in found.vertices.iter().enumerate() {
-            expected.levels[hops - hop] = vertices.ceil() as u64;
-            elsewhere += (vertices - known) * parts.remote(hop as i32, sampling.roots);
-            known = *vertices;
-            expected.remote[hops - hop] = elsewhere.ceil() as u64;
-        }
-        for (hop, edges) in found.edges.iter().enumerate() {
-            expected.edges[hops - hop] = edges.ceil() as u64;
-        }
-        let expected = expected.with_all(&vec![expected; parts.sizes.len()]);
-        Ok(Self {
-            room: room(expected, workload.vertices, workload.edges),
-            expected: vec![expected; parts.sizes.len()],
-            basis: AlphaBasis::Estimated,
-        })
-    }
 }
 
-/// What is drawn, and the batches, of a graph with as many training vertices.
-fn batches(workload: &Workload, sampling: &Sampling) -> Result<(Rule, Batches), SampleError> {
+/// The mean of some batches on each rank, and the largest on any.
+fn by_rank(batches: &[Vec<BatchSizes>]) -> (Vec<BatchSizes>, BatchSizes) {
+    let ranks = batches.first().map_or(0, Vec::len);
+    let of_rank = |rank: usize| {
+        let sizes = batches.iter().filter_map(|batch| batch.get(rank).copied());
+        Pilot::of(&sizes.collect::<Vec<_>>())
+    };
+    let pilots: Vec<Pilot> = (0..ranks).map(of_rank).collect();
+    let most = (pilots.iter()).fold(BatchSizes::NONE, |most, one| most.max(one.most));
+    (pilots.iter().map(|pilot| pilot.mean).collect(), most)
+}
+
+/// The rows of a rank's part of a batch of `seeds` vertices in all, on a graph of which only statistics
+/// are known.
+fn estimated(
+    parts: &Parts,
+    workload: &Workload,
+    sampling: &Sampling,
+    seeds: u64,
+) -> Result<BatchSizes, SampleError> {
+    let (rule, batches) = batches(sampling, seeds)?;
+    let ranks = parts.sizes.len() as f64;
+    let seeds = batches.seeds().len() as f64 / f64::from(batches.count()) / ranks;
+    let classes = degree_classes(workload);
+    let found = by_degrees(&classes, workload.relations, seeds, &rule);
+    let mut expected = BatchSizes::NONE;
+    expected.count = batches.count().into();
+    let hops = rule.hops();
+    let (mut known, mut elsewhere) = (0.0, 0.0);
+    for (hop, vertices) in found.vertices.iter().enumerate() {
+        expected.levels[hops - hop] = vertices.ceil() as u64;
+        elsewhere += (vertices - known) * parts.remote(hop as i32, sampling.roots);
+        known = *vertices;
+        expected.remote[hops - hop] = elsewhere.ceil() as u64;
+    }
+    for (hop, edges) in found.edges.iter().enumerate() {
+        expected.edges[hops - hop] = edges.ceil() as u64;
+    }
+    Ok(expected.with_all(&vec![expected; parts.sizes.len()]))
+}
+
+/// What is drawn, and the batches, of a graph with so many seeds.
+fn batches(sampling: &Sampling, seeds: u64) -> Result<(Rule, Batches), SampleError> {
     check_roots(sampling)?;
     let rule = Rule::new(sampling.kind, sampling.fanouts.clone(), 0)?;
-    let trained = workload.split[0].min(u64::from(u32::MAX)) as u32;
-    let batches = Batches::new((0..trained).collect(), sampling.batch, sampling.cut, 0)?;
+    let seeds = (0..seeds.min(u64::from(u32::MAX)) as u32).collect();
+    let batches = Batches::new(seeds, sampling.batch, sampling.cut, 0)?;
     Ok((rule, batches))
 }
 

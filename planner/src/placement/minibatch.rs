@@ -7,7 +7,7 @@ use crate::error::LowerError;
 use crate::layout::Ranks;
 use crate::lower::fetch::from_owners;
 use crate::lower::in_place::in_place;
-use crate::lower::{Training, by_batches};
+use crate::lower::{Batches, Training, by_batches};
 use gnnc_ir::program::Program;
 use gnnc_ir::words::sampling::Sampling;
 
@@ -24,29 +24,52 @@ pub fn lower(
                 .to_owned(),
         ));
     }
-    let program = by_batches(training, ranks, &sampling(training, spec)?, None)?;
-    Ok(from_owners(in_place(program)))
+    let program = by_batches(training, ranks, &batches(training, spec)?, None)?;
+    Ok(with_rows(program, spec))
+}
+
+/// The program that gets the rows of its batches: from their owners, or else where they are. Tensors
+/// that may be offloaded to the host are copied row by row instead.
+pub(super) fn with_rows(program: Program, spec: &PlacementSpec) -> Program {
+    from_owners(match spec.offload() {
+        true => program,
+        false => in_place(program),
+    })
 }
 
 /// The batches of a candidate, whose hops are those of the model.
 ///
 /// # Errors
 /// Batches that are not given, or have other hops.
-pub(super) fn sampling(training: &Training, spec: &PlacementSpec) -> Result<Sampling, LowerError> {
-    let Some(sampling) = spec.knobs.sampling.sampling() else {
+pub(super) fn batches(training: &Training, spec: &PlacementSpec) -> Result<Batches, LowerError> {
+    let Some(training_batches) = spec.knobs.sampling.sampling() else {
         return Err(LowerError::Illegal(format!(
             "placement {} on batches needs the number of seeds of a batch and a fanout for each hop; give --batch \
              and --fanouts, such as --batch 1000 --fanouts 25,10, or `batch` and `fanouts` in the model's train block",
             spec.placement
         )));
     };
-    let (found, expected) = (sampling.fanouts.len(), usize::from(training.hops));
-    if found != expected {
-        return Err(LowerError::Fanouts {
-            found,
-            expected,
-            beforehand: spec.beforehand(),
-        });
+    let hops = training.batches.as_ref();
+    let evaluation = spec.knobs.sampling.evaluation();
+    let fits = |sampling: &Sampling, expected: usize, evaluates: bool| {
+        let found = sampling.fanouts.len();
+        match found == expected {
+            true => Ok(()),
+            false => Err(LowerError::Fanouts {
+                found,
+                expected,
+                beforehand: spec.beforehand(),
+                evaluates,
+            }),
+        }
+    };
+    let (trained, evaluated) = hops.map_or((0, 0), |one| (one.hops, one.evaluation.hops));
+    fits(&training_batches, trained.into(), false)?;
+    if let Some(evaluation) = &evaluation {
+        fits(evaluation, evaluated.into(), true)?;
     }
-    Ok(sampling)
+    Ok(Batches {
+        training: training_batches,
+        evaluation,
+    })
 }

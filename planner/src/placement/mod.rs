@@ -26,6 +26,7 @@ use crate::lower::storage::{store, store_alike};
 use crate::lower::{Training, with_gradients};
 use gnnc_ir::plan::{Placement, Relaxation};
 use gnnc_ir::program::Program;
+use gnnc_ir::program::trace::Phase;
 use gnnc_ir::words::storage::Storage;
 use std::borrow::Cow;
 
@@ -312,9 +313,12 @@ fn arrange(
     }
     if spec.delay() > 0 {
         program = checked(delayed(program, spec.delay())?, features, "delay");
-    } else if spec.samples() {
-        let ahead = spec.prefetch();
-        program = checked(prefetch(program, ahead), features, "prefetch");
+        program = prefetch(program, &[Phase::Eval], spec.prefetch());
+    } else {
+        program = prefetch(program, &Phase::ALL, spec.prefetch());
+    }
+    if spec.samples() {
+        program = checked(program, features, "prefetch");
     }
     Ok(program)
 }

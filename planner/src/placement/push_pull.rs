@@ -6,11 +6,9 @@
 //! on its part of a batch, and computes the first layer of all ranks' parts, whose lower levels it gets.
 
 use super::PlacementSpec;
-use super::minibatch::sampling;
+use super::minibatch::{batches, with_rows};
 use crate::error::LowerError;
 use crate::layout::{Graphs, Pure, Ranks};
-use crate::lower::fetch::from_owners;
-use crate::lower::in_place::in_place;
 use crate::lower::{Training, by_batches, by_layouts};
 use gnnc_ir::program::Program;
 
@@ -21,14 +19,14 @@ pub fn lower(
     spec: &PlacementSpec,
 ) -> Result<Program, LowerError> {
     if spec.half_batches() {
-        sampling(training, spec)?;
+        batches(training, spec)?;
     }
     if !spec.samples() {
         return by_layouts(training, ranks, &|graphs| {
             Pure::of(graphs, ranks.ranks).push_pull
         });
     }
-    let (sampling, delay) = (sampling(training, spec)?, spec.delay());
+    let (batches, delay) = (batches(training, spec)?, spec.delay());
     if !DELAYS.contains(&delay) {
         return Err(LowerError::Illegal(format!(
             "found a delay of {delay} batches, expected 0 (each batch reads the weights that the one before \
@@ -37,10 +35,10 @@ pub fn lower(
     }
     let wanted = |graphs: &Graphs| Pure::of(graphs, ranks.ranks).push_pull;
     let program = match ranks.ranks {
-        0 | 1 => by_batches(training, ranks, &sampling, None)?,
-        _ => by_batches(training, ranks, &sampling, Some(&wanted))?,
+        0 | 1 => by_batches(training, ranks, &batches, None)?,
+        _ => by_batches(training, ranks, &batches, Some(&wanted))?,
     };
-    Ok(from_owners(in_place(program)))
+    Ok(with_rows(program, spec))
 }
 
 /// No delay, or one at which ranks wait for nothing that can be on its way meanwhile (P3, section 3.3).

@@ -1,6 +1,6 @@
 //! Candidates that offload some tensors to the host because they do not fit otherwise.
 
-use super::{PlanRequest, Ready};
+use super::{Lower, PlanRequest, Ready};
 use crate::lower::offload::{self, Short};
 use crate::parts::Parts;
 use crate::simulate::{budgets, host_memory};
@@ -66,7 +66,11 @@ impl Ready {
     ///
     /// # Errors
     /// Why offloading does not help.
-    pub(super) fn rested(&self, request: &PlanRequest) -> Result<Vec<Program>, String> {
+    pub(super) fn rested(
+        &self,
+        request: &PlanRequest,
+        lower: &dyn Lower,
+    ) -> Result<Vec<Program>, String> {
         let Some(host) = request.cluster.host else {
             return Err("the cluster has no host memory to offload to".to_owned());
         };
@@ -76,7 +80,14 @@ impl Ready {
             budgets.iter().any(|budget| budget.bytes == 0)
         };
         let full = self.programs.iter().any(full);
-        let programs = offload_to_fit(&self.programs, &self.parts, device).map_err(|short| match full {
+        // Batches then copy rows instead of reading them in place.
+        let mut spec = self.spec.clone();
+        spec.knobs.offload = Some(true);
+        let programs = match self.spec.samples() {
+            true => lower.programs(&spec).map_err(|e| e.to_string())?,
+            false => self.programs.clone(),
+        };
+        let programs = offload_to_fit(&programs, &self.parts, device).map_err(|short| match full {
             true => format!(
                 "topology and messages alone are too large; with everything possible offloaded to the host, {} \
                  are still missing",

@@ -224,7 +224,9 @@ impl Priced<'_> {
         let host = self.helpless.as_ref();
         let host = host.map_or_else(String::new, |why| format!("; {why}"));
         let training = self.training.map_or_else(String::new, |alone| {
-            format!(" ({alone} to train, the rest to evaluate on all vertices)")
+            format!(
+                " ({alone} to train, the rest to evaluate on the whole graph, which --eval-fanouts avoids)"
+            )
         });
         format!(
             "does not fit: {needed} needed{training}, {device} has {has}; {remedy}{host}{copies}"

@@ -2,6 +2,7 @@
 
 use gnnc_ir::kernel::Walk;
 use gnnc_ir::program::instr::ShareLevels;
+use gnnc_ir::program::trace::Phase;
 use gnnc_ir::program::{BatchSizes, Extent, Instr, Program, RankSizes};
 use gnnc_ir::words::types::{EdgeSet, Level};
 
@@ -21,18 +22,23 @@ pub(super) struct BatchNeeds {
 }
 
 impl BatchNeeds {
-    /// The needs of a program before its instructions are collected.
-    pub(super) fn of(program: &Program) -> Self {
-        Self {
-            asks: program.asks(),
-            shares: program.shares(),
-            under_way: program.lag() + 1,
+    /// The needs of a program's list.
+    pub(super) fn of(program: &Program, phase: Phase) -> Self {
+        let mut needs = Self {
+            asks: program.asks(phase),
+            shares: program.shares(phase),
+            under_way: program.lag(phase) + 1,
             ..Self::default()
-        }
+        };
+        let bodies = program.list(phase).iter().filter_map(Instr::body);
+        bodies
+            .flatten()
+            .for_each(|instr| needs.collect(instr, program));
+        needs
     }
 
     /// Records the edges that an instruction walks.
-    pub(super) fn collect(&mut self, instr: &Instr, program: &Program) {
+    fn collect(&mut self, instr: &Instr, program: &Program) {
         let Some(launch) = instr.launch().filter(|launch| launch.rows.of_batch()) else {
             return;
         };
@@ -49,19 +55,6 @@ impl BatchNeeds {
                 self.walked.push(one);
             }
         }
-    }
-
-    /// Bytes of what the ranks of a process share: the graph that is sampled, and with several ranks
-    /// the owners, rows and labels of all vertices.
-    pub(super) fn shared_bytes(&self, sizes: &RankSizes, ranks: u32, labels: u64) -> u64 {
-        if sizes.batch == BatchSizes::NONE {
-            return 0;
-        }
-        let row = match ranks {
-            1 => 0,
-            _ => 4 + 4 * labels,
-        };
-        (12 + row) * sizes.vertices + 4 * sizes.all_edges
     }
 
     /// Bytes of a rank's draws, of the edges as kernels walk them, and of the rows of each owner.
@@ -96,6 +89,20 @@ impl BatchNeeds {
         let batch = blocks + lists.sum::<u64>() + vertices.sum::<u64>() + asked + all;
         4 * sizes.vertices + batch * u64::from(self.under_way)
     }
+}
+
+/// Bytes of what the ranks of a process share to sample: the graph, and with several ranks the owners,
+/// rows and labels of all vertices, and for evaluations on batches their splits.
+pub(super) fn shared_bytes(program: &Program, sizes: &RankSizes, labels: u64) -> u64 {
+    if program.hops() == 0 {
+        return 0;
+    }
+    let splits = 3 * u64::from(program.evaluation.is_some());
+    let row = match program.ranks {
+        1 => 0,
+        _ => 4 + 4 * labels + splits,
+    };
+    (12 + row) * sizes.vertices + 4 * sizes.all_edges
 }
 
 /// Bytes of the levels of all ranks: as messages, as lists of the rows of each rank, and as one batch.

@@ -227,6 +227,11 @@ impl<'a> Compiler<'a> {
         if let Instr::Move(instr::Move { from, to, chunk }) = whole {
             return self.moved_rows((*from, *to), *chunk, half, at, name);
         }
+        if let Instr::FetchRows(fetch) = whole
+            && fetch.is_from_host(self.program)
+        {
+            return self.moved_rows((fetch.from, fetch.to), None, half, at, name);
+        }
         if whole.communicates() {
             return self.transfer(whole, half, at, name);
         }

@@ -1,16 +1,19 @@
 //! The memory of the rank that needs the most.
 
-use super::batch::BatchNeeds;
+use super::batch::{self, BatchNeeds};
+use super::sent::Sent;
 use crate::lower::offload::MemoryBudget;
 use crate::parts::{Messages, Parts};
 use gnnc_ir::cluster::{Cluster, DeviceKind};
-use gnnc_ir::graph::op::{Loss, Redistribute};
+use gnnc_ir::graph::op::Loss;
 use gnnc_ir::kernel::{Body, End, Walk};
-use gnnc_ir::program::instr::{self, Collective};
+use gnnc_ir::program::instr;
 use gnnc_ir::program::memory::Lives;
+use gnnc_ir::program::trace::Phase;
 use gnnc_ir::program::traffic::chunk;
-use gnnc_ir::program::{Extent, Instr, Moved, Neighbour, Product, Program, RankSizes, Role};
-use gnnc_ir::words::sampling::MAX_HOPS;
+use gnnc_ir::program::{
+    BatchSizes, Extent, Instr, Moved, Neighbour, Product, Program, RankSizes, Role,
+};
 use gnnc_ir::words::types::EdgeSet;
 use gnnc_ir::words::units::Bytes;
 
@@ -84,12 +87,14 @@ fn each(
     visit: &mut dyn FnMut(&RankSizes, u64),
 ) {
     let mut needs = Needs {
-        batch: BatchNeeds::of(program),
         by_column: kind == DeviceKind::Gpu,
         ..Needs::default()
     };
-    for instrs in [&program.setup, &program.step, &program.eval] {
-        needs.collect(instrs, program);
+    for phase in Phase::ALL {
+        needs.collect(program.list(phase), program);
+        if program.batches_of(phase).is_some() {
+            needs.batches.push((phase, BatchNeeds::of(program, phase)));
+        }
     }
     for buffer in &program.buffers {
         if buffer.role == Role::FeatureValues {
@@ -98,29 +103,44 @@ fn each(
         }
     }
     // A stage may be ahead of the next one by all chunks.
-    let lists = [&program.setup, &program.step, &program.eval];
-    let passed = lists.map(|instrs| passed(instrs, program));
+    let passed = Phase::ALL.map(|phase| passed(program.list(phase), program));
     let row = passed.iter().map(|(row, _)| *row).max().unwrap_or(0);
     let fixed = passed.iter().map(|(_, fixed)| *fixed).max().unwrap_or(0);
     // Visit each size once: among a thousand ranks, most are equal.
-    let mut seen: Vec<(RankSizes, u64, u64, u64)> = Vec::new();
+    let mut seen: Vec<Seen> = Vec::new();
+    let evaluated = parts.in_phase(Phase::Eval);
+    let both = parts.with_larger_batches();
     for (rank, sizes) in parts.sizes.iter().enumerate() {
         let sent = match &parts.messages {
             Messages::Matrix(rows) => rows[rank].iter().sum(),
             Messages::Uniform => sizes.halo,
         };
         let sharers = sharers(rank as u32);
+        let mut one = Seen {
+            sizes: *sizes,
+            evaluated: evaluated.sizes[rank].batch,
+            sent,
+            sharers,
+            messages: 0,
+        };
         // Ranks of equal sizes have equal messages, unless those of each pair are known.
-        let known = |one: &&(RankSizes, u64, u64, u64)| (one.0, one.1) == (*sizes, sent);
         let uniform = parts.messages == Messages::Uniform;
-        let known = seen.iter().find(known).filter(|_| uniform);
-        let messages = known.map_or_else(|| needs.messages(parts, rank), |one| one.2);
-        if !seen.contains(&(*sizes, sent, messages, sharers)) {
-            seen.push((*sizes, sent, messages, sharers));
-            let shared = needs.whole_bytes(sizes)
-                + (needs.batch).shared_bytes(sizes, program.ranks, needs.labels);
+        let known = (seen.iter()).find(|known| uniform && known.has_sizes_of(&one));
+        one.messages = known.map_or_else(|| needs.messages(&both, rank), |known| known.messages);
+        if !seen.contains(&one) {
+            let messages = one.messages;
+            seen.push(one);
+            let shared =
+                needs.whole_bytes(sizes) + batch::shared_bytes(program, sizes, needs.labels);
             let own = needs.bytes(sizes, sent) + shared / sharers;
-            let own = own + needs.batch.bytes(sizes, program.ranks);
+            let batches = needs.batches.iter().map(|(phase, needs)| {
+                let sizes = match phase {
+                    Phase::Setup | Phase::Step => sizes,
+                    Phase::Eval => &evaluated.sizes[rank],
+                };
+                needs.bytes(sizes, program.ranks)
+            });
+            let own = own + batches.sum::<u64>();
             let messages = messages.saturating_add(sizes.inner.saturating_mul(row));
             let own = messages
                 .saturating_add(fixed)
@@ -128,6 +148,28 @@ fn each(
                 .saturating_add(own);
             visit(sizes, own);
         }
+    }
+}
+
+/// A rank that was visited.
+#[derive(PartialEq)]
+struct Seen {
+    sizes: RankSizes,
+    /// Rows of the batches of its evaluations.
+    evaluated: BatchSizes,
+    /// Rows that it sends to others.
+    sent: u64,
+    /// Ranks that share data with it.
+    sharers: u64,
+    /// Words of its messages.
+    messages: u64,
+}
+
+impl Seen {
+    /// Whether it has as many rows as another one.
+    fn has_sizes_of(&self, other: &Self) -> bool {
+        let of = |one: &Self| (one.sizes, one.evaluated, one.sent);
+        of(self) == of(other)
     }
 }
 
@@ -193,8 +235,8 @@ struct Needs {
     sent: Vec<Sent>,
     /// Floats of labels per vertex.
     labels: u64,
-    /// Lists of the batch at hand.
-    batch: BatchNeeds,
+    /// Lists of the batches at hand, by the list that runs over them.
+    batches: Vec<(Phase, BatchNeeds)>,
 }
 
 /// Edges of one kind.
@@ -204,91 +246,6 @@ struct Edges {
     walked: [bool; 2],
     /// Whether lists of their ends are kept, by destination and by source.
     kept: [bool; 2],
-}
-
-/// Messages in flight.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Sent {
-    /// Words per row that its owner sends to those who read it.
-    exchanged: u64,
-    /// Words per row that those who read it send to its owner.
-    returned: u64,
-    /// Words per row sent by redistributions.
-    redistributed: u64,
-    /// Floats of all-reduce messages.
-    reduced: u64,
-    /// Words per row of a batch that other ranks own.
-    fetched: u64,
-    /// Words per row of a level sent by redistributions, by level.
-    of_levels: [u64; MAX_HOPS + 1],
-    /// Levels that other ranks get.
-    shared: Option<instr::ShareLevels>,
-}
-
-impl Sent {
-    fn of(instr: &Instr, program: &Program) -> Self {
-        let mut sent = Self::default();
-        match instr.collective() {
-            Some(Collective::HaloExchange(instr::HaloExchange { buffer, .. })) => {
-                sent.exchanged = u64::from(program.buffer(buffer.buffer).row_words());
-            }
-            Some(Collective::HaloReduce(instr::HaloReduce { buffer, .. })) => {
-                sent.returned = u64::from(program.buffer(buffer.buffer).row_words());
-            }
-            Some(Collective::AllReduce(sum)) => sent.reduced = sum.floats(program),
-            Some(Collective::Redistribute(instr::Redistribute {
-                how,
-                to,
-                heads,
-                width,
-                moved,
-                ..
-            })) => {
-                let others = u64::from(program.ranks.saturating_sub(1));
-                // Each rank gets a slice of each row, or every other rank gets the whole row.
-                let times = match how {
-                    Redistribute::Replicate | Redistribute::Reduce => others,
-                    _ => 1,
-                };
-                let columns = times * u64::from(*heads) * u64::from(*width);
-                let in_word = program.buffer(to.buffer).storage.in_word();
-                let columns = columns / u64::from(in_word);
-                if let Moved::Level(level) = moved {
-                    sent.of_levels[usize::from(*level)] = columns;
-                    return sent;
-                }
-                // As many words as this many columns of all own rows.
-                let chunks = moved.chunk().map_or(1, |chunk| u64::from(chunk.of.max(1)));
-                sent.redistributed = columns.div_ceil(chunks);
-            }
-            Some(Collective::AskRows(_)) => sent.fetched = 1,
-            Some(Collective::ShareLevels(share)) => sent.shared = Some(*share),
-            Some(Collective::ServeRows(instr::ServeRows { to, .. })) => {
-                sent.fetched = u64::from(program.buffer(to.buffer).row_words());
-            }
-            None => {}
-        }
-        sent
-    }
-
-    fn and(self, other: &Self) -> Self {
-        Self {
-            exchanged: self.exchanged.saturating_add(other.exchanged),
-            returned: self.returned.saturating_add(other.returned),
-            redistributed: self.redistributed.saturating_add(other.redistributed),
-            reduced: self.reduced.saturating_add(other.reduced),
-            fetched: self.fetched.saturating_add(other.fetched),
-            of_levels: std::array::from_fn(|n| self.of_levels[n] + other.of_levels[n]),
-            shared: self.shared.or(other.shared),
-        }
-    }
-
-    /// Words of rows and lists of levels that a rank sends to so many others.
-    fn words_of_levels(&self, sizes: &RankSizes, others: u64) -> u64 {
-        let rows = self.of_levels.iter().zip(&sizes.batch.levels);
-        let rows: u64 = rows.map(|(words, rows)| words * rows).sum();
-        rows + others * self.shared.map_or(0, |share| share.numbers(sizes))
-    }
 }
 
 impl Needs {
@@ -329,7 +286,6 @@ impl Needs {
             if let Instr::Finish(transfer) = instr {
                 self.under_way.retain(|(tag, _)| *tag != transfer.tag);
             }
-            self.batch.collect(instr, program);
             let launched = instr.launch().filter(|launch| !launch.rows.of_batch());
             if let Some(launch) = launched.filter(|_| matches!(instr, Instr::Launch(_))) {
                 let whole = launch.rows == Extent::All;
@@ -406,12 +362,14 @@ impl Needs {
         let columns = self.sent.iter().map(|sent| sent.redistributed).max();
         let moved = parts.sizes[rank].inner.saturating_mul(columns.unwrap_or(0));
         // Others ask for about as many rows as they are asked for.
-        let asked = (self.batch.asks).map_or(0, |level| parts.sizes[rank].batch.remote(level));
         let words = self.sent.iter().map(|sent| sent.fetched).max();
-        // As many batches of rows are in flight as periods pass until they are taken.
-        let flights = u64::from(self.batch.under_way.saturating_sub(1).max(1));
-        let fetched = asked.saturating_mul(words.unwrap_or(0));
-        let moved = moved.max(flights.saturating_mul(fetched));
+        let fetched = self.batches.iter().map(|(_, batch)| {
+            let asked = (batch.asks).map_or(0, |level| parts.sizes[rank].batch.remote(level));
+            // As many batches of rows are in flight as periods pass until they are taken.
+            let flights = u64::from(batch.under_way.saturating_sub(1).max(1));
+            flights.saturating_mul(asked.saturating_mul(words.unwrap_or(0)))
+        });
+        let moved = moved.max(fetched.max().unwrap_or(0));
         let of_levels = self.sent.iter();
         let of_levels = of_levels.map(|sent| sent.words_of_levels(&parts.sizes[rank], ranks - 1));
         let moved = moved.max(of_levels.max().unwrap_or(0));

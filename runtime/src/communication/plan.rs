@@ -278,7 +278,7 @@ impl Plan<'_> {
 
     /// Rows go to the ranks that asked for them, and fill those of a level.
     fn serve(&mut self, from: Ref, to: Ref) {
-        let Some(batch) = &self.own.part.batch else {
+        let Some(batch) = self.own.part.batches.at_hand() else {
             return;
         };
         let (from, to) = (self.matrix(from), self.matrix(to));

@@ -7,9 +7,10 @@ use crate::fault::Fault;
 use crate::part::asked::OfBatch;
 use crate::step_context::StepContext;
 use gnnc_graph::sample::At;
-use gnnc_ir::program::instr::Numbers;
+use gnnc_ir::program::instr::{FetchRows, Numbers};
 use gnnc_ir::program::memory::layout;
-use gnnc_ir::program::{BufferId, Capacity, Instr, Program, RankSizes, Ref, Role};
+use gnnc_ir::program::trace::Phase;
+use gnnc_ir::program::{BufferId, Capacity, Instr, Program, RankSizes, Role};
 use gnnc_ir::words::types::Of;
 use std::collections::BTreeSet;
 
@@ -23,8 +24,7 @@ const AHEAD: usize = 8;
 /// no other buffer of it shares their memory.
 fn in_flight(program: &Program) -> BTreeSet<BufferId> {
     let mut found = BTreeSet::new();
-    let bodies = program.step.iter().filter_map(Instr::body);
-    for instr in bodies.flatten() {
+    for instr in program.of_batches() {
         instr.each_access(&mut |at, _| {
             if at.in_loop && program.buffer(at.buffer).role == Role::Temp {
                 found.insert(at.buffer);
@@ -52,14 +52,18 @@ impl Worker {
         program: &Program,
         step_context: &StepContext,
     ) -> Result<(), Fault> {
-        let Some(batch) = &mut self.own.part.batch else {
+        let Some(batch) = self.own.part.batches.at_hand_mut() else {
             return Err(Fault::Missing("batches"));
         };
         let epoch = u32::try_from(step_context.epoch);
-        let sizes = batch.draw(At {
-            epoch: epoch.map_err(|_| Fault::Missing("that many epochs"))?,
-            batch: self.own.place.batch.unwrap_or(0),
-            step: step_context.draw,
+        let number = self.own.place.batch.unwrap_or(0);
+        let sizes = batch.draw(match self.own.place.phase {
+            Some(Phase::Eval) => At::evaluation(number),
+            Some(Phase::Setup | Phase::Step) | None => At {
+                epoch: epoch.map_err(|_| Fault::Missing("that many epochs"))?,
+                batch: number,
+                step: step_context.draw,
+            },
         })?;
         self.own.part.sizes.batch = sizes;
         if !sizes.within(&self.own.capacity.most().batch) {
@@ -74,7 +78,7 @@ impl Worker {
             let buffer = program.buffer(output.at.buffer);
             let rows = self.own.part.sizes.rows(buffer.extent) as usize;
             let out = self.slot(output.at, 0).part(0, rows);
-            if let Some(batch) = &self.own.part.batch {
+            if let Some(batch) = self.own.part.batches.at_hand() {
                 // SAFETY: instructions run one after another.
                 batch.write(output.drawn, unsafe { out.write() });
             }
@@ -84,7 +88,7 @@ impl Worker {
     /// Lays memory out anew for the batch at hand. Buffers that live longer than a batch keep their
     /// contents.
     fn grow(&mut self, program: &Program) -> Result<(), Fault> {
-        let Some(batch) = &mut self.own.part.batch else {
+        let Some(batch) = self.own.part.batches.at_hand_mut() else {
             return Ok(());
         };
         batch.grown += 1;
@@ -134,7 +138,7 @@ impl Worker {
         } = self.own.half(instr);
         let (rank, group) = (self.own.number - self.own.group.first, self.own.group);
         let inner = self.own.part.inner;
-        let Some(batch) = &mut self.own.part.batch else {
+        let Some(batch) = self.own.part.batches.at_hand_mut() else {
             return Err(Fault::Missing("batches"));
         };
         for other in group.others(rank).filter(|_| begins) {
@@ -170,7 +174,7 @@ impl Worker {
     pub(super) fn share_levels(&mut self, program: &Program, instr: &Instr) -> Result<(), Fault> {
         let half = self.own.half(instr);
         let (rank, group) = (self.own.number - self.own.group.first, self.own.group);
-        let Some(batch) = &mut self.own.part.batch else {
+        let Some(batch) = self.own.part.batches.at_hand_mut() else {
             return Err(Fault::Missing("batches"));
         };
         let length = batch.message_length();
@@ -207,13 +211,17 @@ impl Worker {
     }
 
     /// Copies the rows of a level's vertices.
-    pub(super) fn fetch_rows(&mut self, program: &Program, from: Ref, to: Ref, iteration: u32) {
+    pub(super) fn fetch_rows(&mut self, program: &Program, fetch: &FetchRows, iteration: u32) {
+        let FetchRows { from, to } = *fetch;
         let target = program.buffer(to.buffer);
         let words = target.row_words() as usize;
         let rows = self.own.part.sizes.rows(target.extent) as usize;
         let (source, out) = (self.slot(from, iteration), self.slot(to, iteration));
+        if fetch.is_from_host(program) {
+            self.own.moved += 4 * (rows * words) as u64;
+        }
         let of = target.extent.level().map_or(Of::One, |level| level.of);
-        let batch = self.own.part.batch.as_ref();
+        let batch = self.own.part.batches.at_hand();
         let ids = batch.map_or(&[][..], |batch| batch.ids(of));
         let ids = &ids[..rows];
         let each = (PIECE / (4 * words.max(1))).max(1);

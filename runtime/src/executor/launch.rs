@@ -189,7 +189,7 @@ impl Worker {
         set: EdgeSet,
         walkable: &'a Walkable,
     ) -> &'a [u32] {
-        let batch = self.own.part.batch.as_ref();
+        let batch = self.own.part.batches.at_hand();
         let layer = launch
             .rows
             .level()

@@ -1,9 +1,10 @@
 //! The sampled batch at hand: its vertices, and the edges between its levels as kernels walk them.
 
 use super::asked::Asked;
-use super::sampled::{Sampled, sampler};
+use super::needs::BatchNeeds;
+use super::sampled::{OfList, Sampled, sampler};
 use super::walks::{Layers, LevelWays, each_edge, list, scales};
-use super::{Edges, Needs, index};
+use super::{Edges, index};
 use crate::RuntimeError;
 use crate::fault::Fault;
 use gnnc_graph::sample::{
@@ -13,7 +14,8 @@ use gnnc_graph::{Labels, Topology};
 use gnnc_ir::EdgeSet;
 use gnnc_ir::program::BatchSizes;
 use gnnc_ir::program::instr::ShareLevels;
-use gnnc_ir::words::sampling::{Drawn, Sampling};
+use gnnc_ir::program::trace::Phase;
+use gnnc_ir::words::sampling::Drawn;
 use gnnc_ir::words::types::{Level, Of};
 use std::sync::Arc;
 
@@ -34,7 +36,71 @@ struct UnderWay {
     all_layers: Layers,
 }
 
-/// The batches of a run, and a rank's part of those under way.
+/// A rank's batches, of the lists that sample.
+#[derive(Default)]
+pub(crate) struct BatchesByList {
+    training: Option<Box<Batch>>,
+    evaluation: Option<Box<Batch>>,
+    /// Whether evaluations are at hand.
+    evaluates: bool,
+}
+
+impl BatchesByList {
+    /// Adds those of a list.
+    pub(crate) fn add(&mut self, phase: Phase, batch: Batch) {
+        *self.slot(phase == Phase::Eval) = Some(Box::new(batch));
+    }
+
+    /// Goes on with those of a list.
+    pub(crate) fn enter(&mut self, phase: Phase) {
+        self.evaluates = phase == Phase::Eval;
+    }
+
+    /// Those of a list, if it samples.
+    pub(crate) fn of(&self, phase: Phase) -> Option<&Batch> {
+        match phase {
+            Phase::Setup | Phase::Step => self.training.as_deref(),
+            Phase::Eval => self.evaluation.as_deref(),
+        }
+    }
+
+    /// Those of the list at hand.
+    pub(crate) fn at_hand(&self) -> Option<&Batch> {
+        match self.evaluates {
+            false => self.training.as_deref(),
+            true => self.evaluation.as_deref(),
+        }
+    }
+
+    /// The same, to draw the next one.
+    pub(crate) fn at_hand_mut(&mut self) -> Option<&mut Batch> {
+        self.slot(self.evaluates).as_deref_mut()
+    }
+
+    fn slot(&mut self, evaluates: bool) -> &mut Option<Box<Batch>> {
+        match evaluates {
+            false => &mut self.training,
+            true => &mut self.evaluation,
+        }
+    }
+
+    /// Those of all lists.
+    pub(crate) fn each(&self) -> impl Iterator<Item = &Batch> {
+        [&self.training, &self.evaluation]
+            .into_iter()
+            .filter_map(|one| one.as_deref())
+    }
+
+    /// Goes on with the batches of another run.
+    pub(crate) fn reseed(&mut self, seed: u64) {
+        let all = [&mut self.training, &mut self.evaluation];
+        all.into_iter()
+            .flatten()
+            .for_each(|batch| batch.reseed(seed));
+    }
+}
+
+/// The batches of a list, and a rank's part of those under way.
 pub(crate) struct Batch {
     shared: Arc<Sampled>,
     sampler: Sampler<Arc<Topology>>,
@@ -57,19 +123,20 @@ pub(crate) struct Batch {
 }
 
 impl Batch {
-    /// The batches of a program on a rank.
+    /// The batches of a program's list on a rank.
     ///
     /// # Errors
     /// Settings that do not fit the graph, such as no training vertices.
     pub(crate) fn new(
         shared: &Arc<Sampled>,
-        sampling: &Sampling,
-        needs: Needs,
+        of: OfList,
+        needs: BatchNeeds,
         (rank, seed): (u32, u64),
         threads: usize,
     ) -> Result<Self, RuntimeError> {
-        let (trained, partition) = (shared.trained.clone(), &shared.owners.partition);
-        let seeds = RankSeeds::new(trained, sampling, partition, rank, seed)?;
+        let (sampling, partition) = (of.sampling, &shared.owners.partition);
+        let seeds = shared.seeds(of.phase).to_vec();
+        let seeds = RankSeeds::new(seeds, sampling, partition, rank, seed)?;
         Ok(Self {
             sampler: sampler(&shared.topology, sampling, seed, threads)?,
             shared: Arc::clone(shared),
@@ -86,7 +153,7 @@ impl Batch {
     }
 
     /// Goes on with the batches of another run.
-    pub(crate) fn reseed(&mut self, seed: u64) {
+    fn reseed(&mut self, seed: u64) {
         self.sampler.reseed(seed);
         self.seeds.reseed(seed);
     }
@@ -228,6 +295,11 @@ impl Batch {
     /// Labels of all vertices, unless the only rank has them.
     pub(crate) fn labels(&self) -> Option<&Labels> {
         (self.shared.owners.partition.parts() > 1).then_some(&self.shared.labels)
+    }
+
+    /// The training, validation and test vertices among all, unless the only rank has them.
+    pub(crate) fn splits(&self) -> Option<&[Vec<bool>; 3]> {
+        (self.shared.owners.partition.parts() > 1).then_some(&self.shared.splits)
     }
 
     /// Size in bytes of what all ranks of a process share.

@@ -163,10 +163,10 @@ impl Part {
                 Numbers::Rows(self.whole.chunks.set(set)?.rows.get(rank as usize)?)
             }
             List::OfLevel(level, rank) => {
-                Numbers::Rows(self.batch.as_ref()?.rows_of(level).get(rank as usize)?)
+                Numbers::Rows(self.batches.at_hand()?.rows_of(level).get(rank as usize)?)
             }
             List::Fetched(which, rank) => {
-                Numbers::Rows(self.batch.as_ref()?.asked().list(which, rank))
+                Numbers::Rows(self.batches.at_hand()?.asked().list(which, rank))
             }
             List::First(table) => Numbers::Places(&self.table(table)?.0.csr.indptr),
             List::Ends(table) => Numbers::Rows(&self.table(table)?.0.csr.indices),
@@ -181,7 +181,7 @@ impl Part {
                 let edges = match over {
                     Over::All => self.whole.edges[index(set)].as_ref()?,
                     Over::Own => self.edges[index(set)].as_ref()?,
-                    Over::Level(layer) => self.batch.as_ref()?.edges(layer, set)?,
+                    Over::Level(layer) => self.batches.at_hand()?.edges(layer, set)?,
                 };
                 match by {
                     By::Destination => Some((&edges.by_destination, &[])),

@@ -3,10 +3,11 @@
 use super::walks::LevelWays;
 use super::{index, sliced};
 use crate::chunks::ChunkNeeds;
-use gnnc_ir::kernel::{End, Walk};
+use gnnc_ir::kernel::{End, Kernel, Walk};
 use gnnc_ir::program::instr::{DrawnBuffer, ShareLevels};
+use gnnc_ir::program::trace::Phase;
 use gnnc_ir::program::{Extent, Instr, Launch, Product, Program, Role};
-use gnnc_ir::words::sampling::Drawn;
+use gnnc_ir::words::sampling::{Drawn, Sampling};
 
 /// The ways edges are walked.
 #[derive(Clone, Copy, Default)]
@@ -24,6 +25,23 @@ pub(crate) struct Ways {
 }
 
 impl Ways {
+    /// How a launch walks its edges.
+    fn of(program: &Program, launch: &Launch, kernel: &Kernel) -> Self {
+        let walk = Walk::of(&kernel.body);
+        let by_source = walk == Walk::EdgesBySource;
+        let by_type = walk == Walk::EdgesByType;
+        let mut kept = [false; 2];
+        // Sums by type read only the positions by type.
+        kept[usize::from(by_source)] = launch.lists.is_empty() && !by_type;
+        Self {
+            walked: true,
+            by_source,
+            by_type,
+            kept,
+            vertices: launch.reads_vertices(program),
+        }
+    }
+
     /// The union of both.
     pub(crate) fn or(self, other: Self) -> Self {
         Self {
@@ -36,14 +54,10 @@ impl Ways {
     }
 }
 
-/// Which views of the data a program reads.
+/// What the program reads of the batches of a list.
 #[derive(Default)]
-pub(crate) struct Needs {
-    /// By edge set: how edges into own vertices are walked.
-    pub(super) edges: [Ways; 2],
-    /// The same for the edges of the whole graph.
-    pub(crate) all_edges: [Ways; 2],
-    /// The same for the edges of a batch.
+pub(crate) struct BatchNeeds {
+    /// How the edges of a batch are walked.
     pub(crate) layers: LevelWays,
     /// The levels of a batch that ranks have of each other.
     pub(crate) shares: Option<ShareLevels>,
@@ -51,6 +65,53 @@ pub(crate) struct Needs {
     pub(crate) asks: Option<u8>,
     /// Periods between the first and the last instruction of a batch.
     pub(crate) lag: u32,
+}
+
+impl BatchNeeds {
+    fn of(program: &Program, phase: Phase) -> Self {
+        let hops = program.batches_of(phase).map_or(0, Sampling::hops);
+        let shares = program.shares(phase);
+        let above = shares.map_or(0, |share| share.level);
+        let none = |count: u8| vec![Default::default(); usize::from(count)];
+        let mut needs = Self {
+            layers: LevelWays {
+                own: none(hops),
+                all: none(above),
+            },
+            shares,
+            asks: program.asks(phase),
+            lag: program.lag(phase),
+        };
+        let bodies = program.list(phase).iter().filter_map(Instr::body);
+        for launch in bodies.flatten().filter_map(Instr::launch) {
+            needs.launch(program, launch);
+        }
+        needs
+    }
+
+    fn launch(&mut self, program: &Program, launch: &Launch) {
+        let Some(kernel) = program.kernels.get(launch.kernel.0 as usize) else {
+            return;
+        };
+        let Some(Extent::LevelEdges(layer, set)) = launch.rows.walked(&kernel.body) else {
+            return;
+        };
+        if let Some(edges) = self.layers.of(layer) {
+            let ways = &mut edges[index(set)];
+            *ways = ways.or(Ways::of(program, launch, kernel));
+        }
+    }
+}
+
+/// Which views of the data a program reads.
+#[derive(Default)]
+pub(crate) struct Needs {
+    /// By edge set: how edges into own vertices are walked.
+    pub(super) edges: [Ways; 2],
+    /// The same for the edges of the whole graph.
+    pub(crate) all_edges: [Ways; 2],
+    /// What the program reads of its batches, to train and to evaluate on.
+    pub(crate) batches: [BatchNeeds; 2],
     /// Whether a batch gives the numbers of edges by type.
     pub(crate) type_degrees: bool,
     /// Whether a batch gives the numbers of edges out of vertices.
@@ -72,21 +133,8 @@ pub(crate) struct Needs {
 impl Needs {
     /// The needs of a program.
     pub(crate) fn of(program: &Program) -> Self {
-        let hops = program
-            .sampling
-            .as_ref()
-            .map_or(0, |sampling| sampling.hops());
         let mut needs = Self {
-            layers: LevelWays {
-                own: vec![Default::default(); usize::from(hops)],
-                all: vec![
-                    Default::default();
-                    program.shares().map_or(0, |share| share.level.into())
-                ],
-            },
-            shares: program.shares(),
-            asks: program.asks(),
-            lag: program.lag(),
+            batches: [Phase::Step, Phase::Eval].map(|phase| BatchNeeds::of(program, phase)),
             ..Self::default()
         };
         for instrs in [&program.setup, &program.step, &program.eval] {
@@ -139,32 +187,14 @@ impl Needs {
         self.ids |= all;
         let of_edges = launch.chunk.filter(|chunk| chunk.even.is_none());
         self.chunks.count = self.chunks.count.max(of_edges.map(|chunk| chunk.of));
-        if let Some(set) = kernel.body.edge_set() {
-            let walk = Walk::of(&kernel.body);
-            let edges = if let Some(Extent::LevelEdges(layer, _)) = launch.rows.walked(&kernel.body)
-            {
-                match self.layers.of(layer) {
-                    Some(edges) => edges,
-                    None => return,
-                }
-            } else if all {
-                &mut self.all_edges
-            } else {
-                &mut self.edges
+        let of_batch = launch.rows.of_batch();
+        if let Some(set) = kernel.body.edge_set().filter(|_| !of_batch) {
+            let edges = match all {
+                true => &mut self.all_edges,
+                false => &mut self.edges,
             };
-            let by_source = walk == Walk::EdgesBySource;
-            let by_type = walk == Walk::EdgesByType;
-            let mut kept = [false; 2];
-            // Sums by type read only the positions by type.
-            kept[usize::from(by_source)] = launch.lists.is_empty() && !by_type;
             let ways = &mut edges[index(set)];
-            *ways = ways.or(Ways {
-                walked: true,
-                by_source,
-                by_type,
-                kept,
-                vertices: launch.reads_vertices(program),
-            });
+            *ways = ways.or(Ways::of(program, launch, kernel));
         }
     }
 }

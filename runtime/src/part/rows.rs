@@ -147,7 +147,7 @@ impl Part {
     /// The rows a redistribution moves: for each rank, the numbers of its rows among those of all.
     pub(crate) fn moved(&self, moved: Moved) -> &[Vec<u32>] {
         if let Moved::Level(level) = moved {
-            return (self.batch.as_ref()).map_or(&[], |batch| batch.rows_of(level));
+            return (self.batches.at_hand()).map_or(&[], |batch| batch.rows_of(level));
         }
         let set = Set::of(moved).and_then(|set| self.whole.chunks.set(set));
         set.map_or(&self.whole.owned, |set| &set.ids)

@@ -5,12 +5,20 @@ use super::asked::Owners;
 use crate::RuntimeError;
 use crate::options::RunOptions;
 use gnnc_graph::partition::Partition;
-use gnnc_graph::sample::{At, PILOT, Replay, Rule, SampleError, Sampler};
+use gnnc_graph::sample::{At, PILOT, Replay, Rule, SampleError, Sampler, seeds};
 use gnnc_graph::{GraphData, Labels, LocalPart, Topology};
 use gnnc_ir::kernel::End;
-use gnnc_ir::program::{BatchSizes, Program};
+use gnnc_ir::program::BatchSizes;
+use gnnc_ir::program::trace::Phase;
 use gnnc_ir::words::sampling::Sampling;
 use std::sync::Arc;
+
+/// The batches of a list.
+#[derive(Clone, Copy)]
+pub(crate) struct OfList<'a> {
+    pub(crate) phase: Phase,
+    pub(crate) sampling: &'a Sampling,
+}
 
 /// What all ranks of a process need of a graph that they sample.
 pub(crate) struct Sampled {
@@ -20,8 +28,11 @@ pub(crate) struct Sampled {
     pub(super) type_degrees: Vec<u32>,
     /// Edges out of each vertex; empty if nothing reads that.
     out_degrees: Vec<u32>,
-    /// Training vertices.
-    pub(super) trained: Vec<u32>,
+    /// Vertices from which batches to train on are drawn, and batches to evaluate on.
+    seeds: [Vec<u32>; 2],
+    /// Training, validation and test vertices; empty if a single rank has them anyway, or batches are
+    /// not evaluated on.
+    pub(super) splits: [Vec<bool>; 3],
     /// Labels of all vertices, as seeds need not be a rank's own. A single rank has them anyway.
     pub(super) labels: Labels,
     pub(crate) owners: Owners,
@@ -34,9 +45,26 @@ impl Sampled {
         partition: &Partition,
         parts: &[LocalPart],
         needs: &Needs,
+        evaluates: bool,
     ) -> Self {
-        let trains = |v: &u32| data.train.get(*v as usize) == Some(&true);
+        let vertices = data.vertices() as usize;
+        let all = |split: &Vec<bool>| {
+            let mut split = split.clone();
+            split.resize(vertices, false);
+            split
+        };
         Self {
+            splits: match evaluates && parts.len() > 1 {
+                true => [&data.train, &data.val, &data.test].map(all),
+                false => Default::default(),
+            },
+            seeds: [
+                seeds(data, Phase::Step),
+                match evaluates {
+                    true => seeds(data, Phase::Eval),
+                    false => Vec::new(),
+                },
+            ],
             type_degrees: match needs.type_degrees {
                 true => data.topology.relation_degrees(),
                 false => Vec::new(),
@@ -46,7 +74,6 @@ impl Sampled {
                 false => Vec::new(),
             },
             topology: Arc::new(data.topology.clone()),
-            trained: (0..data.vertices()).filter(trains).collect(),
             labels: match parts.len() {
                 1 => Labels::None,
                 _ => data.labels.clone(),
@@ -65,26 +92,28 @@ impl Sampled {
         }
     }
 
-    /// The sizes of the first batches of a run, each rank by rank.
+    /// Vertices from which the batches of a list are drawn.
+    pub(super) fn seeds(&self, phase: Phase) -> &[u32] {
+        &self.seeds[usize::from(phase == Phase::Eval)]
+    }
+
+    /// The sizes of the first batches of a list, each rank by rank.
     ///
     /// # Errors
     /// Settings that do not fit the graph; numbers that 32 bits do not hold.
     pub(crate) fn pilots(
         &self,
-        programs: &[Arc<Program>],
+        of: OfList,
         options: &RunOptions,
     ) -> Result<Vec<Vec<BatchSizes>>, RuntimeError> {
-        let of_program = programs.iter().find_map(|one| one.sampling.as_ref());
-        let Some(sampling) = of_program else {
-            return Ok(Vec::new());
-        };
+        let OfList { sampling, phase } = of;
         let (seed, threads) = (options.seed, options.threads_per_rank);
         let sampler = sampler(&self.topology, sampling, seed, threads)?;
-        let partition = &self.owners.partition;
-        let mut replay = Replay::new(sampler, &self.trained, sampling, partition, seed)?;
+        let (seeds, partition) = (self.seeds(phase), &self.owners.partition);
+        let mut replay = Replay::new(sampler, seeds, sampling, partition, seed)?;
         let mut all = Vec::new();
         for batch in 0..replay.count().min(PILOT) {
-            all.push(replay.sizes(At::first_epoch(batch))?);
+            all.push(replay.sizes(At::first_of(phase, batch))?);
         }
         Ok(all)
     }
@@ -98,7 +127,8 @@ impl Sampled {
             Labels::Multi { values, .. } => 4 * values.len(),
         };
         let lists = self.owners.bytes() + 4 * (self.type_degrees.len() + self.out_degrees.len());
-        graph + (labels + lists) as u64
+        let splits: usize = self.splits.iter().map(Vec::len).sum();
+        graph + (labels + splits + lists) as u64
     }
 }
 

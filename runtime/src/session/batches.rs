@@ -4,6 +4,7 @@ use super::{Session, trained};
 use crate::RuntimeError;
 use crate::error::Failure;
 use crate::part::batch::Batch;
+use gnnc_ir::program::trace::Phase;
 use gnnc_ir::program::{BatchSizes, BufferId};
 
 /// Floats of some buffers of a rank.
@@ -12,22 +13,22 @@ pub(super) type Kept = Vec<(BufferId, Vec<f32>)>;
 impl Session {
     /// How often a batch was larger than the memory laid out for it, over all ranks.
     pub fn grown(&self) -> u32 {
-        self.of_batches(|batch| batch.grown).into_iter().sum()
+        let of_lists = [Phase::Step, Phase::Eval].map(|phase| {
+            let of_ranks = self.of_batches(phase, |batch| batch.grown);
+            of_ranks.into_iter().sum::<u32>()
+        });
+        of_lists.into_iter().sum()
     }
 
-    /// For each rank that samples, how large its part of each batch of the last epoch was.
-    pub fn drawn(&self) -> Vec<Vec<BatchSizes>> {
-        self.of_batches(|batch| batch.drawn.clone())
+    /// For each rank that samples, how large its part of each batch of a list's last run was.
+    pub fn drawn(&self, phase: Phase) -> Vec<Vec<BatchSizes>> {
+        self.of_batches(phase, |batch| batch.drawn.clone())
     }
 
     /// Goes on with the draws of another run.
     pub(super) fn reseed(&mut self, seed: u64) {
         self.options.seed = seed;
-        self.rank_set.each(&mut |rank| {
-            if let Some(batch) = &mut rank.rank().part.batch {
-                batch.reseed(seed);
-            }
-        });
+        (self.rank_set).each(&mut |rank| rank.rank().part.batches.reseed(seed));
     }
 
     /// Optimizer steps so far.
@@ -62,10 +63,10 @@ impl Session {
         })?)
     }
 
-    fn of_batches<T>(&self, of: impl Fn(&Batch) -> T) -> Vec<T> {
+    fn of_batches<T>(&self, phase: Phase, of: impl Fn(&Batch) -> T) -> Vec<T> {
         let ranks = self
             .rank_set
-            .map(|rank| rank.rank().part.batch.as_deref().map(&of));
+            .map(|rank| rank.rank().part.batches.of(phase).map(&of));
         ranks.into_iter().flatten().collect()
     }
 }

@@ -4,6 +4,7 @@ use super::{Batches, Collective, Instruction, Operand, Use};
 use crate::program::access::Touched;
 use crate::program::text::line::arrow;
 use crate::program::text::{Reader, Text, TextError, own_level};
+use crate::program::trace::Phase;
 use crate::program::traffic::{Reads, Traffic, row_bytes};
 use crate::program::verify::{Check, Checked};
 use crate::program::work::{Counts, INDEX, Terms, Work};
@@ -38,7 +39,7 @@ impl Instruction for AskRows {
     fn each_ref(&mut self, _: &mut dyn FnMut(&mut Ref)) {}
 
     fn check(&self, check: &Check) -> Checked {
-        let hops = check.program.sampling.as_ref().map_or(0, |one| one.hops());
+        let hops = check.program.hops();
         match self.level <= hops {
             true => Ok(()),
             false => Err(format!(
@@ -123,15 +124,15 @@ impl ServeRows {
 }
 
 impl Program {
-    /// Periods between the first and the last instruction of a batch.
-    pub fn lag(&self) -> u32 {
-        let bodies = self.step.iter().filter_map(Instr::body);
+    /// Periods between the first and the last instruction of a list's batches.
+    pub fn lag(&self, phase: Phase) -> u32 {
+        let bodies = self.list(phase).iter().filter_map(Instr::body);
         bodies.map(Batches::lag).max().unwrap_or(0)
     }
 
-    /// The level of which batches read rows of other ranks, if they do.
-    pub fn asks(&self) -> Option<u8> {
-        let bodies = self.step.iter().filter_map(Instr::body);
+    /// The level of which a list's batches read rows of other ranks, if they do.
+    pub fn asks(&self, phase: Phase) -> Option<u8> {
+        let bodies = self.list(phase).iter().filter_map(Instr::body);
         bodies.flatten().find_map(|instr| {
             if let Instr::AskRows(ask) = instr.whole() {
                 Some(ask.level)

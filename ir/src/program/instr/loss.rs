@@ -181,18 +181,25 @@ impl Instruction for Metrics {
         false
     }
 
-    fn work(&self, _: &Counts, sizes: &RankSizes) -> Option<Work> {
-        let logits = sizes.inner * u64::from(self.classes);
+    fn work(&self, counts: &Counts, sizes: &RankSizes) -> Option<Work> {
+        let rows = scored_rows(counts.program, self.logits, sizes);
+        let logits = rows * u64::from(self.classes);
         Some(Work {
             class: KernelClass::Loss,
             flops: Flops(logits as f64),
-            read: Bytes(logits * FLOAT + label_bytes(self.loss, sizes.inner, self.classes)),
+            read: Bytes(logits * FLOAT + label_bytes(self.loss, rows, self.classes)),
             written: Bytes(u64::from(METRICS) * FLOAT),
         })
     }
 
-    fn demand(&self, terms: &mut Terms, _: &Program, sizes: &RankSizes) -> Option<&'static str> {
-        Some(terms.loss(sizes.inner, sizes.inner, self.classes))
+    fn demand(
+        &self,
+        terms: &mut Terms,
+        program: &Program,
+        sizes: &RankSizes,
+    ) -> Option<&'static str> {
+        let rows = scored_rows(program, self.logits, sizes);
+        Some(terms.loss(rows, rows, self.classes))
     }
 
     fn print(&self, _: &Program) -> String {

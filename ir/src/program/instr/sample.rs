@@ -32,7 +32,8 @@ pub struct DrawnBuffer {
     pub at: Ref,
 }
 
-/// Copies the rows of a level's vertices from a tensor of all own vertices, or of all vertices.
+/// Copies the rows of a level's vertices from a tensor of all own vertices, or of all vertices. That
+/// tensor may be on the host, whose memory is then read row by row.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FetchRows {
     /// Rows of own vertices, or of all vertices.
@@ -53,9 +54,9 @@ impl Instruction for Sample {
     fn each_ref(&mut self, _: &mut dyn FnMut(&mut Ref)) {}
 
     fn check(&self, check: &Check) -> Checked {
-        match check.program.sampling {
-            Some(_) => Ok(()),
-            None => Err("a sample in a program without sampling".to_owned()),
+        match check.program.hops() {
+            0 => Err("a sample in a program without sampling".to_owned()),
+            _ => Ok(()),
         }
     }
 
@@ -137,8 +138,11 @@ impl Numbers {
 }
 
 impl Instruction for FetchRows {
-    fn name(&self, _: &Program) -> &'static str {
-        "fetch-rows"
+    fn name(&self, program: &Program) -> &'static str {
+        match self.is_from_host(program) {
+            true => "fetch",
+            false => "fetch-rows",
+        }
     }
 
     fn operands<'a>(&'a self, visit: &mut impl FnMut(Operand<'a>)) {
@@ -178,6 +182,11 @@ impl Instruction for FetchRows {
 }
 
 impl FetchRows {
+    /// Whether the rows are read from the host.
+    pub fn is_from_host(&self, program: &Program) -> bool {
+        program.is_hosted(self.from.buffer)
+    }
+
     pub(super) fn parse(from: &mut Reader<'_>) -> Result<Self, TextError> {
         Ok(Self {
             from: Ref::parse(from)?,
@@ -210,12 +219,7 @@ impl Check<'_> {
     /// Number of the edge types in a buffer that draws of batches fill, and nothing else writes.
     pub(in crate::program) fn drawn_types(&self, id: BufferId) -> Option<u32> {
         let mut types = None;
-        for instr in self
-            .program
-            .step
-            .iter()
-            .flat_map(|instr| instr.body().unwrap_or_default())
-        {
+        for instr in self.program.of_batches() {
             if let Instr::Numbers(numbers) = instr {
                 let mut outputs = numbers.outputs.iter().filter(|one| one.at.buffer == id);
                 let Some(output) = outputs.next() else {

@@ -2,6 +2,7 @@
 
 use super::{Collective, Instruction, Operand};
 use crate::program::text::{Reader, Text, TextError, own_level};
+use crate::program::trace::Phase;
 use crate::program::traffic::{Reads, Traffic};
 use crate::program::verify::{Check, Checked};
 use crate::program::work::{Counts, INDEX, Terms, Work};
@@ -30,7 +31,7 @@ impl Instruction for ShareLevels {
     fn each_ref(&mut self, _: &mut dyn FnMut(&mut crate::program::Ref)) {}
 
     fn check(&self, check: &Check) -> Checked {
-        let hops = check.program.sampling.as_ref().map_or(0, |one| one.hops());
+        let hops = check.program.hops();
         match self.level <= hops {
             true => Ok(()),
             false => Err(format!(
@@ -87,9 +88,9 @@ impl ShareLevels {
 }
 
 impl Program {
-    /// Which levels ranks have of each other's part of a batch, if they have any.
-    pub fn shares(&self) -> Option<ShareLevels> {
-        let bodies = self.step.iter().filter_map(Instr::body);
+    /// Which levels ranks have of each other's part of a list's batches, if they have any.
+    pub fn shares(&self, phase: Phase) -> Option<ShareLevels> {
+        let bodies = self.list(phase).iter().filter_map(Instr::body);
         bodies.flatten().find_map(|instr| {
             if let Instr::ShareLevels(share) = instr.whole() {
                 Some(*share)

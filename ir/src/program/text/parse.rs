@@ -227,6 +227,9 @@ impl<'a> Reader<'a> {
         if self.skip("sampling") {
             self.program.sampling = Some(self.sampling()?);
         }
+        if self.skip("evaluation") {
+            self.program.evaluation = Some(self.sampling()?);
+        }
         if self.skip("loss") {
             self.program.loss = Some(BufferId::parse(self)?);
         }

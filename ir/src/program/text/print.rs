@@ -4,6 +4,7 @@ use super::words::Text;
 use crate::graph::ParamSpec;
 use crate::program::trace::Phase;
 use crate::program::{Buffer, Halo, Instr, Program};
+use crate::words::sampling::Sampling;
 use std::fmt;
 
 /// The first line of an instruction as a listing shows it.
@@ -127,18 +128,11 @@ fn head(program: &Program) -> String {
             pipeline.stage, pipeline.stages, pipeline.chunks, pipeline.interval
         );
     }
-    if let Some(sampling) = &program.sampling {
-        let fanouts: Vec<String> = sampling
-            .fanouts
-            .iter()
-            .map(|f| format!(" \"{f}\""))
-            .collect();
-        let (kind, cut, roots) = (sampling.kind, sampling.cut, sampling.roots);
-        out += &format!(
-            "sampling batch {} fanouts{} {kind} {cut} {roots}\n",
-            sampling.batch,
-            fanouts.concat()
-        );
+    if let Some(batches) = &program.sampling {
+        out += &format!("sampling {}\n", sampling(batches));
+    }
+    if let Some(batches) = &program.evaluation {
+        out += &format!("evaluation {}\n", sampling(batches));
     }
     if let Some(id) = program.loss {
         out += &format!("loss {}\n", id.text());
@@ -150,6 +144,19 @@ fn head(program: &Program) -> String {
         out += &format!("logits {}\n", at.text());
     }
     out
+}
+
+fn sampling(batches: &Sampling) -> String {
+    let fanouts = batches.fanouts.iter().map(|f| format!(" \"{f}\""));
+    let fanouts: String = fanouts.collect();
+    let Sampling {
+        batch,
+        kind,
+        cut,
+        roots,
+        ..
+    } = batches;
+    format!("batch {batch} fanouts{fanouts} {kind} {cut} {roots}")
 }
 
 fn param(spec: &ParamSpec) -> String {

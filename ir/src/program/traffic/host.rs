@@ -12,6 +12,14 @@ pub fn moved(instrs: &[Instr], program: &Program, sizes: &RankSizes) -> [u64; 2]
             let bytes = words.saturating_mul(4);
             let fetched = program.is_hosted(one.from.buffer);
             (1, if fetched { [bytes, 0] } else { [0, bytes] })
+        } else if let Instr::FetchRows(one) = instr
+            && one.is_from_host(program)
+        {
+            let words = move_words(program, (one.from, one.to), None, sizes);
+            (1, [words.saturating_mul(4), 0])
+        } else if let Instr::Batches(one) = instr {
+            let count = sizes.batch.count.max(1);
+            (count, moved(&one.body, program, sizes))
         } else if let Instr::Begin(transfer) = instr {
             let what = std::slice::from_ref(&*transfer.what);
             (1, moved(what, program, sizes))
@@ -28,7 +36,8 @@ pub fn moved(instrs: &[Instr], program: &Program, sizes: &RankSizes) -> [u64; 2]
     all
 }
 
-/// Four-byte words of an [`Instr::Move`]: the rows that both buffers have, or those of a chunk.
+/// Four-byte words of an [`Instr::Move`] or an [`Instr::FetchRows`]: the rows that both buffers have,
+/// or those of a chunk.
 pub fn move_words(
     program: &Program,
     (from, to): (Ref, Ref),

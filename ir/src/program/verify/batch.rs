@@ -15,8 +15,8 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The first instruction out of place, or a buffer of a level that there is not.
 pub(super) fn verify(program: &Program) -> Result<(), ProgramError> {
     levels(program).map_err(ProgramError::new)?;
-    let mut loops = 0;
     for phase in Phase::ALL {
+        let mut loops = 0;
         for (index, instr) in program.list(phase).iter().enumerate() {
             let place = format!("{phase} {index}");
             let at = |what: String| ProgramError::new(what).at(&place, instr, program);
@@ -24,10 +24,10 @@ pub(super) fn verify(program: &Program) -> Result<(), ProgramError> {
                 outside(instr, program).map_err(at)?;
                 continue;
             };
-            if phase != Phase::Step || program.sampling.is_none() {
-                let expected = "expected in `step` of a program with sampling";
+            let Some(sampling) = program.batches_of(phase) else {
+                let expected = "expected in a list whose batches the program describes";
                 return Err(at(format!("batches in {phase}, {expected}")));
-            }
+            };
             loops += 1;
             if loops > 1 {
                 return Err(at("a second loop over batches".to_owned()));
@@ -53,7 +53,10 @@ pub(super) fn verify(program: &Program) -> Result<(), ProgramError> {
             if body.iter().filter(shares).count() > 1 {
                 return Err(at("levels are shared twice, expected once".to_owned()));
             }
-            let mut known = Known::default();
+            let mut known = Known {
+                hops: sampling.hops(),
+                ..Known::default()
+            };
             for (index, instr) in body.iter().enumerate().skip(1) {
                 inside(instr, &mut known, program).map_err(|what| {
                     let place = format!("{place}.{index}");
@@ -136,18 +139,16 @@ fn lags(body: &[Instr], program: &Program) -> Result<(), (usize, String)> {
 
 /// Checks the hops, and that buffers have rows of levels between them.
 fn levels(program: &Program) -> Result<(), String> {
-    let hops = program
-        .sampling
-        .as_ref()
-        .map_or(0, |sampling| sampling.fanouts.len());
-    if let Some(sampling) = &program.sampling
-        && (sampling.batch == 0 || !(1..=MAX_HOPS).contains(&hops))
-    {
-        return Err(format!(
-            "batches of {} seeds with {hops} hops, expected some seeds and 1 to {MAX_HOPS} hops",
-            sampling.batch
-        ));
+    for sampling in Phase::ALL.iter().filter_map(|p| program.batches_of(*p)) {
+        let hops = sampling.fanouts.len();
+        if sampling.batch == 0 || !(1..=MAX_HOPS).contains(&hops) {
+            return Err(format!(
+                "batches of {} seeds with {hops} hops, expected some seeds and 1 to {MAX_HOPS} hops",
+                sampling.batch
+            ));
+        }
     }
+    let hops = usize::from(program.hops());
     for buffer in program
         .buffers
         .iter()
@@ -198,6 +199,8 @@ fn outside(instr: &Instr, program: &Program) -> Result<(), String> {
 /// What a rank knows of the batch at hand.
 #[derive(Default)]
 struct Known {
+    /// Its hops.
+    hops: u8,
     /// The level of the last question whose answers may be sent.
     asked: Option<u8>,
     /// The level from which outwards a rank has the levels of all ranks.
@@ -233,10 +236,29 @@ fn inside(instr: &Instr, known: &mut Known, program: &Program) -> Result<(), Str
     let mut most = rows
         .and_then(Extent::level)
         .filter(|level| level.of == Of::All);
+    let mut highest = rows.and_then(Extent::level).map(|level| level.number);
     instr.each_access(&mut |at, _| {
         let buffer = program.buffers.get(at.buffer.0 as usize);
         most = most.max(buffer.and_then(|buffer| buffer.extent.of_all_ranks()));
+        let level = buffer.and_then(|buffer| buffer.extent.level());
+        highest = highest.max(level.map(|level| level.number));
     });
+    if highest > Some(known.hops) {
+        return Err(format!(
+            "{name} uses level {} of batches with {} hops",
+            highest.unwrap_or(0),
+            known.hops
+        ));
+    }
+    if let Instr::Metrics(metrics) = instr {
+        let extent = program.buffer(metrics.logits.buffer).extent;
+        if extent != Extent::Level(Level::own(known.hops)) {
+            return Err(format!(
+                "{name} of {extent} rows, expected the seeds, level {}",
+                known.hops
+            ));
+        }
+    }
     if let Some(level) = most
         && known.shared < Some(level.number)
     {

@@ -44,14 +44,19 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Checks that only moves use hosted buffers.
+    /// Checks that only moves use hosted buffers, and batches that read rows of them.
     pub(super) fn here(&self, instr: &Instr) -> Checked {
         let what = instr.whole();
         if matches!(what, Instr::Move(_)) {
             return Ok(());
         }
+        let fetched = if let Instr::FetchRows(fetch) = what {
+            Some(fetch.from)
+        } else {
+            None
+        };
         let (reads, writes) = what.accesses();
-        let away = |at: &&Ref| self.program.is_hosted(at.buffer);
+        let away = |at: &&Ref| Some(**at) != fetched && self.program.is_hosted(at.buffer);
         match reads.iter().chain(&writes).find(away) {
             None => Ok(()),
             Some(at) => Err(format!(

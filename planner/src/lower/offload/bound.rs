@@ -2,7 +2,7 @@
 
 use super::fit::lacking;
 use super::stream::{self, chunked, window};
-use super::uses::each;
+use super::uses::{each, fetches};
 use super::{Means, MemoryBudget, has_home};
 use gnnc_ir::program::memory::{Lifetime, lifetimes};
 use gnnc_ir::program::trace::Phase;
@@ -67,7 +67,9 @@ fn needs(program: &Program, always: &[bool], means: Means) -> Vec<Vec<Need>> {
                 each(leaf, &mut |at, _| ids.push(at.buffer));
                 ids.sort_unstable();
                 ids.dedup();
-                ids.retain(|id| !program.is_hosted(*id) && !always[id.0 as usize]);
+                ids.retain(|id| {
+                    !program.is_hosted(*id) && !always[id.0 as usize] && !fetches(leaf, *id)
+                });
                 let need = |id| Need {
                     id,
                     chunk: chunk.as_ref().and_then(|(worker, chunk)| {

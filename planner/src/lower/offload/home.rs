@@ -1,7 +1,8 @@
-//! Tensors that live on the host as long as the program.
+//! Tensors that live on the host as long as the program. Lists that only fetch rows of one for batches
+//! read them there.
 
 use super::split::rename;
-use super::uses::{of, reads_first, uses, writes};
+use super::uses::{of, only_fetches, reads_first, uses, writes};
 use super::{add, copy};
 use gnnc_ir::program::access::Access;
 use gnnc_ir::program::trace::Phase;
@@ -13,6 +14,9 @@ pub(super) fn home(program: &mut Program, id: BufferId) -> Vec<(Phase, BufferId)
     let mut copies = Vec::new();
     for phase in Phase::ALL {
         let list = program.list(phase);
+        if only_fetches(list, id) {
+            continue;
+        }
         let found = uses(list, id);
         let (Some([first, _]), Some([_, last])) = (found.first().copied(), found.last().copied())
         else {

@@ -116,6 +116,20 @@ pub(super) fn touches(instr: &Instr, id: BufferId) -> bool {
     found
 }
 
+/// Whether all that a list does with a buffer is to fetch rows of it for batches, which can be read
+/// where they are.
+pub(super) fn only_fetches(list: &[Instr], id: BufferId) -> bool {
+    list.iter().all(|instr| match instr.body() {
+        Some(body) => only_fetches(body, id),
+        None => fetches(instr, id) || !touches(instr, id),
+    })
+}
+
+/// Whether an instruction fetches rows of a buffer for a batch.
+pub(super) fn fetches(instr: &Instr, id: BufferId) -> bool {
+    matches!(instr, Instr::FetchRows(fetch) if fetch.from.buffer == id)
+}
+
 /// Whether an instruction writes a buffer, including in loops.
 pub(super) fn writes(instr: &Instr, id: BufferId) -> bool {
     let mut found = false;
