@@ -107,11 +107,15 @@ pub enum Error {
 impl Error {
     /// 1 for the user's input, 2 for the machine or a bug.
     pub fn exit_code(&self) -> u8 {
+        use gnnc_graph::sample::SampleError;
         use gnnc_planner::LowerError;
+        use gnnc_planner::sampled::SampledError;
         use gnnc_runtime::RuntimeError;
         match self {
             Self::Graph(GraphError::Partitioner { .. }) => 2,
             Self::Graph(GraphError::Io { source, .. }) if is_lack(source) => 2,
+            Self::Lower(LowerError::NotSampled(_, SampledError::Type(_))) => 2,
+            Self::Runtime(RuntimeError::Sampling(SampleError::Threads { .. })) => 2,
             Self::Model { .. }
             | Self::Input(_)
             | Self::Graph(_)
@@ -121,6 +125,8 @@ impl Error {
                 LowerError::Unsupported(_)
                 | LowerError::Illegal(_)
                 | LowerError::NoForm(..)
+                | LowerError::NotSampled(..)
+                | LowerError::Fanouts { .. }
                 | LowerError::Layouts { .. },
             ) => 1,
             Self::File { source, .. } if is_lack(source) => 2,
@@ -134,6 +140,7 @@ impl Error {
             Self::Runtime(
                 RuntimeError::Data { .. }
                 | RuntimeError::Graph(_)
+                | RuntimeError::Sampling(_)
                 | RuntimeError::Checkpoint { .. }
                 | RuntimeError::File { action: "read", .. },
             ) => 1,

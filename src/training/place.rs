@@ -69,6 +69,14 @@ pub fn place(
             Placement::SkipBroadcast
         )));
     }
+    if !options.knobs.sampling.is_open() && !spec.samples() && !spec.half_batches() {
+        return Err(Error::Input(format!(
+            "found options of sampled batches with placement {}, which trains on the whole graph; leave out --batch, \
+             --fanouts and the like, or train with --placement {}",
+            spec.placement,
+            Placement::Minibatch
+        )));
+    }
     let stages = spec.stages();
     if stages.is_none() && spec.chunks() > MOST_CHUNKS {
         return Err(Error::Input(format!(

@@ -174,3 +174,48 @@ fn what_cannot_be_sampled_is_refused() {
     more(&["--batches", "0"], &["--batches"]);
     refused(1, &sample(&cora, &["0"]), &["--batch"]);
 }
+
+/// Options of a run on the batches of Cora.
+fn on_batches<'a>(file: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+    let run = ["train", file, "--epochs", "2", "--placement", "minibatch"];
+    let batches = ["--allow", "sample", "--batch", "70", "--fanouts", "5,5"];
+    [&run[..], &batches, more].concat()
+}
+
+#[test]
+fn scores_of_evaluations_on_batches_are_called_sampled() {
+    let model = example("gcn_cora.gir");
+    let all = on_batches(&model, &["--eval-fanouts", "all,all", "--check", "bytes"]);
+    let report = gnnc(all).report();
+    assert!(
+        report.contains("on sampled neighbors, fanouts all,all"),
+        "{report}"
+    );
+    let json = |more: &[&str]| {
+        gnnc([&on_batches(&model, &["--format", "json"])[..], more].concat()).json()
+    };
+    let (whole, all) = (json(&[]), json(&["--eval-fanouts", "all,all"]));
+    for key in ["val_accuracy", "test_accuracy", "train_loss"] {
+        assert_eq!(whole[key], all[key], "{key}");
+    }
+    assert!(whole.get("eval_fanouts").is_none(), "{whole}");
+    assert_eq!(all["eval_fanouts"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn options_of_batches_that_fit_no_run_are_refused() {
+    let model = example("gcn_cora.gir");
+    let said = ["found 1 fanout of evaluations", "aggregates 2 times"];
+    refused(1, &on_batches(&model, &["--eval-fanouts", "5"]), &said);
+    let said = ["--eval-fanouts", "expected a number of edges or `all`"];
+    refused(1, &on_batches(&model, &["--eval-fanouts", "5,x"]), &said);
+    for option in [
+        ["--eval-fanouts", "5,5"],
+        ["--fanouts", "5,5"],
+        ["--batch", "5"],
+    ] {
+        let graph = ["train", &model, "--placement", "graph"];
+        let said = ["placement graph", "whole graph", "leave out --batch"];
+        refused(1, &[&graph[..], &option].concat(), &said);
+    }
+}

@@ -219,7 +219,7 @@ impl SamplingSettings {
 
     /// The batches to evaluate on; `None` for the whole graph. They are as large as those to train on,
     /// and cover every seed. Shares of the training vertices say nothing about other vertices, so seeds
-    /// of [`Roots::Own`] go to their owners.
+    /// of [`Roots::Own`] go to their owners. [`Kind::Full`] is kind neighbor with fanouts that keep all.
     pub fn evaluation(&self) -> Option<Sampling> {
         if self.eval_fanouts.is_empty() {
             return None;
@@ -228,6 +228,10 @@ impl SamplingSettings {
         Some(Sampling {
             fanouts: self.eval_fanouts.clone(),
             cut: Cut::Even,
+            kind: match training.kind {
+                Kind::Neighbor | Kind::Full => Kind::Neighbor,
+                Kind::Labor => Kind::Labor,
+            },
             roots: match training.roots {
                 Roots::Dealt => Roots::Dealt,
                 Roots::Home | Roots::Own => Roots::Home,
