@@ -48,7 +48,7 @@ pub struct Way {
 /// A model with its data, and its inputs for the interpreter.
 pub struct Case {
     /// The text, for messages.
-    text: String,
+    pub text: String,
     /// The model on its data.
     pub loaded: Loaded,
     /// The form that is lowered.

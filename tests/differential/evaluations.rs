@@ -52,6 +52,19 @@ fn close(found: &Metrics, expected: &Metrics) -> bool {
         && (losses[0] - losses[1]).abs() <= TOLERANCE * losses[1].abs()
 }
 
+/// Fails unless a run on batches has the metrics of one that evaluates on the whole graph.
+fn check_whole(case: &mut Case, way: Way) {
+    let sampled = metrics(case, way).1;
+    let fanouts = std::mem::take(&mut case.knobs.sampling.eval_fanouts);
+    let whole = metrics(case, way).1;
+    case.knobs.sampling.eval_fanouts = fanouts;
+    assert!(
+        close(&sampled, &whole),
+        "{way:?}: {sampled:?}, not {whole:?}\n{}",
+        case.text
+    );
+}
+
 #[test]
 fn all_neighbors_give_the_metrics_of_the_whole_graph() {
     for (layers, body, typed) in models() {
@@ -59,14 +72,7 @@ fn all_neighbors_give_the_metrics_of_the_whole_graph() {
         let data = if typed { data } else { untyped(data) };
         let mut case = evaluated(layers, body, &data, ALL, 13);
         for way in [&[ONE][..], &SEVERAL, &pushed()].concat() {
-            let sampled = metrics(&case, way).1;
-            let fanouts = std::mem::take(&mut case.knobs.sampling.eval_fanouts);
-            let whole = metrics(&case, way).1;
-            case.knobs.sampling.eval_fanouts = fanouts;
-            assert!(
-                close(&sampled, &whole),
-                "{body} {way:?}: {sampled:?}, not {whole:?}"
-            );
+            check_whole(&mut case, way);
         }
     }
 }
@@ -118,6 +124,17 @@ fn expected(case: &Case, trainer: &Trainer) -> Metrics {
     found
 }
 
+/// Fails unless a run has the metrics of the interpreter.
+fn check(case: &Case, way: Way) {
+    let (trainer, found) = metrics(case, way);
+    let expected = expected(case, &trainer);
+    assert!(
+        close(&found, &expected),
+        "{way:?}: {found:?}, not {expected:?}\n{}",
+        case.text
+    );
+}
+
 #[test]
 fn some_neighbors_give_the_metrics_of_the_interpreter_on_them() {
     for (layers, body, typed) in models() {
@@ -134,12 +151,7 @@ fn some_neighbors_give_the_metrics_of_the_interpreter_on_them() {
             let mut case = evaluated(layers, body, &data, 2, batch);
             case.knobs.sampling.sampler = Some(kind);
             case.knobs.sampling.roots = Some(roots);
-            let (trainer, found) = metrics(&case, way);
-            let expected = expected(&case, &trainer);
-            assert!(
-                close(&found, &expected),
-                "{body} {way:?}: {found:?}, not {expected:?}"
-            );
+            check(&case, way);
         }
     }
 }
@@ -152,12 +164,7 @@ fn delays_and_storage_go_with_evaluations_on_batches() {
             let mut case = evaluated("", body, &data, 2, 13);
             case.knobs.sampling.delay = Some(delay);
             for way in pushed() {
-                let (trainer, found) = metrics(&case, way);
-                let expected = expected(&case, &trainer);
-                assert!(
-                    close(&found, &expected),
-                    "{body} {way:?}: {found:?}, not {expected:?}"
-                );
+                check(&case, way);
             }
         }
         let mut case = evaluated("", body, &data, ALL, 13);
@@ -181,12 +188,7 @@ fn aggregations_beforehand_go_with_evaluations_on_batches() {
         case.knobs.sampling.eval_fanouts.truncate(1);
         case.knobs.sampling.beforehand = Some(true);
         for way in [&[ONE][..], &SEVERAL, &pushed()].concat() {
-            let (trainer, found) = metrics(&case, way);
-            let expected = expected(&case, &trainer);
-            assert!(
-                close(&found, &expected),
-                "{body} {way:?}: {found:?}, not {expected:?}"
-            );
+            check(&case, way);
         }
     }
 }
@@ -197,14 +199,7 @@ fn several_labels_a_vertex_are_scored_on_batches() {
     let body = GCN.replace("cross_entropy", "bce_with_logits");
     let mut case = evaluated("", &body, &untyped(data), ALL, 13);
     for way in [ONE, SEVERAL[1], pushed()[0]] {
-        let sampled = metrics(&case, way).1;
-        let fanouts = std::mem::take(&mut case.knobs.sampling.eval_fanouts);
-        let whole = metrics(&case, way).1;
-        case.knobs.sampling.eval_fanouts = fanouts;
-        assert!(
-            close(&sampled, &whole),
-            "{way:?}: {sampled:?}, not {whole:?}"
-        );
+        check_whole(&mut case, way);
     }
 }
 

@@ -55,6 +55,7 @@ pub(super) fn verify(program: &Program) -> Result<(), ProgramError> {
             }
             let mut known = Known {
                 hops: sampling.hops(),
+                evaluates: phase == Phase::Eval,
                 ..Known::default()
             };
             for (index, instr) in body.iter().enumerate().skip(1) {
@@ -201,6 +202,8 @@ fn outside(instr: &Instr, program: &Program) -> Result<(), String> {
 struct Known {
     /// Its hops.
     hops: u8,
+    /// Whether it is one of an evaluation, for which ranks know the splits of its seeds.
+    evaluates: bool,
     /// The level of the last question whose answers may be sent.
     asked: Option<u8>,
     /// The level from which outwards a rank has the levels of all ranks.
@@ -251,6 +254,9 @@ fn inside(instr: &Instr, known: &mut Known, program: &Program) -> Result<(), Str
         ));
     }
     if let Instr::Metrics(metrics) = instr {
+        if !known.evaluates {
+            return Err(format!("{name} in batches that are trained on"));
+        }
         let extent = program.buffer(metrics.logits.buffer).extent;
         if extent != Extent::Level(Level::own(known.hops)) {
             return Err(format!(
