@@ -54,10 +54,10 @@ impl Instruction for Sample {
     fn each_ref(&mut self, _: &mut dyn FnMut(&mut Ref)) {}
 
     fn check(&self, check: &Check) -> Checked {
-        match check.program.hops() {
-            0 => Err("a sample in a program without sampling".to_owned()),
-            _ => Ok(()),
+        if check.program.hops() == 0 {
+            return Err("a sample in a program without sampling".to_owned());
         }
+        Ok(())
     }
 
     fn fits_chunks(&self, _: &Program) -> bool {
