@@ -37,6 +37,8 @@ mod interior;
 mod layers;
 #[path = "differential/layouts.rs"]
 mod layouts;
+#[path = "differential/meshes.rs"]
+mod meshes;
 #[path = "differential/messages.rs"]
 mod messages;
 #[path = "differential/minibatch.rs"]

@@ -16,6 +16,7 @@
 
 use crate::graph::ParamSpec;
 use crate::kernel::{Body, End, Kernel, Walk};
+use crate::words::mesh::Mesh;
 use crate::words::sampling::Sampling;
 use crate::words::storage::Storage;
 use crate::words::types::{EdgeSet, Level, Of};
@@ -24,6 +25,7 @@ use serde::{Deserialize, Serialize};
 pub mod access;
 mod buffer;
 mod chunk;
+mod group;
 pub mod instr;
 mod lists;
 pub mod memory;
@@ -40,6 +42,7 @@ pub mod work;
 
 pub use crate::workload::Reach;
 pub use chunk::{Chunk, Even, Grain, Grouped, Moved, Vertices};
+pub use group::{Among, Group};
 pub use instr::{Instr, Launch, Product, ScalarRef, StageMessage, Transfer};
 pub use pipeline::{Neighbour, Pipeline};
 pub use sizes::{BatchSizes, Capacity, RankSizes};
@@ -205,6 +208,10 @@ pub struct Program {
     /// The rank that runs this program; relevant only with a column layout.
     #[serde(default)]
     pub rank: u32,
+    /// How the slices of a column layout are spread over the ranks; by default every rank has one of
+    /// its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mesh: Option<Mesh>,
     /// Which rows of other ranks each rank holds.
     #[serde(default)]
     pub halo: Halo,

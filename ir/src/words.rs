@@ -1,6 +1,7 @@
 //! Vocabulary shared by all IRs: tensor types, storage formats, units and spelling.
 
 pub mod json;
+pub mod mesh;
 pub mod sampling;
 pub mod scalar;
 pub mod spelling;

@@ -114,7 +114,18 @@ impl Parts {
             }
             self.messages = Messages::Uniform;
         }
-        if let (Some(_), Some(batch)) = (&program.sampling, &self.batch) {
+        if let Some(mesh) = program.mesh {
+            let copies = mesh.copies(program.ranks) as usize;
+            let of_slice: Vec<u64> = (self.sizes.chunks(copies.max(1)))
+                .map(|finer| finer.iter().map(|sizes| sizes.slice_nonzeros).sum())
+                .collect();
+            for (rank, sizes) in (0..).zip(&mut self.sizes) {
+                let own = mesh.slice(program.ranks, rank) as usize;
+                sizes.slice_nonzeros = of_slice.get(own).copied().unwrap_or(0);
+            }
+        }
+        if let (Some(_), Some(batch)) = (&program.sampling, &mut self.batch) {
+            batch.share(program);
             for (sizes, expected) in self.sizes.iter_mut().zip(&batch.expected) {
                 sizes.batch = *expected;
             }

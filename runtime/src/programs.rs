@@ -8,7 +8,7 @@ use gnnc_graph::Partition;
 use gnnc_ir::graph::op::{Redistribute, Slice};
 use gnnc_ir::graph::{ParamSpec, Shard};
 use gnnc_ir::program::instr::{self, Collective};
-use gnnc_ir::program::{Buffer, Capacity, Extent, Instr, Moved, Program, Ref, Role, Rule};
+use gnnc_ir::program::{Among, Buffer, Capacity, Extent, Instr, Moved, Program, Ref, Role, Rule};
 use gnnc_ir::words::spelling::counted;
 use gnnc_ir::words::storage::Storage;
 use std::sync::Arc;
@@ -132,7 +132,7 @@ fn same_shape(a: &Program, b: &Program) -> Result<(), String> {
         let whole = |spec: &ParamSpec| ParamSpec {
             ty: spec.whole(),
             shard: spec.shard.map(|shard| Shard {
-                slice: Slice::new(shard.slice.axis, shard.slice.of, p.ranks, 0),
+                slice: p.slice(shard.slice.axis, shard.slice.of, 0),
                 ..shard
             }),
             ..spec.clone()
@@ -176,6 +176,9 @@ fn same_shape(a: &Program, b: &Program) -> Result<(), String> {
     };
     if ends(a) != ends(b) {
         return Err("a different loss, metrics, logits or kind of features".to_owned());
+    }
+    if a.mesh != b.mesh {
+        return Err("another mesh of slices".to_owned());
     }
     if (&a.sampling, &a.evaluation) != (&b.sampling, &b.evaluation) {
         return Err("other batches".to_owned());
@@ -244,8 +247,8 @@ enum Message {
     None,
     /// Columns and storage of the exchanged rows, and the rule by which they are left out.
     Halo(Option<(u32, Storage)>, Option<Rule>),
-    /// Floats of each buffer.
-    Sum(Vec<Option<u64>>),
+    /// The ranks, rank 0's slice instead of the own, and floats of each buffer or of a row of the slice.
+    Sum(Among, Option<Slice>, Vec<Option<u64>>),
     /// The redistribution with rank 0's slice instead of the own, heads and width of the whole
     /// tensor, which rows move, and their storage.
     Rows(Redistribute, u32, u32, Moved, Option<Storage>),
@@ -273,13 +276,19 @@ fn message(program: &Program, instr: &Instr) -> Message {
             buffer(at.buffer).map(|b| (b.columns, b.storage)),
             skip.map(|skip| skip.of.rule),
         ),
-        Some(Collective::AllReduce(instr::AllReduce { buffers })) => {
+        Some(Collective::AllReduce(instr::AllReduce {
+            buffers,
+            among,
+            slice,
+        })) => {
             let floats = |at: &Ref| {
                 let all = |b: &Buffer| (b.words(&none), b.slot_words(&none));
                 let (all, slot) = buffer(at.buffer).map(all)?;
-                Some(if at.in_loop { slot } else { all })
+                let floats = if at.in_loop { slot } else { all };
+                Some(floats / slice.map_or(1, |slice| u64::from(slice.len.max(1))))
             };
-            Message::Sum(buffers.iter().map(floats).collect())
+            let slice = slice.map(|slice| program.slice(slice.axis, slice.of, 0));
+            Message::Sum(*among, slice, buffers.iter().map(floats).collect())
         }
         Some(Collective::Redistribute(instr::Redistribute {
             how,
@@ -291,7 +300,7 @@ fn message(program: &Program, instr: &Instr) -> Message {
         })) => {
             let mut how = *how;
             if let Redistribute::Split(slice) | Redistribute::Join(slice) = &mut how {
-                *slice = Slice::new(slice.axis, slice.of, program.ranks, 0);
+                *slice = program.slice(slice.axis, slice.of, 0);
             }
             let storage = buffer(to.buffer).map(|b| b.storage);
             Message::Rows(how, *heads, *width, *moved, storage)

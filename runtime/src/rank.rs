@@ -11,7 +11,6 @@ use crate::part::batch::Batch;
 use crate::staleness::Staleness;
 use crate::step_context::StepContext;
 use crate::steps::{Step, Steps};
-use crate::transport::Group;
 use gnnc_graph::rng::Stream;
 use gnnc_ir::kernel::Body;
 use gnnc_ir::program::instr;
@@ -19,7 +18,8 @@ use gnnc_ir::program::memory::{ALIGN, Layout};
 use gnnc_ir::program::trace::{Decision, Event, Peer, Phase, Resource};
 use gnnc_ir::program::verify::VerifiedProgram;
 use gnnc_ir::program::{
-    BufferId, Capacity, Chunk, Extent, Instr, Launch, Pipeline, Program, Ref, Skip, StageMessage,
+    Among, BufferId, Capacity, Chunk, Extent, Group, Instr, Launch, Pipeline, Program, Ref, Skip,
+    StageMessage,
 };
 use gnnc_ir::words::storage::Storage;
 use std::borrow::Cow;
@@ -51,8 +51,6 @@ pub(crate) struct Rank {
     pub(crate) place: Place,
     pub(crate) clocks: Clocks,
     pub(crate) staleness: Staleness,
-    /// The ranks of its stage.
-    pub(crate) group: Group,
     /// Bytes copied between the rank and its host.
     pub(crate) moved: u64,
     /// For each history, the epoch in which it was last kept.
@@ -83,6 +81,16 @@ pub(crate) struct Run {
 }
 
 impl Rank {
+    /// The ranks that it works with.
+    pub(crate) fn group(&self, among: Among) -> Group {
+        self.program.group(self.number, among)
+    }
+
+    /// The ranks of its stage.
+    pub(crate) fn stage(&self) -> Group {
+        self.group(Among::All)
+    }
+
     /// Begins an instruction list; returns the age of the data it reads.
     ///
     /// # Errors

@@ -18,7 +18,7 @@ use crate::rank::Rank;
 use crate::staleness::Staleness;
 use crate::stop::first_change;
 use crate::team::Team;
-use crate::transport::{Group, Transport};
+use crate::transport::Transport;
 use crate::{RuntimeError, init};
 use gnnc_codegen::cpu::{Compiled, Compiler};
 use gnnc_graph::{GraphData, LocalPart, Partition, Topology};
@@ -66,7 +66,7 @@ pub(crate) fn ranks(
     let mut pilots = Vec::new();
     if let (Some(sampled), Some(program)) = (&sampled, all.first()) {
         for of in lists(program) {
-            pilots.push(sampled.pilots(of, options)?);
+            pilots.push(sampled.pilots(program, of, options)?);
         }
     }
     // Every stage has all parts.
@@ -111,10 +111,6 @@ pub(crate) fn ranks(
             place: Default::default(),
             clocks,
             staleness: Staleness { layers },
-            group: Group {
-                first: (number - number % width) as u32,
-                ranks: width as u32,
-            },
             moved: 0,
             kept: Default::default(),
         };

@@ -301,7 +301,7 @@ fn programs_that_do_not_fit_are_refused() {
                 | Instr::HaloReduce(instr::HaloReduce { buffer, .. }) => {
                     buffer.buffer = BufferId(1 << 20)
                 }
-                Instr::AllReduce(instr::AllReduce { buffers }) => {
+                Instr::AllReduce(instr::AllReduce { buffers, .. }) => {
                     buffers.push(Ref::first(BufferId(1 << 20)))
                 }
                 Instr::Loss(instr::Loss { classes, .. }) => *classes = 9,

@@ -206,6 +206,15 @@ const KNOBS: &[Knob] = &[
         set: |knobs, text| within(LAGS)(text).map(|delay| knobs.sampling.delay = Some(delay)),
     },
     Knob {
+        name: "slices",
+        alias: None,
+        option: Form::Value("N[/apart]"),
+        values: "",
+        help: "Slices of the features in push-pull on batches, a divisor of the workers, which then hold several copies; \
+               by default one a worker. Consecutive workers share a copy, or hold the same slice with /apart",
+        set: |knobs, text| text.parse().map(|mesh| knobs.sampling.slices = Some(mesh)),
+    },
+    Knob {
         name: "static",
         alias: None,
         option: Form::Flag("static", "yes"),
@@ -307,7 +316,7 @@ pub struct BatchArgs {
 }
 
 /// Names of these knobs.
-const OF_BATCHES: [&str; 9] = [
+const OF_BATCHES: [&str; 10] = [
     "batch",
     "fanouts",
     "eval-fanouts",
@@ -316,6 +325,7 @@ const OF_BATCHES: [&str; 9] = [
     "roots",
     "prefetch",
     "delay",
+    "slices",
     "static",
 ];
 

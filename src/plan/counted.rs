@@ -120,7 +120,7 @@ pub(crate) fn batch_plan(
     let evaluated = evaluation.map(|sampling| pilots(sampling, Phase::Eval));
     let evaluated = evaluated.transpose()?;
     let graph = (data.vertices().into(), data.topology.edges());
-    Ok(BatchPlan::drawn(&trained, evaluated.as_deref(), graph))
+    Ok(BatchPlan::drawn(trained, evaluated, graph))
 }
 
 /// Draws the batches of a list on all ranks of a partition.

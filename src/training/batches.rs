@@ -92,6 +92,7 @@ fn same(
     let mut predicted = around(program, phase, replay.ranks());
     for batch in 0..replay.count() {
         let sizes = replay.sizes(at(batch)).map_err(RuntimeError::Sampling)?;
+        let sizes = program.with_shared(&sizes);
         predicted += bytes(program, phase, sizes.into_iter());
     }
     match sent == predicted {

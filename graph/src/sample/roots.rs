@@ -254,7 +254,7 @@ impl<T: Borrow<Topology> + Send + Sync> Replay<T> {
         self.ranks.iter_mut().for_each(|rank| rank.reseed(seed));
     }
 
-    /// The rows of a batch, rank by rank, with those of all ranks.
+    /// The rows of a batch, rank by rank, without those that ranks share.
     ///
     /// # Errors
     /// As [`RankSeeds::draw`].
@@ -265,8 +265,6 @@ impl<T: Borrow<Topology> + Send + Sync> Replay<T> {
             blocks,
         } = self;
         let of_rank = |rank: &mut RankSeeds| rank.draw(sampler, at, blocks);
-        let drawn: Result<Vec<_>, _> = ranks.iter_mut().map(of_rank).collect();
-        let drawn = drawn?;
-        Ok(drawn.iter().map(|own| own.with_all(&drawn)).collect())
+        ranks.iter_mut().map(of_rank).collect()
     }
 }

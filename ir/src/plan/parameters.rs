@@ -39,12 +39,12 @@ impl Candidate {
 
 /// Name of a candidate: placement, ranks (stages x ranks of each), virtual stages if there are
 /// several per rank, partitioner, chunks if there are several, `on batches` if the whole graph is what
-/// the placement usually trains on, the rule for skipping, storage unless 32-bit, and `host` if tensors
-/// are offloaded.
+/// the placement usually trains on, the slices of the features if there are several copies, the rule for
+/// skipping, storage unless 32-bit, and `host` if tensors are offloaded.
 ///
 /// Examples: `graph x 8 metis`, `tensor x 8 hash / 4`, `hybrid 4x2 metis / 16`,
 /// `pipeline 4x1 x 2 virtual / 4`, `skip-broadcast x 8 adaptive:1`, `graph x 8 metis bf16`,
-/// `graph x 1 + host`.
+/// `push-pull x 8 metis on batches slices 4`, `graph x 1 + host`.
 pub fn candidate_name(placement: Placement, parameters: &Parameters) -> String {
     let knobs = &parameters.knobs;
     let mut name = match (knobs.stages, parameters.groups) {
@@ -68,6 +68,9 @@ pub fn candidate_name(placement: Placement, parameters: &Parameters) -> String {
     let batches = knobs.sampling.sampling().is_some();
     if batches && placement != Placement::Minibatch {
         name += " on batches";
+    }
+    if let Some(mesh) = knobs.sampling.slices {
+        name = format!("{name} slices {mesh}");
     }
     if let Some(skipping) = knobs.skip {
         name = format!("{name} {skipping}");

@@ -22,7 +22,9 @@ use super::{
 };
 use crate::kernel::{Body, Walk, result_shape};
 use crate::program::trace::Phase;
+use crate::words::mesh::Mesh;
 use crate::words::sampling::MAX_HOPS;
+use crate::words::spelling::counted;
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -59,10 +61,7 @@ impl RankData {
             numbers.outputs.iter().find_map(|one| one.drawn.types())
         });
         let relations = of_buffers.or(of_batches);
-        let parts = program
-            .pipeline
-            .map_or(program.ranks, |p| p.width(program.ranks));
-        let alone = parts <= 1;
+        let alone = program.stage_ranks() <= 1;
         let (inner, edges, nonzeros) = (101, 1009, 397);
         let of_part = |alone_there_are: u64, else_there_are: u64| match alone {
             true => alone_there_are,
@@ -155,6 +154,7 @@ impl Deref for VerifiedProgram {
 /// The first problem, and the instruction that it concerns.
 pub fn verify(program: &Program, data: &RankData) -> Result<(), ProgramError> {
     let check = Check { program, data };
+    check.mesh()?;
     check.hosted()?;
     check.buffers()?;
     for phase in Phase::ALL {
@@ -182,6 +182,23 @@ fn inside(above: &str, index: usize) -> String {
 }
 
 impl Check<'_> {
+    /// Checks that every rank has one slice.
+    fn mesh(&self) -> Result<(), ProgramError> {
+        let Some(Mesh { slices, .. }) = self.program.mesh else {
+            return Ok(());
+        };
+        let ranks = self.program.ranks;
+        let divides = slices > 0 && ranks.is_multiple_of(slices);
+        match divides && self.program.pipeline.is_none() {
+            true => Ok(()),
+            false => Err(ProgramError::new(format!(
+                "{} on {}, expected a number that divides the ranks, and no stages",
+                counted(slices, "slice"),
+                counted(ranks, "rank")
+            ))),
+        }
+    }
+
     fn list(&self, above: &str, instrs: &[Instr]) -> Result<(), ProgramError> {
         for (index, instr) in instrs.iter().enumerate() {
             let place = inside(above, index);

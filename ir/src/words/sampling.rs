@@ -1,5 +1,6 @@
 //! How mini-batches of sampled neighborhoods are drawn.
 
+use super::mesh::Mesh;
 use super::spelling::spelling;
 use super::types::{EdgeSet, End, Level, Rows, Type};
 use serde::{Deserialize, Serialize};
@@ -191,6 +192,10 @@ pub struct SamplingSettings {
     /// ranks work on other batches while they wait: 0, 2 or 3. Default: 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delay: Option<u32>,
+    /// How slices of the features are spread over the ranks, if they hold several copies. Default: one
+    /// slice a rank.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slices: Option<Mesh>,
     /// Whether aggregations that depend on the data alone are made beforehand, once and over all
     /// neighbors; batches then have a hop less. Default: false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -255,6 +260,7 @@ impl SamplingSettings {
             roots: self.roots.or(other.roots),
             prefetch: self.prefetch.or(other.prefetch),
             delay: self.delay.or(other.delay),
+            slices: self.slices.or(other.slices),
             beforehand: self.beforehand.or(other.beforehand),
         }
     }

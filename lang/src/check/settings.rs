@@ -81,6 +81,8 @@ pub fn train(module: &Module, diagnostics: &mut Vec<Diagnostic>) -> TrainSetting
         delay: reader
             .count("delay", 0.0..=f64::from(MOST_LAG))
             .map(|n| n as u32),
+        // How many ranks there are is not the model's to say.
+        slices: None,
         beforehand: reader.boolean("static"),
     };
     settings

@@ -49,7 +49,7 @@ pub(super) fn find(
 
 fn plan(scan: &Scan, ranks: Ranks, choice: &Choice) -> Result<Loop, LowerError> {
     let body = &scan.body;
-    let components = Components::find(body, ranks.ranks, choice);
+    let components = Components::find(body, ranks.slices(), choice);
     let inner = find(body, ranks, choice)?;
     let axis = components.cut.iter().flatten().next().copied();
     let (carries, constants) = (scan.carries as usize, scan.consts as usize);

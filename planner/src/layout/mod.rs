@@ -26,6 +26,7 @@ use demand::Demand;
 use gnnc_ir::graph::op::{Op, Slice};
 use gnnc_ir::kernel::Axis;
 use gnnc_ir::plan::{Layout, Layouts};
+use gnnc_ir::words::mesh::Mesh;
 use gnnc_ir::{Graph, NodeId};
 use loops::Loop;
 
@@ -93,12 +94,33 @@ pub struct Ranks {
     pub ranks: u32,
     /// This rank.
     pub rank: u32,
+    /// How slices are spread over the ranks, if several have the same.
+    pub mesh: Option<Mesh>,
 }
 
 impl Ranks {
+    /// One of several ranks, each of which has slices of its own.
+    pub fn new(ranks: u32, rank: u32) -> Self {
+        Self {
+            ranks,
+            rank,
+            mesh: None,
+        }
+    }
+
+    fn mesh(&self) -> Mesh {
+        self.mesh.unwrap_or(Mesh::whole(self.ranks))
+    }
+
+    /// Number of slices.
+    pub fn slices(&self) -> u32 {
+        self.mesh().slices
+    }
+
     /// The slice of an axis with `of` elements.
     fn slice(&self, axis: Axis, of: u32) -> Slice {
-        Slice::new(axis, of, self.ranks, self.rank)
+        let own = self.mesh().slice(self.ranks, self.rank);
+        Slice::new(axis, of, self.slices(), own)
     }
 }
 
@@ -161,7 +183,7 @@ impl<'a> Placing<'a> {
         (what, layouts): (&'static str, &[Layout]),
     ) -> Result<Self, LowerError> {
         let choice = Choice::new(layouts);
-        let components = Components::find(graph, ranks.ranks, &choice);
+        let components = Components::find(graph, ranks.slices(), &choice);
         let loops = loops::find(graph, ranks, &choice)?;
         match choice.found() == layouts.len() {
             true => Ok(Self {
@@ -182,7 +204,7 @@ impl<'a> Placing<'a> {
     /// cut parameter.
     fn place(&mut self, grads: &[Option<NodeId>], allowed: &[bool]) -> Vec<Option<u32>> {
         let here = (&self.components, &self.loops[..]);
-        let places = features::find(self.graph, self.ranks.ranks, here, (grads, allowed));
+        let places = features::find(self.graph, self.ranks.slices(), here, (grads, allowed));
         self.components.places = places;
         self.cut()
     }
@@ -200,7 +222,7 @@ impl<'a> Placing<'a> {
 
     fn nothing_to_contract(&self) -> LowerError {
         let places = &self.components.places;
-        let found = features::breaker(self.graph, self.ranks.ranks, places)
+        let found = features::breaker(self.graph, self.ranks.slices(), places)
             .unwrap_or_else(|| "nothing reads more than one column of the features".to_owned());
         LowerError::Illegal(format!(
             "push-pull, or a mixture that begins with it, needs a product of the features with a \

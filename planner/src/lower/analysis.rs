@@ -1,7 +1,7 @@
 //! Facts about the nodes of a graph that decide how it is cut into kernels.
 
 use crate::fixed::fixed;
-use crate::lower::partial::Partials;
+use crate::lower::partial::{Partials, Shares};
 use crate::lower::passes::{Passes, passes};
 use crate::lower::produce::collects_fresh;
 use gnnc_ir::graph::op::{Copies, Input, Op, Sampled};
@@ -200,7 +200,7 @@ fn hosts(
     (users, uses): (&[Vec<NodeId>], &[u32]),
     fixed: &[bool],
     stored: &mut [bool],
-    reduce_now: &[bool],
+    reduce_now: &[Shares],
     passes: &Passes,
     distributed: bool,
 ) -> Vec<Option<NodeId>> {
@@ -220,7 +220,7 @@ fn hosts(
             .first()
             .is_some_and(|i| matches!(graph.node(*i).op, Op::PlaceHead(_)));
         let early = early || places;
-        let apart = passes.inlined[g.0 as usize] || reduce_now[g.0 as usize];
+        let apart = passes.inlined[g.0 as usize] || reduce_now[g.0 as usize].is_some();
         if !hosting || early || apart || graph.results.contains(&g) {
             continue;
         }

@@ -39,14 +39,15 @@ use crate::error::LowerError;
 use crate::layout::{self, Graphs, Pure, Ranks};
 use gnnc_ir::graph::autodiff::{TrainingGraph, differentiate};
 use gnnc_ir::graph::model::TrainSettings;
-use gnnc_ir::graph::op::{Input, Loss, Op, Site};
+use gnnc_ir::graph::op::{Input, Loss, Op, Site, Slice};
 use gnnc_ir::graph::{ParamId, ParamSpec, VerifyError};
 use gnnc_ir::plan::Layouts;
 use gnnc_ir::program::instr::{self, DrawnBuffer};
 use gnnc_ir::program::{
-    Buffer, BufferId, Extent, Instr, METRICS, Program, Ref, Role, Skip, Skipping,
+    Among, Buffer, BufferId, Extent, Instr, METRICS, Program, Ref, Role, Skip, Skipping,
 };
 use gnnc_ir::{Graph, NodeId, Rows, Type};
+use partial::Spread;
 use region::{Region, Value};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -103,7 +104,7 @@ pub struct Lowerer {
 /// # Errors
 /// If a program cannot express the model.
 pub fn by_rows(training: &Training, ranks: u32) -> Result<Program, LowerError> {
-    let ranks = Ranks { ranks, rank: 0 };
+    let ranks = Ranks::new(ranks, 0);
     program(training, ranks, None, None, &Ok)
 }
 
@@ -139,7 +140,7 @@ pub fn by_embeddings(
     ranks: u32,
     skipping: Skipping,
 ) -> Result<Program, LowerError> {
-    let of = Ranks { ranks, rank: 0 };
+    let of = Ranks::new(ranks, 0);
     let training = with_gradients(training, ranks, skipping)?;
     program(&training, of, Some(skipping), None, &Ok)
 }
@@ -255,7 +256,8 @@ fn program(
     let graph = &step;
     let mut lowerer = Lowerer::new(graph, sparse, ranks);
     lowerer.skip = skip;
-    let no_args = |graph: &Graph| partial::partials(graph, &[], &[]);
+    let spread = Spread::of(&lowerer.program);
+    let no_args = |graph: &Graph| partial::partials(graph, spread, &[], &[]);
 
     let mut step = Region::new(&lowerer, graph, no_args(graph), true, Vec::new());
     let loss = graph.results[training.backward.loss];
@@ -273,22 +275,31 @@ fn program(
     lowerer.program.loss = Some(loss.at.buffer);
     let partial = |result: usize| step.facts.partial.partial[graph.results[result].0 as usize];
     let shares = training.backward.grads.iter().zip(&grads);
-    let mut summed: Vec<BufferId> = shares
-        .filter(|(result, _)| result.is_some_and(partial))
-        .filter_map(|(_, grad)| grad.map(|g| g.at.buffer))
-        .collect();
-    // The loss of an epoch is the sum of those of its batches.
-    let loss = vec![loss.at.buffer];
-    if batches.is_none() {
-        summed.extend(&loss);
+    let mut sums: Vec<instr::AllReduce> = Vec::new();
+    for ((result, grad), spec) in shares.zip(&graph.params) {
+        let (Some(among), Some(grad)) = (result.and_then(partial), grad) else {
+            continue;
+        };
+        let copies = spec.shard.filter(|_| among == Among::Copies);
+        lowerer.add_sum(
+            &mut sums,
+            grad.at.buffer,
+            among,
+            copies.map(|shard| shard.slice),
+        );
     }
-    lowerer.all_reduce(&mut step.code, summed);
+    // The loss of an epoch is the sum of those of its batches.
+    let loss = loss.at.buffer;
+    if batches.is_none() {
+        lowerer.add_sum(&mut sums, loss, Among::All, None);
+    }
+    step.code.extend(sums.into_iter().map(Instr::AllReduce));
     optimizer::step(&mut lowerer, &training.settings, &grads, &mut step.code);
     lowerer.program.step = step.code;
     if let Some(batches) = batches {
         let code = std::mem::take(&mut lowerer.program.step);
         let mut step = vec![lowerer.in_batches(code, training.typed)];
-        lowerer.all_reduce(&mut step, loss);
+        lowerer.all_reduce(&mut step, vec![loss], Among::All);
         lowerer.program.step = step;
         lowerer.program.sampling = Some(batches.training.clone());
     }
@@ -313,7 +324,7 @@ fn program(
         // Those of batches are not kept.
         lowerer.program.logits = Some(logits.at);
     }
-    lowerer.all_reduce(&mut code, vec![out]);
+    lowerer.all_reduce(&mut code, vec![out], Among::All);
     lowerer.program.eval = code;
     lowerer.program.metrics = Some(out);
     Ok(lowerer.program)
@@ -358,12 +369,13 @@ impl Region<'_> {
 }
 
 impl Lowerer {
-    fn new(graph: &Graph, sparse: bool, Ranks { ranks, rank }: Ranks) -> Self {
+    fn new(graph: &Graph, sparse: bool, Ranks { ranks, rank, mesh }: Ranks) -> Self {
         let specs = &graph.params;
         let mut lowerer = Self {
             program: Program {
                 ranks,
                 rank,
+                mesh,
                 params: specs.clone(),
                 sparse_features: sparse,
                 ..Program::default()
@@ -446,10 +458,37 @@ impl Lowerer {
         }
     }
 
-    /// Sums buffers over the ranks.
-    pub fn all_reduce(&self, code: &mut Vec<Instr>, buffers: Vec<BufferId>) {
+    /// Sums buffers over ranks.
+    pub fn all_reduce(&self, code: &mut Vec<Instr>, buffers: Vec<BufferId>, among: Among) {
         if self.distributed && !buffers.is_empty() {
-            code.push(Instr::AllReduce(instr::AllReduce::whole(buffers)));
+            code.push(Instr::AllReduce(instr::AllReduce {
+                among,
+                ..instr::AllReduce::whole(buffers)
+            }));
+        }
+    }
+
+    /// Adds a buffer to the message with the others that are summed over the same ranks.
+    fn add_sum(
+        &self,
+        sums: &mut Vec<instr::AllReduce>,
+        buffer: BufferId,
+        among: Among,
+        slice: Option<Slice>,
+    ) {
+        if !self.distributed {
+            return;
+        }
+        let known = sums
+            .iter_mut()
+            .find(|one| (one.among, one.slice) == (among, slice));
+        match known {
+            Some(known) => known.buffers.push(Ref::first(buffer)),
+            None => sums.push(instr::AllReduce {
+                among,
+                slice,
+                ..instr::AllReduce::whole([buffer])
+            }),
         }
     }
 

@@ -264,7 +264,7 @@ mod tests {
 
     /// A run that keeps rows of `from`, and one whose edges see the history's rows.
     fn two_runs(shared: bool) -> Vec<Instr> {
-        let place = Ranks { ranks: 1, rank: 0 };
+        let place = Ranks::new(1, 0);
         let mut lowerer = Lowerer::new(&Graph::body(1, Vec::new()), false, place);
         let mut buffer = |role| {
             let name = String::new();

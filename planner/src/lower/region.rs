@@ -277,10 +277,10 @@ impl<'a> Region<'a> {
             | Op::ReduceCols(..)
             | Op::SumRows => self.reduction(lowerer, id, id)?,
         }
-        if self.facts.partial.reduce_now[n]
+        if let Some(among) = self.facts.partial.reduce_now[n]
             && let Some(value) = self.values[n]
         {
-            lowerer.all_reduce(&mut self.code, vec![value.at.buffer]);
+            lowerer.all_reduce(&mut self.code, vec![value.at.buffer], among);
         }
         Ok(())
     }

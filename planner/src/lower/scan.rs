@@ -1,7 +1,7 @@
 //! Loops: a scan becomes one `Repeat`, whose tensors take turns in the slots of a buffer.
 
 use crate::lower::analysis::{argument_flags, view};
-use crate::lower::partial::body_partials;
+use crate::lower::partial::{Spread, body_partials};
 use crate::lower::region::{Region, Value};
 use crate::lower::{LowerError, Lowerer};
 use gnnc_ir::NodeId;
@@ -68,7 +68,8 @@ impl Region<'_> {
             })
             .collect();
 
-        let partial = body_partials(graph, node, scan, &self.facts.partial.partial).nodes;
+        let here = (graph, Spread::of(&lowerer.program));
+        let partial = body_partials(here, node, scan, &self.facts.partial.partial).nodes;
         let mut body = Region::new(lowerer, &scan.body, partial, self.train, Vec::new());
         body.in_loop = true;
         body.iterations = scan.count;

@@ -2,6 +2,7 @@
 //! run of layers after another.
 
 use crate::layout::Ranks;
+use crate::lower::partial::Spread;
 use crate::lower::phases::{Borders, Emitted, arrange};
 use crate::lower::region::{Region, Value};
 use crate::lower::{
@@ -14,7 +15,7 @@ use gnnc_ir::graph::{Graph, NodeId};
 use gnnc_ir::kernel::{End, Reduce};
 use gnnc_ir::program::instr;
 use gnnc_ir::program::{
-    BufferId, Extent, Instr, METRICS, Neighbour, Pipeline, Program, Ref, Role, StageMessage,
+    Among, BufferId, Extent, Instr, METRICS, Neighbour, Pipeline, Program, Ref, Role, StageMessage,
 };
 use gnnc_ir::{Rows, Type};
 
@@ -33,7 +34,7 @@ pub fn stage(
     let Some(first) = parts.first() else {
         return Err(LowerError::Internal("a stage without layers".to_owned()));
     };
-    let place = Ranks { ranks, rank: 0 };
+    let place = Ranks::new(ranks, 0);
     let mut lowerer = Lowerer::new(&first.graph, training.sparse_features, place);
     lowerer.distributed = pipeline.width(ranks) > 1;
     lowerer.program.pipeline = Some(pipeline);
@@ -95,7 +96,7 @@ fn step(
     }
     let mut step = arrange(lowerer, runs)?;
     if !summed.is_empty() {
-        lowerer.all_reduce(&mut step, summed);
+        lowerer.all_reduce(&mut step, summed, Among::All);
     }
     optimizer::step(lowerer, &training.settings, &grads, &mut step);
     Ok(step)
@@ -143,7 +144,7 @@ impl<'a> Step<'a> {
             gradients: refs(&args[own..]),
             ..Borders::default()
         };
-        let partials = partial::partials(graph, &[], &[]);
+        let partials = partial::partials(graph, Spread::of(&lowerer.program), &[], &[]);
         let mut region = Region::new(lowerer, graph, partials, true, args);
         region.keep_blends(lowerer);
         region.emit(lowerer)?;
@@ -181,7 +182,7 @@ impl<'a> Step<'a> {
                 continue;
             };
             let value = self.region.gradient(lowerer, result)?;
-            if self.region.facts.partial.partial[result.0 as usize] {
+            if self.region.facts.partial.partial[result.0 as usize].is_some() {
                 summed.push(value.at.buffer);
             }
             *grad = Some(value);
@@ -277,7 +278,7 @@ impl Exact {
         let graph = attention::expanded(&graph)?;
         let args = arguments(lowerer, &graph.args);
         let received = args.iter().map(|value| value.at).collect();
-        let partials = partial::partials(&graph, &[], &[]);
+        let partials = partial::partials(&graph, Spread::of(&lowerer.program), &[], &[]);
         let mut region = Region::new(lowerer, &graph, partials, false, args);
         region.emit(lowerer)?;
         let (mut refs, mut values) = (Vec::new(), Vec::new());
@@ -323,7 +324,7 @@ impl Exact {
             }));
             lowerer.program.logits = Some(logits.at);
         }
-        lowerer.all_reduce(&mut code, vec![out]);
+        lowerer.all_reduce(&mut code, vec![out], Among::All);
         lowerer.program.metrics = Some(out);
         lowerer.program.eval.extend(code);
         Ok(())

@@ -20,7 +20,7 @@ use gnnc_ir::graph::op::{Redistribute, Slice};
 use gnnc_ir::kernel::Axis;
 use gnnc_ir::program::instr;
 use gnnc_ir::program::trace::Phase;
-use gnnc_ir::program::{Buffer, BufferId, Extent, Instr, Neighbour, Program, Ref, Role};
+use gnnc_ir::program::{Among, Buffer, BufferId, Extent, Instr, Neighbour, Program, Ref, Role};
 use gnnc_ir::words::storage::Storage;
 
 use rewrite::Rewrite;
@@ -152,7 +152,7 @@ impl Classes {
                 all.for_each(|r| self.stay(at, r.buffer));
             }
             Instr::Densify(instr::Densify { out, .. }) => self.stay(at, out.buffer),
-            Instr::AllReduce(instr::AllReduce { buffers }) => {
+            Instr::AllReduce(instr::AllReduce { buffers, .. }) => {
                 buffers.iter().for_each(|one| self.stay(at, one.buffer))
             }
             Instr::Launch(launch) => {
@@ -192,7 +192,8 @@ impl Classes {
                 self.columns[ends[0]] = self.columns[ends[0]].max(heads * width);
                 let whole = [from.offset, from.stride, heads * width];
                 let even = whole.iter().all(|n| n.is_multiple_of(2));
-                if !even || !even_slices(*how, (*heads, *width), program.ranks) {
+                if !even || !even_slices(*how, (*heads, *width), program.group_ranks(Among::Slices))
+                {
                     self.stay(at, to.buffer);
                 }
             }

@@ -5,10 +5,11 @@ use gnnc_graph::sample::{
     Batches, Pilot, Rule, SampleError, by_degrees, check_roots, degree_classes, room,
 };
 use gnnc_ir::plan::{AlphaBasis, Partitioner};
-use gnnc_ir::program::{BatchSizes, Capacity, RankSizes};
+use gnnc_ir::program::{BatchSizes, Capacity, Program, RankSizes};
 use gnnc_ir::words::sampling::{Roots, Sampling};
 use gnnc_ir::workload::Workload;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// The batches of an epoch and their sizes on some ranks.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,6 +22,16 @@ pub struct BatchPlan {
     pub room: BatchSizes,
     /// Whether batches were drawn, or their sizes follow from a formula over the degrees.
     pub basis: AlphaBasis,
+    drawn: Arc<Drawn>,
+}
+
+/// The sizes of some batches, each rank by rank, without those that ranks share.
+#[derive(Clone, Debug, PartialEq)]
+struct Drawn {
+    trained: Vec<Vec<BatchSizes>>,
+    evaluated: Option<Vec<Vec<BatchSizes>>>,
+    /// Vertices and edges of the graph.
+    graph: (u64, u64),
 }
 
 /// The batches that a model may be trained on, and what is known of their sizes.
@@ -66,14 +77,13 @@ impl BatchPlans {
         let estimated = |(sampling, seeds)| estimated(parts, workload, sampling, seeds);
         let found = self.with_seeds(workload).map(estimated);
         let found: Vec<BatchSizes> = found.collect::<Result<_, _>>()?;
-        let most = found.iter().fold(BatchSizes::NONE, |a, b| a.max(*b));
-        let on_all = |sizes: &BatchSizes| vec![*sizes; parts.sizes.len()];
-        Ok(BatchPlan {
-            room: room(most, workload.vertices, workload.edges),
-            expected: found.first().map_or_else(Vec::new, on_all),
+        let on_all = |sizes: &BatchSizes| vec![vec![*sizes; parts.sizes.len()]];
+        let drawn = Drawn {
+            trained: found.first().map_or_else(Vec::new, on_all),
             evaluated: found.get(1).map(on_all),
-            basis: AlphaBasis::Estimated,
-        })
+            graph: (workload.vertices, workload.edges),
+        };
+        Ok(BatchPlan::of(drawn, AlphaBasis::Estimated))
     }
 }
 
@@ -86,22 +96,55 @@ impl BatchPlan {
     /// The sizes of some batches that were drawn to train on, each rank by rank, and of some to evaluate
     /// on, on a graph of so many vertices and edges.
     pub fn drawn(
-        trained: &[Vec<BatchSizes>],
-        evaluated: Option<&[Vec<BatchSizes>]>,
-        (vertices, edges): (u64, u64),
+        trained: Vec<Vec<BatchSizes>>,
+        evaluated: Option<Vec<Vec<BatchSizes>>>,
+        graph: (u64, u64),
     ) -> Self {
-        let (expected, mut most) = by_rank(trained);
-        let evaluated = evaluated.map(|batches| {
+        let drawn = Drawn {
+            trained,
+            evaluated,
+            graph,
+        };
+        Self::of(drawn, AlphaBasis::Measured)
+    }
+
+    /// Batches whose levels no rank shares.
+    fn of(drawn: Drawn, basis: AlphaBasis) -> Self {
+        let mut plan = Self {
+            expected: Vec::new(),
+            evaluated: None,
+            room: BatchSizes::NONE,
+            basis,
+            drawn: Arc::new(drawn),
+        };
+        plan.resolve(&|ranks| ranks.to_vec());
+        plan
+    }
+
+    /// The batches of a program, whose ranks may share levels.
+    pub(super) fn share(&mut self, program: &Program) {
+        self.resolve(&|ranks| program.with_shared(ranks));
+    }
+
+    fn resolve(&mut self, shared: &dyn Fn(&[BatchSizes]) -> Vec<BatchSizes>) {
+        let drawn = Arc::clone(&self.drawn);
+        let by_rank = |batches: &Vec<Vec<BatchSizes>>| {
+            by_rank(
+                &batches
+                    .iter()
+                    .map(|ranks| shared(ranks))
+                    .collect::<Vec<_>>(),
+            )
+        };
+        let (expected, mut most) = by_rank(&drawn.trained);
+        self.expected = expected;
+        self.evaluated = drawn.evaluated.as_ref().map(|batches| {
             let (mean, larger) = by_rank(batches);
             most = most.max(larger);
             mean
         });
-        Self {
-            expected,
-            evaluated,
-            room: room(most, vertices, edges),
-            basis: AlphaBasis::Measured,
-        }
+        let (vertices, edges) = drawn.graph;
+        self.room = room(most, vertices, edges);
     }
 }
 
@@ -143,7 +186,7 @@ fn estimated(
     for (hop, edges) in found.edges.iter().enumerate() {
         expected.edges[hops - hop] = edges.ceil() as u64;
     }
-    Ok(expected.with_all(&vec![expected; parts.sizes.len()]))
+    Ok(expected)
 }
 
 /// What is drawn, and the batches, of a graph with so many seeds.

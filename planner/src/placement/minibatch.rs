@@ -24,6 +24,13 @@ pub fn lower(
                 .to_owned(),
         ));
     }
+    if spec.knobs.sampling.slices.is_some() {
+        return Err(LowerError::Illegal(
+            "the features of placement minibatch are by rows; leave out --slices, or train with placement \
+             push-pull"
+                .to_owned(),
+        ));
+    }
     let program = by_batches(training, ranks, &batches(training, spec)?, None)?;
     Ok(with_rows(program, spec))
 }

@@ -275,8 +275,8 @@ fn on_rank(training: &Training, spec: &PlacementSpec, rank: u32) -> Result<Progr
 /// The program of one rank, with all tensors in 32 bits.
 fn in_words(training: &Training, spec: &PlacementSpec, rank: u32) -> Result<Program, LowerError> {
     let ranks = Ranks {
-        ranks: spec.ranks,
-        rank,
+        mesh: spec.mesh(),
+        ..Ranks::new(spec.ranks, rank)
     };
     match row(spec.placement).map(|row| &row.lower) {
         Some(Lower::Rank(lower)) => lower(training, ranks, spec),

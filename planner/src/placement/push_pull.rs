@@ -11,6 +11,8 @@ use crate::error::LowerError;
 use crate::layout::{Graphs, Pure, Ranks};
 use crate::lower::{Training, by_batches, by_layouts};
 use gnnc_ir::program::Program;
+use gnnc_ir::words::mesh::Mesh;
+use gnnc_ir::words::spelling::counted;
 
 /// Lowers a model for one of several ranks.
 pub fn lower(
@@ -23,7 +25,7 @@ pub fn lower(
     }
     if !spec.samples() {
         return by_layouts(training, ranks, &|graphs| {
-            Pure::of(graphs, ranks.ranks).push_pull
+            Pure::of(graphs, ranks.slices()).push_pull
         });
     }
     let (batches, delay) = (batches(training, spec)?, spec.delay());
@@ -33,7 +35,17 @@ pub fn lower(
              it left), 2 (batches wait for sums and their gradients) or 3 (and for gradients of weights)"
         )));
     }
-    let wanted = |graphs: &Graphs| Pure::of(graphs, ranks.ranks).push_pull;
+    if let Some(Mesh { slices, .. }) = ranks.mesh
+        && !(slices > 0 && ranks.ranks.is_multiple_of(slices))
+    {
+        return Err(LowerError::Illegal(format!(
+            "found {} of the features for {}, expected a number that divides them; with --slices, every worker \
+             has one slice, and there are as many copies as workers for each",
+            counted(slices, "slice"),
+            counted(ranks.ranks, "worker")
+        )));
+    }
+    let wanted = |graphs: &Graphs| Pure::of(graphs, ranks.slices()).push_pull;
     let program = match ranks.ranks {
         0 | 1 => by_batches(training, ranks, &batches, None)?,
         _ => by_batches(training, ranks, &batches, Some(&wanted))?,

@@ -6,6 +6,8 @@
 use super::{OnBatches, Row, Stages, row};
 use crate::parts::Parts;
 use gnnc_ir::plan::{Candidate, Knobs, Layout, Parameters, Partitioner, Placement, Relaxation};
+use gnnc_ir::words::mesh::Mesh;
+use gnnc_ir::words::sampling::SamplingSettings;
 use gnnc_ir::words::units::significant;
 
 /// A placement on a number of ranks with its knobs: everything a lowering has to know, and how the
@@ -92,6 +94,13 @@ impl PlacementSpec {
         }
     }
 
+    /// How slices of the features are spread over the ranks, if several have the same.
+    pub fn mesh(&self) -> Option<Mesh> {
+        let sliced = self.samples() && self.row().is_some_and(|row| row.slices);
+        let mesh = self.knobs.sampling.slices.filter(|_| sliced);
+        mesh.filter(|mesh| mesh.slices != self.ranks)
+    }
+
     /// Periods between the draw of a batch and its training, if ranks wait for each other in between;
     /// `None` for as many as messages need.
     pub fn prefetch(&self) -> Option<u32> {
@@ -163,6 +172,10 @@ impl PlacementSpec {
                 overlap: (self.ranks > 1 && !self.overlap()).then_some(false),
                 interior: self.interior().then_some(true),
                 offload: self.offload().then_some(true),
+                sampling: SamplingSettings {
+                    slices: self.mesh(),
+                    ..knobs.sampling.clone()
+                },
                 ..knobs.clone()
             },
             groups: stages.map(|stages| stages.width(self.ranks)),

@@ -4,6 +4,8 @@ use super::PlanRequest;
 use crate::placement::{OnBatches, PlacementSpec, Row, Stages, TABLE};
 use gnnc_ir::plan::{Knobs, Layouts, Partitioner, Placement};
 use gnnc_ir::program::{Rule, Skipping};
+use gnnc_ir::words::mesh::Mesh;
+use gnnc_ir::words::sampling::SamplingSettings;
 
 /// Numbers of chunks to try if work may be cut.
 const CHUNKS: [u32; 3] = [1, 4, 16];
@@ -28,7 +30,7 @@ impl PlanRequest<'_> {
             let here = TABLE.iter().filter(|row| ranks > 1 || row.alone);
             for row in here.filter(|row| !row.samples() || self.batches.is_some()) {
                 let divisions = self.divisions(row, ranks).into_iter();
-                for knobs in divisions.chain(self.batched(row)) {
+                for knobs in divisions.chain(self.batched(row, ranks)) {
                     for skip in self.skips(row) {
                         let mut spec = PlacementSpec {
                             placement: row.placement,
@@ -62,18 +64,55 @@ impl PlanRequest<'_> {
     }
 
     /// The batches to try, if there are any and a placement may train on them.
-    fn batched(&self, row: &Row) -> Option<Knobs> {
+    fn batched(&self, row: &Row, ranks: u32) -> Vec<Knobs> {
         let mut sampling = self.pin.knobs.sampling.clone();
-        match row.batches {
-            OnBatches::Never => return None,
-            OnBatches::Either => {}
-            // Nothing waits there that could be late.
-            OnBatches::Always => sampling.delay = None,
-        }
-        self.batches.is_some().then(|| Knobs {
-            sampling,
+        let meshes = match row.batches {
+            OnBatches::Never => return Vec::new(),
+            OnBatches::Either => self.meshes(ranks),
+            // Nothing waits there that could be late, and features are by rows.
+            OnBatches::Always => {
+                sampling.delay = None;
+                vec![None]
+            }
+        };
+        let tried = meshes.into_iter().filter(|_| self.batches.is_some());
+        let with_mesh = |slices| Knobs {
+            sampling: SamplingSettings {
+                slices,
+                ..sampling.clone()
+            },
             ..self.common()
-        })
+        };
+        tried.map(with_mesh).collect()
+    }
+
+    /// How slices of the features may be spread over the ranks: one a rank, one a node, as many as a
+    /// node has ranks, and all features on every rank; or as pinned.
+    fn meshes(&self, ranks: u32) -> Vec<Option<Mesh>> {
+        let pinned = self.pin.knobs.sampling.slices;
+        if pinned.is_some() {
+            return vec![pinned];
+        }
+        let mut meshes = vec![
+            None,
+            Some(Mesh {
+                slices: 1,
+                apart: false,
+            }),
+        ];
+        let of_node = self.cluster.devices_per_node.min(ranks).max(1);
+        if of_node > 1 && of_node < ranks && ranks.is_multiple_of(of_node) {
+            let apart = Mesh {
+                slices: ranks / of_node,
+                apart: true,
+            };
+            let inside = Mesh {
+                slices: of_node,
+                apart: false,
+            };
+            meshes.extend([Some(apart), Some(inside)]);
+        }
+        meshes
     }
 
     /// The stages or the numbers of chunks to try on the whole graph, with what all candidates of a

@@ -3,7 +3,7 @@
 use gnnc_ir::kernel::Walk;
 use gnnc_ir::program::instr::ShareLevels;
 use gnnc_ir::program::trace::Phase;
-use gnnc_ir::program::{BatchSizes, Extent, Instr, Program, RankSizes};
+use gnnc_ir::program::{Among, BatchSizes, Extent, Instr, Program, RankSizes};
 use gnnc_ir::words::types::{EdgeSet, Level};
 
 /// What a rank that samples keeps.
@@ -17,6 +17,10 @@ pub(super) struct BatchNeeds {
     pub(super) asks: Option<u8>,
     /// The levels that ranks have of each other.
     shares: Option<ShareLevels>,
+    /// How many ranks share them.
+    sharers: u32,
+    /// Whether no other rank owns vertices.
+    alone: bool,
     /// Batches under way.
     pub(super) under_way: u32,
 }
@@ -27,6 +31,8 @@ impl BatchNeeds {
         let mut needs = Self {
             asks: program.asks(phase),
             shares: program.shares(phase),
+            sharers: program.group_ranks(Among::Slices),
+            alone: program.ranks <= 1,
             under_way: program.lag(phase) + 1,
             ..Self::default()
         };
@@ -58,7 +64,7 @@ impl BatchNeeds {
     }
 
     /// Bytes of a rank's draws, of the edges as kernels walk them, and of the rows of each owner.
-    pub(super) fn bytes(&self, sizes: &RankSizes, ranks: u32) -> u64 {
+    pub(super) fn bytes(&self, sizes: &RankSizes) -> u64 {
         if sizes.batch == BatchSizes::NONE {
             return 0;
         }
@@ -77,15 +83,15 @@ impl BatchNeeds {
         });
         let vertices = self.vertices.iter().map(|edges| 4 * sizes.rows(*edges));
         // Rows and places by owner, and about as many rows that others ask for.
-        let asked = match (ranks, self.asks) {
-            (1, _) | (_, None) => 0,
-            (_, Some(level)) => {
+        let asked = match (self.alone, self.asks) {
+            (true, _) | (_, None) => 0,
+            (false, Some(level)) => {
                 8 * sizes.rows(Extent::Level(Level::own(level))) + 4 * sizes.batch.remote(level)
             }
         };
         let all = self
             .shares
-            .map_or(0, |share| all_bytes(share, sizes, ranks));
+            .map_or(0, |share| all_bytes(share, sizes, self.sharers));
         let batch = blocks + lists.sum::<u64>() + vertices.sum::<u64>() + asked + all;
         4 * sizes.vertices + batch * u64::from(self.under_way)
     }

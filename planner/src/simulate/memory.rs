@@ -10,7 +10,6 @@ use gnnc_ir::kernel::{Body, End, Walk};
 use gnnc_ir::program::instr;
 use gnnc_ir::program::memory::Lives;
 use gnnc_ir::program::trace::Phase;
-use gnnc_ir::program::traffic::chunk;
 use gnnc_ir::program::{
     BatchSizes, Extent, Instr, Moved, Neighbour, Product, Program, RankSizes, Role,
 };
@@ -138,7 +137,7 @@ fn each(
                     Phase::Setup | Phase::Step => sizes,
                     Phase::Eval => &evaluated.sizes[rank],
                 };
-                needs.bytes(sizes, program.ranks)
+                needs.bytes(sizes)
             });
             let own = own + batches.sum::<u64>();
             let messages = messages.saturating_add(sizes.inner.saturating_mul(row));
@@ -334,16 +333,13 @@ impl Needs {
         if ranks < 2 {
             return 0;
         }
-        let part = |reduced: u64| {
-            let chunk = chunk(reduced, ranks as u32, 0);
-            chunk.end - chunk.start
-        };
         // Message memory for a rank that reads `read` of the rows, and has `owned` that this one reads.
         let most = |read: u64, owned: u64| -> u64 {
             let one = |s: &Sent| {
                 let rows = read.saturating_mul(s.exchanged);
                 let back = owned.saturating_mul(s.returned);
-                part(s.reduced).saturating_add(rows).saturating_add(back)
+                let rows = rows.saturating_add(back);
+                s.reduced.saturating_add(rows)
             };
             self.sent.iter().map(one).max().unwrap_or(0)
         };
@@ -371,10 +367,14 @@ impl Needs {
         });
         let moved = moved.max(fetched.max().unwrap_or(0));
         let of_levels = self.sent.iter();
-        let of_levels = of_levels.map(|sent| sent.words_of_levels(&parts.sizes[rank], ranks - 1));
+        let of_levels = of_levels.map(|sent| sent.words_of_levels(&parts.sizes[rank]));
         let moved = moved.max(of_levels.max().unwrap_or(0));
         // The sum of the own chunk, and the message that sends it to all others.
-        let sums = self.sent.iter().map(|sent| 2 * part(sent.reduced)).max();
+        let sums = self
+            .sent
+            .iter()
+            .map(|sent| sent.summed.saturating_mul(2))
+            .max();
         to_others.max(moved).saturating_add(sums.unwrap_or(0))
     }
 

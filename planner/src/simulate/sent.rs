@@ -2,7 +2,8 @@
 
 use gnnc_ir::graph::op::Redistribute;
 use gnnc_ir::program::instr::{self, Collective};
-use gnnc_ir::program::{Instr, Moved, Program, RankSizes};
+use gnnc_ir::program::traffic::chunk;
+use gnnc_ir::program::{Among, Instr, Moved, Program, RankSizes};
 use gnnc_ir::words::sampling::MAX_HOPS;
 
 /// Messages in flight.
@@ -14,14 +15,23 @@ pub(super) struct Sent {
     pub(super) returned: u64,
     /// Words per row sent by redistributions.
     pub(super) redistributed: u64,
-    /// Floats of all-reduce messages.
+    /// Floats of all-reduce messages to another rank, in the mean.
     pub(super) reduced: u64,
+    /// Floats of all-reduces that a rank sums.
+    pub(super) summed: u64,
     /// Words per row of a batch that other ranks own.
     pub(super) fetched: u64,
     /// Words per row of a level sent by redistributions, by level.
     pub(super) of_levels: [u64; MAX_HOPS + 1],
     /// Levels that other ranks get.
-    pub(super) shared: Option<instr::ShareLevels>,
+    pub(super) shared: Option<Shared>,
+}
+
+/// Levels that a rank gives to so many others.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Shared {
+    share: instr::ShareLevels,
+    others: u64,
 }
 
 impl Sent {
@@ -34,16 +44,23 @@ impl Sent {
             Some(Collective::HaloReduce(instr::HaloReduce { buffer, .. })) => {
                 sent.returned = u64::from(program.buffer(buffer.buffer).row_words());
             }
-            Some(Collective::AllReduce(sum)) => sent.reduced = sum.floats(program),
-            Some(Collective::Redistribute(instr::Redistribute {
-                how,
-                to,
-                heads,
-                width,
-                moved,
-                ..
-            })) => {
-                let others = u64::from(program.ranks.saturating_sub(1));
+            Some(Collective::AllReduce(sum)) => {
+                let ranks = program.group_ranks(sum.among);
+                sent.summed = chunk(sum.floats(program), ranks, 0).end;
+                let others = u64::from(program.stage_ranks().saturating_sub(1).max(1));
+                let all = sent.summed.saturating_mul(u64::from(ranks - 1));
+                sent.reduced = all.div_ceil(others);
+            }
+            Some(Collective::Redistribute(one)) => {
+                let instr::Redistribute {
+                    how,
+                    to,
+                    heads,
+                    width,
+                    moved,
+                    ..
+                } = one;
+                let others = u64::from(program.group_ranks(one.among()) - 1);
                 // Each rank gets a slice of each row, or every other rank gets the whole row.
                 let times = match how {
                     Redistribute::Replicate | Redistribute::Reduce => others,
@@ -61,7 +78,12 @@ impl Sent {
                 sent.redistributed = columns.div_ceil(chunks);
             }
             Some(Collective::AskRows(_)) => sent.fetched = 1,
-            Some(Collective::ShareLevels(share)) => sent.shared = Some(*share),
+            Some(Collective::ShareLevels(share)) => {
+                sent.shared = Some(Shared {
+                    share: *share,
+                    others: u64::from(program.group_ranks(Among::Slices) - 1),
+                });
+            }
             Some(Collective::ServeRows(instr::ServeRows { to, .. })) => {
                 sent.fetched = u64::from(program.buffer(to.buffer).row_words());
             }
@@ -76,16 +98,20 @@ impl Sent {
             returned: self.returned.saturating_add(other.returned),
             redistributed: self.redistributed.saturating_add(other.redistributed),
             reduced: self.reduced.saturating_add(other.reduced),
+            summed: self.summed.saturating_add(other.summed),
             fetched: self.fetched.saturating_add(other.fetched),
             of_levels: std::array::from_fn(|n| self.of_levels[n] + other.of_levels[n]),
             shared: self.shared.or(other.shared),
         }
     }
 
-    /// Words of rows and lists of levels that a rank sends to so many others.
-    pub(super) fn words_of_levels(&self, sizes: &RankSizes, others: u64) -> u64 {
+    /// Words of rows and lists of levels that a rank sends.
+    pub(super) fn words_of_levels(&self, sizes: &RankSizes) -> u64 {
         let rows = self.of_levels.iter().zip(&sizes.batch.levels);
         let rows: u64 = rows.map(|(words, rows)| words * rows).sum();
-        rows + others * self.shared.map_or(0, |share| share.numbers(sizes))
+        let Some(Shared { share, others }) = self.shared else {
+            return rows;
+        };
+        rows + others * share.numbers(sizes)
     }
 }

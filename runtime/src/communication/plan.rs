@@ -8,7 +8,7 @@ use crate::part::asked::OfBatch;
 use crate::part::lists::List;
 use crate::part::rows::Sent;
 use crate::rank::Rank;
-use gnnc_ir::program::instr::MOST_LAG;
+use gnnc_ir::program::instr::{AllReduce, MOST_LAG};
 use gnnc_ir::program::traffic::chunk;
 use gnnc_ir::program::{Instr, Ref, StageMessage, Transfer};
 use std::ops::Range;
@@ -110,7 +110,7 @@ impl Rank {
                 None => plan.reduce(one.buffer, |_| true, true),
             }
         } else if let Instr::AllReduce(one) = whole {
-            plan.all_reduce(&one.buffers);
+            plan.all_reduce(one);
         } else if let Instr::Redistribute(one) = whole {
             plan.redistribute(one);
         } else if let Instr::ServeRows(one) = whole {
@@ -170,9 +170,9 @@ impl Rank {
         (0..count).map(move |n| first.map(|first| first + n))
     }
 
-    /// Index of this rank within its group.
-    pub(super) fn in_group(&self) -> u32 {
-        self.number - self.group.first
+    /// Index of this rank within its stage, which is also that of its part.
+    pub(super) fn in_stage(&self) -> u32 {
+        self.stage().place(self.number)
     }
 
     /// The words of a buffer's slot.
@@ -199,7 +199,7 @@ impl Plan<'_> {
     /// Halo exchange: own rows go to their readers.
     fn exchange(&mut self, at: Ref) {
         let matrix = self.matrix(at);
-        let (chunk, order) = (self.own.place.chunk, self.own.in_group());
+        let (chunk, order) = (self.own.place.chunk, self.own.in_stage());
         if self.what.begins {
             self.send_own(matrix);
             self.expect_halo(matrix, |_| true);
@@ -209,7 +209,7 @@ impl Plan<'_> {
             self.steps.add(CommStep::Packed);
             self.steps.add(CommStep::Await);
             for (other, rows) in self.own.part.halo(chunk, order) {
-                let (from, halo) = (self.own.group.rank(other), matrix.run(rows));
+                let (from, halo) = (self.own.stage().rank(other), matrix.run(rows));
                 self.steps.receive(from, [halo], Write::Replace);
             }
         }
@@ -219,16 +219,16 @@ impl Plan<'_> {
     /// are added in rank order.
     pub(super) fn reduce(&mut self, at: Ref, wanted: impl Fn(u32) -> bool, adds: bool) {
         let matrix = self.matrix(at);
-        let (chunk, order) = (self.own.place.chunk, self.own.in_group());
+        let (chunk, order) = (self.own.place.chunk, self.own.in_stage());
         let sent = || self.own.part.sent(chunk, 0).filter(move |_| adds);
         if self.what.begins {
             let halo = self.own.part.halo(chunk, order);
             for (other, rows) in halo.filter(|(other, _)| wanted(*other)) {
-                let to = self.own.group.rank(other);
+                let to = self.own.stage().rank(other);
                 self.steps.send(to, [matrix.run(rows)]);
             }
             for Sent { to, rows, .. } in sent() {
-                let from = self.own.group.rank(to);
+                let from = self.own.stage().rank(to);
                 self.steps.expect(from, rows.len() * matrix.stride);
             }
             self.steps.round();
@@ -244,7 +244,7 @@ impl Plan<'_> {
             } in sent()
             {
                 let own = matrix.listed(list, first, rows.len());
-                let from = self.own.group.rank(to);
+                let from = self.own.stage().rank(to);
                 self.steps.receive(from, [own], Write::Add);
             }
         }
@@ -252,7 +252,7 @@ impl Plan<'_> {
 
     /// Sends each rank the own rows it reads in the next round.
     pub(super) fn send_own(&mut self, matrix: Rows) {
-        let (chunk, order) = (self.own.place.chunk, self.own.in_group());
+        let (chunk, order) = (self.own.place.chunk, self.own.in_stage());
         for Sent {
             to,
             rows,
@@ -261,16 +261,16 @@ impl Plan<'_> {
         } in self.own.part.sent(chunk, order)
         {
             let own = matrix.listed(list, first, rows.len());
-            self.steps.send(self.own.group.rank(to), [own]);
+            self.steps.send(self.own.stage().rank(to), [own]);
         }
     }
 
     /// Expects halo rows from those of their owners that are `due` in the next round.
     pub(super) fn expect_halo(&mut self, matrix: Rows, due: impl Fn(u32) -> bool) {
-        let (chunk, order) = (self.own.place.chunk, self.own.in_group());
+        let (chunk, order) = (self.own.place.chunk, self.own.in_stage());
         for (other, rows) in self.own.part.halo(chunk, order) {
             if due(other) {
-                let from = self.own.group.rank(other);
+                let from = self.own.stage().rank(other);
                 self.steps.expect(from, rows.len() * matrix.stride);
             }
         }
@@ -282,7 +282,7 @@ impl Plan<'_> {
             return;
         };
         let (from, to) = (self.matrix(from), self.matrix(to));
-        let (rank, group) = (self.own.in_group(), self.own.group);
+        let (rank, group) = (self.own.in_stage(), self.own.stage());
         let listed = |matrix: &Rows, which, of| {
             let count = batch.asked().list(which, of).len();
             matrix.listed(List::Fetched(which, of), 0, count)
@@ -312,9 +312,10 @@ impl Plan<'_> {
 
     /// All-reduce of buffers as one message: each rank sums one chunk for all, in rank order, and
     /// receives the other chunks from the others.
-    fn all_reduce(&mut self, buffers: &[Ref]) {
+    fn all_reduce(&mut self, one: &AllReduce) {
         let Self { own, steps, what } = self;
-        let (rank, group) = (own.in_group(), own.group);
+        let (buffers, group) = (&one.buffers, own.group(one.among));
+        let rank = group.place(own.number);
         if group.ranks == 1 {
             return;
         }

@@ -5,15 +5,15 @@ use super::plan::Plan;
 use super::{CommStep, CommSteps, Listed, Rows, Words};
 use crate::chunks::Set;
 use crate::part::lists::List;
-use crate::transport::Group;
-use gnnc_ir::program::{Moved, instr};
+use gnnc_ir::program::{Group, Moved, instr};
 use gnnc_ir::words::storage::Storage;
 
 /// A redistribution on one rank.
 pub(crate) struct Redistribution<'a> {
     pub(crate) geometry: Geometry,
     pub(crate) group: Group,
-    /// For each rank, the numbers of its rows among those of all.
+    /// The numbers of the rows of each part among those of all; or, of a level, of each rank of the
+    /// group.
     pub(crate) ids: &'a [Vec<u32>],
     /// Which rows are moved.
     pub(crate) moved: Moved,
@@ -28,7 +28,8 @@ pub(crate) struct Redistribution<'a> {
 impl Plan<'_> {
     /// Redistribution: each rank gets its part of the moved rows in the new layout.
     pub(super) fn redistribute(&mut self, one: &instr::Redistribute) {
-        let rank = self.own.in_group() as usize;
+        let group = self.own.group(one.among());
+        let rank = group.place(self.own.number) as usize;
         let ids = self.own.part.moved(one.moved);
         let storage = self.own.program.buffer(one.to.buffer).storage;
         let from = self.own.words(one.from.at, self.what.iteration);
@@ -40,9 +41,9 @@ impl Plan<'_> {
                 heads: one.heads as usize,
                 width: one.width as usize,
                 rank,
-                ranks: ids.len(),
+                ranks: group.ranks as usize,
             },
-            group: self.own.group,
+            group,
             ids,
             moved: one.moved,
             from: from.part(skipped, from.count - skipped),
@@ -106,21 +107,26 @@ impl Redistribution<'_> {
     /// The rows of a block of a matrix.
     fn rows(&self, block: &Block, at: Words) -> Rows {
         let block = block.words(self.storage);
-        let rank = self.geometry.rank;
+        let place = match block.rows {
+            Side::Own => self.geometry.rank,
+            Side::Of(other) => other,
+        } as u32;
         let set = Set::of(self.moved);
+        let part = self.group.part(place);
         let (list, of) = match (block.rows, self.moved) {
-            (Side::Own, _) => (set.map(|set| List::Places(set, rank as u32)), rank),
-            (Side::Of(other), Moved::Level(level)) => {
-                (Some(List::OfLevel(level, other as u32)), other)
+            (Side::Own, Moved::Level(_)) => (None, place),
+            (Side::Of(_), Moved::Level(level)) => (Some(List::OfLevel(level, place)), place),
+            (Side::Own, Moved::All | Moved::Rows(_) | Moved::New(..)) => {
+                (set.map(|set| List::Places(set, part)), part)
             }
-            (Side::Of(other), Moved::All | Moved::Rows(_) | Moved::New(..)) => {
-                (Some(List::Moved(set, other as u32)), other)
+            (Side::Of(_), Moved::All | Moved::Rows(_) | Moved::New(..)) => {
+                (Some(List::Moved(set, part)), part)
             }
         };
         Rows {
             at,
             list: list.map(|list| Listed { list, first: 0 }),
-            count: self.ids[of].len(),
+            count: self.ids[of as usize].len(),
             stride: block.stride,
             columns: block.columns,
             storage: self.storage,

@@ -114,7 +114,7 @@ impl Rank {
         exchange: &Exchange,
         squares: Option<Squares>,
     ) -> Result<(), Fault> {
-        let own = self.in_group();
+        let own = self.in_stage();
         let (Reading { clock, name, .. }, timing) = (self.reading(exchange)?.0, exchange.timing);
         let known = clock.sent[own as usize].is_some();
         let gap = match squares {
@@ -128,7 +128,7 @@ impl Rank {
 
     /// Records which blocks are sent, as far as the rank is not told in messages.
     pub(super) fn learn(&mut self, exchange: &Exchange) -> Result<(), Fault> {
-        let own = self.in_group();
+        let own = self.in_stage();
         let timing = exchange.timing;
         let (mut reading, part) = self.reading(exchange)?;
         if timing.rule.limit().is_none() {
@@ -183,11 +183,11 @@ impl Plan<'_> {
         exchange: &Exchange,
     ) -> Result<(), Fault> {
         let clock = self.clock(exchange)?;
-        let (own, matrix) = (self.own.in_group(), self.matrix(at));
+        let (own, matrix) = (self.own.in_stage(), self.matrix(at));
         if let Some(gap) = clock.gap {
             let told = if clock.active { SENT } else { gap };
             for Sent { to, .. } in self.own.part.sent(None, own) {
-                let to = self.own.group.rank(to);
+                let to = self.own.stage().rank(to);
                 self.steps.add(CommStep::Tell(to, told));
             }
         }
@@ -219,8 +219,8 @@ impl Plan<'_> {
         let (matrix, copies) = (self.matrix(at), self.matrix(skip.copies));
         self.steps.add(CommStep::Packed);
         self.steps.add(CommStep::Await);
-        for (block, rows) in self.own.part.halo(None, self.own.in_group()) {
-            let from = self.own.group.rank(block);
+        for (block, rows) in self.own.part.halo(None, self.own.in_stage()) {
+            let from = self.own.stage().rank(block);
             let copies = copies.run(rows.start - before..rows.end - before);
             if values {
                 self.steps.add(CommStep::Hear(Hear {

@@ -10,7 +10,7 @@ use gnnc_graph::sample::At;
 use gnnc_ir::program::instr::{FetchRows, Numbers};
 use gnnc_ir::program::memory::layout;
 use gnnc_ir::program::trace::Phase;
-use gnnc_ir::program::{BufferId, Capacity, Instr, Program, RankSizes, Role};
+use gnnc_ir::program::{Among, BufferId, Capacity, Instr, Program, RankSizes, Role};
 use gnnc_ir::words::types::Of;
 use std::collections::BTreeSet;
 
@@ -136,7 +136,8 @@ impl Worker {
             finishes,
             ..
         } = self.own.half(instr);
-        let (rank, group) = (self.own.number - self.own.group.first, self.own.group);
+        let group = self.own.group(Among::All);
+        let rank = group.place(self.own.number);
         let inner = self.own.part.inner;
         let Some(batch) = self.own.part.batches.at_hand_mut() else {
             return Err(Fault::Missing("batches"));
@@ -173,7 +174,8 @@ impl Worker {
     /// ranks side by side.
     pub(super) fn share_levels(&mut self, program: &Program, instr: &Instr) -> Result<(), Fault> {
         let half = self.own.half(instr);
-        let (rank, group) = (self.own.number - self.own.group.first, self.own.group);
+        let group = self.own.group(Among::Slices);
+        let rank = group.place(self.own.number);
         let Some(batch) = self.own.part.batches.at_hand_mut() else {
             return Err(Fault::Missing("batches"));
         };
@@ -188,14 +190,14 @@ impl Worker {
         }
         let mut own = vec![0; length];
         batch.write_message(&mut own);
-        batch.message_of(rank, length).copy_from_slice(&own);
+        batch.message_of(group, rank, length).copy_from_slice(&own);
         let mut from = group.others(rank).map(|other| group.rank(other));
         self.transport.wait_for(&mut from, half.tag)?;
         for other in group.others(rank) {
             let take = &mut |message: &[f32]| {
                 let numbers = numbers(message);
                 batch
-                    .message_of(other, numbers.len())
+                    .message_of(group, other, numbers.len())
                     .copy_from_slice(numbers);
             };
             let most = u32::MAX as usize;

@@ -12,9 +12,9 @@ use gnnc_graph::sample::{
 };
 use gnnc_graph::{Labels, Topology};
 use gnnc_ir::EdgeSet;
-use gnnc_ir::program::BatchSizes;
 use gnnc_ir::program::instr::ShareLevels;
 use gnnc_ir::program::trace::Phase;
+use gnnc_ir::program::{BatchSizes, Group};
 use gnnc_ir::words::sampling::Drawn;
 use gnnc_ir::words::types::{Level, Of};
 use std::sync::Arc;
@@ -210,11 +210,10 @@ impl Batch {
         }
     }
 
-    /// Makes room for a rank's message about the batch at hand.
-    pub(crate) fn message_of(&mut self, rank: u32, length: usize) -> &mut [u32] {
-        let ranks = self.shared.owners.partition.parts();
+    /// Makes room for the message about the batch at hand of one of the ranks that share levels.
+    pub(crate) fn message_of(&mut self, group: Group, place: u32, length: usize) -> &mut [u32] {
         let batch = &mut self.under_way[self.at_hand];
-        batch.all.message(rank, ranks, length)
+        batch.all.message(place, group.ranks, length)
     }
 
     /// Puts the messages of all ranks side by side, and returns the sizes of the batch at hand.

@@ -23,7 +23,7 @@ pub(crate) struct FeatureRows {
 
 /// The rank's slice of the features' columns.
 pub(crate) fn slice(program: &Program, features: &Features) -> Slice {
-    Slice::new(Axis::Width, features.columns(), program.ranks, program.rank)
+    program.slice(Axis::Width, features.columns(), program.rank)
 }
 
 /// The columns of an extent's rows: a slice for all vertices, all columns for own vertices.

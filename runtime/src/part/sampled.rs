@@ -8,8 +8,8 @@ use gnnc_graph::partition::Partition;
 use gnnc_graph::sample::{At, PILOT, Replay, Rule, SampleError, Sampler, seeds};
 use gnnc_graph::{GraphData, Labels, LocalPart, Topology};
 use gnnc_ir::kernel::End;
-use gnnc_ir::program::BatchSizes;
 use gnnc_ir::program::trace::Phase;
+use gnnc_ir::program::{BatchSizes, Program};
 use gnnc_ir::words::sampling::Sampling;
 use std::sync::Arc;
 
@@ -103,6 +103,7 @@ impl Sampled {
     /// Settings that do not fit the graph; numbers that 32 bits do not hold.
     pub(crate) fn pilots(
         &self,
+        program: &Program,
         of: OfList,
         options: &RunOptions,
     ) -> Result<Vec<Vec<BatchSizes>>, RuntimeError> {
@@ -113,7 +114,8 @@ impl Sampled {
         let mut replay = Replay::new(sampler, seeds, sampling, partition, seed)?;
         let mut all = Vec::new();
         for batch in 0..replay.count().min(PILOT) {
-            all.push(replay.sizes(At::first_of(phase, batch))?);
+            let sizes = replay.sizes(At::first_of(phase, batch))?;
+            all.push(program.with_shared(&sizes));
         }
         Ok(all)
     }

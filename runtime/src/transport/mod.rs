@@ -106,28 +106,6 @@ pub trait Transport: Send {
     fn abort(&mut self, failure: Failure);
 }
 
-/// Consecutive ranks that hold a partition of the vertices.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Group {
-    /// The first rank.
-    pub(crate) first: u32,
-    /// Number of ranks.
-    pub(crate) ranks: u32,
-}
-
-impl Group {
-    /// Global number of a rank of the group.
-    pub(crate) fn rank(self, other: u32) -> u32 {
-        self.first + other
-    }
-
-    /// The other ranks of the group, beginning with the next, so that not all send to the same one
-    /// at once.
-    pub(crate) fn others(self, rank: u32) -> impl Iterator<Item = u32> {
-        (1..self.ranks).map(move |step| (rank + step) % self.ranks)
-    }
-}
-
 /// Why a message could not be sent or received.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TransportError {

@@ -9,7 +9,8 @@ use crate::program::traffic::{Reads, Traffic, exchanged, redistribute_total, row
 use crate::program::verify::{Check, Checked};
 use crate::program::work::{Counts, Terms, Work};
 use crate::program::{
-    BufferId, Capacity, Extent, Matrix, Moved, Program, RankSizes, Ref, Returned, Skip,
+    Among, BufferId, Capacity, Extent, Group, Matrix, Moved, Program, RankSizes, Ref, Returned,
+    Skip,
 };
 use serde::{Deserialize, Serialize};
 
@@ -33,11 +34,18 @@ pub struct HaloReduce {
     pub skip: Option<Returned>,
 }
 
-/// Sums buffers over all ranks, in rank order, as one message.
+/// Sums buffers over ranks, in rank order, as one message.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AllReduce {
     /// Buffers with fixed rows: with all their slots, or the slot of an iteration.
     pub buffers: Vec<Ref>,
+    /// The ranks.
+    #[serde(default, skip_serializing_if = "Among::is_all")]
+    pub among: Among,
+    /// Of which each block of rows is this rank's slice, if sums are among ranks with the same slice.
+    /// Ranks with others may have fewer rows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slice: Option<op::Slice>,
 }
 
 /// Moves a tensor from one layout over the ranks to another.
@@ -261,7 +269,22 @@ impl Instruction for AllReduce {
                     "an all-reduce of {extent} rows, expected fixed ones"
                 )),
             }
-        })
+        })?;
+        let Some(slice) = self.slice else {
+            return Ok(());
+        };
+        check.slice(slice)?;
+        let whole = self.buffers.iter().all(|at| {
+            let extent = check.program.buffer(at.buffer).extent;
+            matches!(extent, Extent::Fixed(rows) if rows.is_multiple_of(slice.len.max(1)))
+        });
+        match whole && self.among == Among::Copies {
+            true => Ok(()),
+            false => Err(
+                "an all-reduce of slices, expected blocks of equal slices among the ranks that have them"
+                    .to_owned(),
+            ),
+        }
     }
 
     fn fits_chunks(&self, _: &Program) -> bool {
@@ -272,16 +295,23 @@ impl Instruction for AllReduce {
 
     fn traffic(&self, program: &Program, _: &Reads, _: &[RankSizes], sum: &mut Traffic) {
         // Every chunk goes from each rank to its owner, and its sum from there to each rank.
-        let group = program
-            .pipeline
-            .map_or(program.ranks, |p| p.width(program.ranks));
-        let others = u64::from(group.saturating_sub(1));
-        let bytes = self.floats(program).saturating_mul(8 * others);
-        sum.all_reduce = sum.all_reduce.saturating_add(bytes);
+        for group in program.groups(self.among) {
+            let floats = self.floats_on(program, group.rank(0));
+            let bytes = floats.saturating_mul(8 * u64::from(group.ranks - 1));
+            sum.all_reduce = sum.all_reduce.saturating_add(bytes);
+        }
     }
 
     fn print(&self, _: &Program) -> String {
-        format!("all-reduce {}", words(&self.buffers))
+        let among = match self.among {
+            Among::All => String::new(),
+            among => format!(
+                " among {}{}",
+                among.text(),
+                after(" of ", self.slice.as_ref())
+            ),
+        };
+        format!("all-reduce {}{among}", words(&self.buffers))
     }
 
     fn collective(&self) -> Option<Collective<'_>> {
@@ -290,10 +320,12 @@ impl Instruction for AllReduce {
 }
 
 impl AllReduce {
-    /// Sums buffers with all their slots.
+    /// Sums buffers with all their slots over all ranks.
     pub fn whole(buffers: impl IntoIterator<Item = BufferId>) -> Self {
         Self {
             buffers: buffers.into_iter().map(Ref::first).collect(),
+            among: Among::All,
+            slice: None,
         }
     }
 
@@ -309,12 +341,33 @@ impl AllReduce {
         self.buffers.iter().map(words).fold(0, u64::saturating_add)
     }
 
+    /// Floats of the message on a rank, which may have a shorter slice than the one whose program this is.
+    fn floats_on(&self, program: &Program, rank: u32) -> u64 {
+        let floats = self.floats(program);
+        self.slice.map_or(floats, |slice| {
+            let other = program.slice(slice.axis, slice.of, rank);
+            floats / u64::from(slice.len.max(1)) * u64::from(other.len)
+        })
+    }
+
     pub(super) fn parse(from: &mut Reader<'_>) -> Result<Self, TextError> {
         let mut buffers = Vec::new();
         while from.at_numbered("b") {
             buffers.push(Ref::parse(from)?);
         }
-        Ok(Self { buffers })
+        let among = match from.skip("among") {
+            true => Among::parse(from)?,
+            false => Among::All,
+        };
+        let slice = match from.skip("of") {
+            true => Some(op::Slice::parse(from)?),
+            false => None,
+        };
+        Ok(Self {
+            buffers,
+            among,
+            slice,
+        })
     }
 }
 
@@ -363,9 +416,8 @@ impl Instruction for Redistribute {
             None => self.moved.own_rows(s),
         };
         let rows: Vec<u64> = sizes.iter().map(share).collect();
-        let shape = (self.heads, self.width);
-        let elements = redistribute_total(self.how, shape, program.ranks, &rows);
-        sum.redistribute += elements * program.buffer(self.to.buffer).storage.bytes();
+        let bytes = program.buffer(self.to.buffer).storage.bytes();
+        sum.redistribute += self.elements(program, &rows) * bytes;
     }
 
     fn print(&self, program: &Program) -> String {
@@ -395,11 +447,36 @@ impl Instruction for Redistribute {
         );
         let storage = program.buffer(self.to.buffer).storage;
         let row = u64::from(self.heads) * u64::from(self.width) * storage.bytes();
-        cut.then(|| row.div_ceil(u64::from(program.ranks.max(1))))
+        let slices = program.group_ranks(Among::Slices);
+        cut.then(|| row.div_ceil(u64::from(slices)))
     }
 }
 
 impl Redistribute {
+    /// The ranks that it moves rows among: those with slices of one copy, or all if everyone gets whole
+    /// rows of the graph.
+    pub fn among(&self) -> Among {
+        match (self.how, self.moved) {
+            (op::Redistribute::Replicate, Moved::All | Moved::Rows(_) | Moved::New(..)) => {
+                Among::All
+            }
+            _ => Among::Slices,
+        }
+    }
+
+    /// Elements that all ranks together send, given each rank's rows.
+    pub fn elements(&self, program: &Program, rows: &[u64]) -> u64 {
+        let shape = (self.heads, self.width);
+        let of_group = |group: Group| {
+            let rows = group
+                .places()
+                .filter_map(|place| rows.get(group.part(place) as usize));
+            let rows: Vec<u64> = rows.copied().collect();
+            redistribute_total(self.how, shape, group.ranks, &rows)
+        };
+        program.groups(self.among()).map(of_group).sum()
+    }
+
     pub(super) fn parse(from: &mut Reader<'_>) -> Result<Self, TextError> {
         let how = op::Redistribute::parse(from)?;
         let source = matrix_at(from)?;

@@ -6,12 +6,13 @@ use crate::program::trace::Phase;
 use crate::program::traffic::{Reads, Traffic};
 use crate::program::verify::{Check, Checked};
 use crate::program::work::{Counts, INDEX, Terms, Work};
-use crate::program::{Extent, Instr, Program, RankSizes};
+use crate::program::{Among, Extent, Instr, Program, RankSizes};
 use crate::words::types::{EdgeSet, Level};
 use serde::{Deserialize, Serialize};
 
-/// Sends this rank's levels from one outwards, with the edges between them, to every other rank, and
-/// puts those of all ranks side by side: the rows of [`Of::All`](crate::words::types::Of::All).
+/// Sends this rank's levels from one outwards, with the edges between them, to every other rank with a
+/// slice of the same copy of the features, and puts those of all these ranks side by side: the rows of
+/// [`Of::All`](crate::words::types::Of::All).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ShareLevels {
     /// The level next to the seeds of those that are sent.
@@ -48,7 +49,7 @@ impl Instruction for ShareLevels {
     unpriced!();
 
     fn traffic(&self, program: &Program, _: &Reads, sizes: &[RankSizes], sum: &mut Traffic) {
-        let others = u64::from(program.ranks.saturating_sub(1));
+        let others = u64::from(program.group_ranks(Among::Slices) - 1);
         let numbers: u64 = sizes.iter().map(|sizes| self.numbers(sizes)).sum();
         sum.fetch += INDEX * others * numbers;
     }

@@ -4,6 +4,7 @@ use super::lex::{TextError, Token, tokens};
 use super::words::{Text, storage};
 use crate::graph::{Element, Init, ParamSpec, Shard};
 use crate::program::{Buffer, BufferId, Extent, Halo, Instr, Pipeline, Program, Ref, Role};
+use crate::words::mesh::Mesh;
 use crate::words::sampling::{Cut, Kind, Roots, Sampling};
 use crate::words::types::Type;
 use std::str::FromStr;
@@ -217,6 +218,12 @@ impl<'a> Reader<'a> {
         self.expect(",")?;
         self.expect("rank")?;
         self.program.rank = self.number()?;
+        if self.skip("mesh") {
+            let slices = self.number()?;
+            self.expect("slices")?;
+            let apart = self.skip("apart");
+            self.program.mesh = Some(Mesh { slices, apart });
+        }
         if self.skip("halo") {
             self.program.halo = Halo::parse(self)?;
         }

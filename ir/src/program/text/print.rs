@@ -115,6 +115,10 @@ fn text(program: &Program, places: bool) -> String {
 
 fn head(program: &Program) -> String {
     let mut out = format!("program {} ranks, rank {}\n", program.ranks, program.rank);
+    if let Some(mesh) = program.mesh {
+        let apart = if mesh.apart { " apart" } else { "" };
+        out += &format!("mesh {} slices{apart}\n", mesh.slices);
+    }
     if program.halo != Halo::default() {
         out += &format!("halo {}\n", program.halo.text());
     }

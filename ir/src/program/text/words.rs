@@ -7,7 +7,7 @@ use crate::graph::op::{Loss, Redistribute, Site, Slice};
 use crate::graph::{Element, Init, Shard};
 use crate::kernel::{At, Axis, End, Reduce};
 use crate::program::{
-    Chunk, Extent, Grain, Halo, Moved, Neighbour, Product, Rule, ScalarRef, Vertices,
+    Among, Chunk, Extent, Grain, Halo, Moved, Neighbour, Product, Rule, ScalarRef, Vertices,
 };
 use crate::words::scalar::{Binary, Unary};
 use crate::words::storage::Storage;
@@ -52,6 +52,14 @@ impl<T: Named> Text for T {
 impl Named for EdgeSet {
     const NAMES: &'static [(&'static str, Self)] =
         &[("edges", Self::Plain), ("edges+loops", Self::Looped)];
+}
+
+impl Named for Among {
+    const NAMES: &'static [(&'static str, Self)] = &[
+        ("all", Self::All),
+        ("slices", Self::Slices),
+        ("copies", Self::Copies),
+    ];
 }
 
 impl Named for End {

@@ -1,7 +1,6 @@
 //! Checks of features and of sharded parameters.
 
 use super::Check;
-use crate::graph::op::Slice;
 use crate::graph::{Element, ParamSpec, Shard};
 use crate::kernel::Axis;
 use crate::program::{Buffer, Extent, Ref, Role};
@@ -16,7 +15,7 @@ impl Check<'_> {
     /// Whether a parameter's shard, if any, is this rank's and fits its buffer.
     pub(super) fn shard(&self, spec: &ParamSpec, extent: Extent) -> bool {
         spec.shard.is_none_or(|Shard { blocks, slice }| {
-            let own = Slice::new(slice.axis, slice.of, self.program.ranks, self.data.rank);
+            let own = self.program.slice(slice.axis, slice.of, self.data.rank);
             slice == own && extent == Extent::Fixed(blocks * slice.len)
         })
     }
@@ -59,7 +58,7 @@ impl Check<'_> {
                 self.data.rank, self.program.rank
             ));
         }
-        let slice = |of| Slice::new(Axis::Width, of, self.program.ranks, self.data.rank);
+        let slice = |of| self.program.slice(Axis::Width, of, self.data.rank);
         Ok(whole.map(|of| slice(of).len.into()))
     }
 }

@@ -4,7 +4,7 @@ use super::{Check, Checked};
 use crate::graph::op::{Redistribute, Slice};
 use crate::kernel::Axis;
 use crate::program::text::Text;
-use crate::program::{Extent, Moved, Ref, Vertices, instr};
+use crate::program::{Among, Extent, Moved, Ref, Vertices, instr};
 use crate::words::types::share;
 
 impl Check<'_> {
@@ -19,12 +19,21 @@ impl Check<'_> {
             moved,
         } = one;
         let (how, to, heads, width) = (*how, *to, *heads, *width);
+        if let (Redistribute::Split(_), Extent::All) = (how, moved.extents()[1])
+            && self.program.group_ranks(Among::Copies) > 1
+        {
+            return Err(
+                "rows of all vertices from the ranks with slices of one copy of the features, which own \
+                 only some of them"
+                    .to_owned(),
+            );
+        }
         let [own_rows, all_rows] = moved.extents();
         let rows = |extent| self.data.capacity.rows(extent);
         let whole = u64::from(heads) * u64::from(width);
         let ((own, all), to_all) = match how {
-            Redistribute::Split(slice) => ((whole, self.slice(slice, heads, width)?), true),
-            Redistribute::Join(slice) => ((whole, self.slice(slice, heads, width)?), false),
+            Redistribute::Split(slice) => ((whole, self.columns(slice, heads, width)?), true),
+            Redistribute::Join(slice) => ((whole, self.columns(slice, heads, width)?), false),
             Redistribute::Replicate => ((whole, whole), true),
             Redistribute::Reduce | Redistribute::Own => ((whole, whole), false),
         };
@@ -57,7 +66,7 @@ impl Check<'_> {
                 Axis::Heads => width,
                 Axis::Width => 1,
             };
-            let ranks = self.program.ranks;
+            let ranks = self.program.group_ranks(Among::Slices);
             let bounds = (0..ranks).map(|rank| step * share(slice.of, ranks, rank).end);
             let bounds: Vec<u32> = bounds.collect();
             self.in_words("the operand", from.at, &bounds)?;
@@ -81,23 +90,35 @@ impl Check<'_> {
     }
 
     /// Columns in this rank's slice.
-    fn slice(&self, slice: Slice, heads: u32, width: u32) -> Result<u64, String> {
+    fn columns(&self, slice: Slice, heads: u32, width: u32) -> Result<u64, String> {
         let (of, other) = match slice.axis {
             Axis::Heads => (heads, width),
             Axis::Width => (width, heads),
         };
-        let expected = Slice::new(slice.axis, of, self.program.ranks, self.data.rank);
-        // The start of a slice follows from the rank: ranks with equal slices share a program.
-        match (slice.of, slice.len) == (of, expected.len) {
+        self.slice(Slice { of, ..slice })?;
+        match slice.of == of {
             true => Ok(u64::from(slice.len) * u64::from(other)),
             false => Err(format!(
-                "rank {}'s slice is {} of {} {}, expected {} of {}",
+                "a slice of {} {}, expected one of {of}",
+                slice.of,
+                slice.axis.text()
+            )),
+        }
+    }
+
+    /// Checks the length of this rank's slice.
+    pub(in crate::program) fn slice(&self, slice: Slice) -> Checked {
+        let expected = self.program.slice(slice.axis, slice.of, self.data.rank);
+        // The start of a slice follows from the rank: ranks with equal slices share a program.
+        match slice.len == expected.len {
+            true => Ok(()),
+            false => Err(format!(
+                "rank {}'s slice is {} of {} {}, expected {}",
                 self.data.rank,
                 slice.len,
                 slice.of,
                 slice.axis.text(),
-                expected.len,
-                expected.of
+                expected.len
             )),
         }
     }

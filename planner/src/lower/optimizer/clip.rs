@@ -14,7 +14,7 @@ use gnnc_ir::graph::floats;
 use gnnc_ir::kernel::expr::{Expr, Value as Scalar};
 use gnnc_ir::kernel::{At, Body, Kernel, Operand, Over};
 use gnnc_ir::program::instr;
-use gnnc_ir::program::{Extent, Instr, Launch, Neighbour, Ref, Role, StageMessage};
+use gnnc_ir::program::{Among, Extent, Instr, Launch, Neighbour, Ref, Role, StageMessage};
 use gnnc_ir::{Binary, Unary};
 
 /// PyTorch's `clip_grad_norm_` adds this to a norm before it divides by it.
@@ -63,7 +63,7 @@ pub fn factor(
         for (n, grad) in slices {
             squares(lowerer, n, grad, of_slices, code);
         }
-        lowerer.all_reduce(code, vec![of_slices.buffer]);
+        lowerer.all_reduce(code, vec![of_slices.buffer], Among::Slices);
         code.push(sum(lowerer, of_slices, total));
     }
     if after {

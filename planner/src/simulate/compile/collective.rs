@@ -5,9 +5,9 @@ use crate::simulate::fabric::Node;
 use gnnc_ir::cluster::{Link, SharedBy};
 use gnnc_ir::graph::op::Redistribute;
 use gnnc_ir::program::instr::{self, Collective};
-use gnnc_ir::program::traffic::{Reads, redistribute_total, traffic};
+use gnnc_ir::program::traffic::{Reads, traffic};
 use gnnc_ir::program::work::strips;
-use gnnc_ir::program::{Chunk, Instr, Moved};
+use gnnc_ir::program::{Among, Chunk, Instr, Moved};
 use std::rc::Rc;
 
 impl Compiler<'_> {
@@ -22,33 +22,23 @@ impl Compiler<'_> {
             }
             Some(Collective::AllReduce(sum)) => {
                 let bytes = sum.floats(self.program).saturating_mul(4);
-                TransferCost::Everyone(self.as_measured(self.all_reduce(bytes), instr, name))
-            }
-            Some(Collective::Redistribute(instr::Redistribute {
-                how,
-                to,
-                heads,
-                width,
-                moved,
-                ..
-            })) => {
-                let shape = (*heads, *width);
-                let elements = {
-                    let rows: Vec<u64> = self.sizes.iter().map(|s| moved.own_rows(s)).collect();
-                    redistribute_total(*how, shape, self.fabric.ranks, &rows)
-                };
-                let bytes = elements * self.program.buffer(to.buffer).storage.bytes();
-                let adds = *how == Redistribute::Reduce;
-                let cost = self.all_to_all(adds, self.moved(bytes, *moved));
+                let cost = self.all_reduce(sum.among, bytes);
                 TransferCost::Everyone(self.as_measured(cost, instr, name))
             }
-            Some(
-                Collective::AskRows(_) | Collective::ServeRows(_) | Collective::ShareLevels(_),
-            ) => {
-                let none = Reads::default();
-                let one = std::slice::from_ref(instr);
-                let bytes = traffic(one, self.program, &none, self.sizes).fetch;
-                TransferCost::Everyone(self.all_to_all(false, bytes))
+            Some(Collective::Redistribute(one)) => {
+                let moved = one.moved;
+                let rows: Vec<u64> = self.sizes.iter().map(|s| moved.own_rows(s)).collect();
+                let storage = self.program.buffer(one.to.buffer).storage;
+                let bytes = one.elements(self.program, &rows) * storage.bytes();
+                let adds = one.how == Redistribute::Reduce;
+                let cost = self.all_to_all(one.among(), adds, self.moved(bytes, moved));
+                TransferCost::Everyone(self.as_measured(cost, instr, name))
+            }
+            Some(Collective::AskRows(_) | Collective::ServeRows(_)) => {
+                TransferCost::Everyone(self.all_to_all(Among::All, false, self.fetched(instr)))
+            }
+            Some(Collective::ShareLevels(_)) => {
+                TransferCost::Everyone(self.all_to_all(Among::Slices, false, self.fetched(instr)))
             }
             None => TransferCost::Everyone(CollectiveCost::default()),
         };
@@ -92,16 +82,22 @@ impl Compiler<'_> {
         }
     }
 
+    /// Bytes of the lists and rows of batches that an instruction sends.
+    fn fetched(&self, instr: &Instr) -> u64 {
+        let one = std::slice::from_ref(instr);
+        traffic(one, self.program, &Reads::default(), self.sizes).fetch
+    }
+
     /// A reduce-scatter, then an all-gather: in each, every rank sends a chunk of `1 / ranks` of
-    /// the bytes to every other rank. Includes the additions.
-    fn all_reduce(&self, total: u64) -> CollectiveCost {
-        let ranks = u64::from(self.fabric.ranks);
+    /// the bytes to every other rank of its group. Includes the additions.
+    fn all_reduce(&self, among: Among, total: u64) -> CollectiveCost {
+        let ranks = u64::from(self.program.group_ranks(among));
         if ranks < 2 || total == 0 {
             return CollectiveCost::default();
         }
         let bytes = total as f64;
         let chunk = bytes / ranks as f64;
-        let messages = self.everyone(chunk);
+        let messages = self.everyone(among, chunk);
         let sent = (ranks - 1) * total / ranks;
         CollectiveCost {
             before: 0.0,
@@ -111,37 +107,59 @@ impl Compiler<'_> {
         }
     }
 
-    /// A message from every rank to every other one, `total` bytes in equal shares, packed before
-    /// and unpacked (or added up, if `adds`) after.
-    fn all_to_all(&self, adds: bool, total: u64) -> CollectiveCost {
+    /// A message from every rank to every other one of its group, `total` bytes in equal shares, packed
+    /// before and unpacked (or added up, if `adds`) after.
+    fn all_to_all(&self, among: Among, adds: bool, total: u64) -> CollectiveCost {
         let ranks = u64::from(self.fabric.ranks);
-        if ranks < 2 || total == 0 {
+        let others = self.program.group_ranks(among).saturating_sub(1);
+        if others == 0 || total == 0 {
             return CollectiveCost::default();
         }
         let own = total as f64 / ranks as f64;
         let flops = if adds { own / 4.0 } else { 0.0 };
         CollectiveCost {
             before: self.pass(own, own, 0.0),
-            messages: self.everyone(own / (ranks - 1) as f64),
+            messages: self.everyone(among, own / f64::from(others)),
             after: self.pass(own, own, flops),
             bytes_sent: [total / ranks, 0],
         }
     }
 
-    /// Every rank sends `chunk` bytes to every other one.
-    fn everyone(&self, chunk: f64) -> f64 {
-        let ranks = f64::from(self.fabric.ranks);
+    /// Every rank sends `chunk` bytes to every other one of its group.
+    fn everyone(&self, among: Among, chunk: f64) -> f64 {
         let sharing = |link: &Link, node_ranks: f64| match link.shared_by {
             SharedBy::Rank => 1.0,
             SharedBy::Node => node_ranks,
         };
+        let others = f64::from(self.program.group_ranks(among).saturating_sub(1));
         let phase = |node: &Node| {
-            let near = f64::from(node.ranks);
+            let here = f64::from(node.ranks);
+            let near = match among {
+                Among::All => here - 1.0,
+                Among::Slices | Among::Copies => self.near(among),
+            };
+            let far = others - near;
             let (inside, between) = (&self.cluster.inside, &self.cluster.between);
-            let within = self.seconds((near - 1.0) * chunk * sharing(inside, near), inside);
-            let beyond = self.seconds((ranks - near) * chunk * sharing(between, near), between);
-            self.latency(self.fabric.ranks - 1, ranks > near) + within.max(beyond)
+            let within = self.seconds(near * chunk * sharing(inside, here), inside);
+            let beyond = self.seconds(far * chunk * sharing(between, here), between);
+            self.latency(others as u32, far > 0.0) + within.max(beyond)
         };
         self.fabric.nodes.iter().map(phase).fold(0.0, f64::max)
+    }
+
+    /// Other ranks of a group that the first or the last rank has in its node, whichever has fewer.
+    fn near(&self, among: Among) -> f64 {
+        let last = self.program.ranks.saturating_sub(1);
+        let of_rank = |rank: u32| {
+            let group = self.program.group(rank, among);
+            let node = self.cluster.node_of(rank);
+            let others = group
+                .others(group.place(rank))
+                .map(|place| group.rank(place));
+            others
+                .filter(|other| self.cluster.node_of(*other) == node)
+                .count()
+        };
+        of_rank(0).min(of_rank(last)) as f64
     }
 }

@@ -4,11 +4,11 @@ use super::*;
 use crate::communication::moves::Geometry;
 use crate::communication::redistribute::Redistribution;
 use crate::part::whole::Whole;
-use crate::transport::{Group, threads::Threads};
+use crate::transport::threads::Threads;
 use gnnc_ir::graph::op::{Redistribute, Slice};
 use gnnc_ir::kernel::Axis;
-use gnnc_ir::program::Moved;
 use gnnc_ir::program::traffic::redistribute_floats;
+use gnnc_ir::program::{Group, Moved};
 use gnnc_ir::words::storage::Storage;
 use gnnc_ir::words::types::share;
 use proptest::prelude::*;
@@ -120,7 +120,12 @@ impl Case {
                     rank,
                     ranks: self.owned.len(),
                 },
-                group: Group { first: 0, ranks },
+                group: Group {
+                    stage: 0,
+                    first: 0,
+                    step: 1,
+                    ranks,
+                },
                 ids: &self.owned,
                 moved: Moved::All,
                 from: Words::of(offset..end),
