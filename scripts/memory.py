@@ -22,8 +22,17 @@ from graphs import graph_file  # noqa: E402  (found by the line before)
 
 MODEL = ROOT / "benches" / "models" / "sage.gir"
 BATCHES = ["--allow", "sample,stale", "--batch", "1000", "--fanouts", "25,10"]
-WAYS = [("minibatch", 0, ""), ("push-pull", 0, ""), ("push-pull", 2, ""), ("push-pull", 3, "")]
-WAYS += [("minibatch", 0, "20,20"), ("push-pull", 0, "20,20")]
+WAYS = [
+    ("minibatch", ""),
+    ("push-pull", ""),
+    ("push-pull", "--delay 2"),
+    ("push-pull", "--delay 3"),
+    ("push-pull", "--slices 1"),
+    ("push-pull", "--slices 2"),
+    ("minibatch", "--eval-fanouts 20,20"),
+    ("push-pull", "--eval-fanouts 20,20"),
+    ("push-pull", "--eval-fanouts 20,20 --slices 2"),
+]
 
 
 def answer(gnnc, *command):
@@ -43,18 +52,18 @@ def main():
     file = graph_file("arxiv-like", options.gnnc)
     if file is None:
         sys.exit(1)
-    print("| placement | workers | delay | evaluated on | planned MiB | reported MiB | planned / reported |")
-    print("| --- | --: | --: | --- | --: | --: | --: |")
-    for (placement, delay, evaluation), workers in ((way, workers) for way in WAYS for workers in options.workers):
-        what = [MODEL, "--graph", file] + (["--delay", delay] if delay else [])
-        what += ["--eval-fanouts", evaluation] if evaluation else []
+    print("| placement | options | workers | planned MiB | reported MiB | planned / reported |")
+    print("| --- | --- | --: | --: | --: | --: |")
+    for (placement, more), workers in ((way, workers) for way in WAYS for workers in options.workers):
+        what = [MODEL, "--graph", file, *more.split()]
         pin = f"placement={placement},ranks={workers},partitioner=metis"
         plan = answer(options.gnnc, "plan", *what, "--cluster", "cpu", "--gpus", workers, "--pin", pin)
         planned = next(c for c in plan["candidates"] if "sampling" in c["parameters"])["peak_memory_bytes"]
         run = answer(options.gnnc, "train", *what, "--placement", placement, "--workers", workers,
                      "--partitioner", "metis", "--epochs", 2)
         reported = run["peak_memory_bytes"]
-        cells = [placement, workers, delay, evaluation or "whole graph", f"{planned / 2**20:.1f}", f"{reported / 2**20:.1f}", f"{planned / reported:.4f}"]
+        shown = f"`{more}`" if more else ""
+        cells = [placement, shown, workers, f"{planned / 2**20:.1f}", f"{reported / 2**20:.1f}", f"{planned / reported:.4f}"]
         print("| " + " | ".join(map(str, cells)) + " |", flush=True)
 
 

@@ -349,7 +349,7 @@ impl Worker {
                 Instr::Remember(instr::Remember { from, history }) => {
                     self.remember(*from, *history, iteration, step_context)?;
                 }
-                Instr::Sample(_) => self.sample(program, step_context)?,
+                Instr::Sample(_) => self.sample(program, instr, step_context)?,
                 Instr::Numbers(numbers) => self.numbers(program, numbers),
                 Instr::FetchRows(fetch) => self.fetch_rows(program, fetch, iteration),
                 Instr::Repeat(_) | Instr::Chunks(_) | Instr::Batches(_) | Instr::Lag(_) => {}

@@ -5,13 +5,15 @@ use crate::check::{Case, Way};
 use crate::data::{FEATURES, planted};
 use crate::descent::differences;
 use crate::minibatch::{ONE, WIDE_SAGE, case, hops, models, sampling, untyped, with};
-use crate::models::{SAGE, shape};
+use crate::models::{GAT, GCN, SAGE, shape};
+use gnnc::graph::Features;
 use gnnc::ir::graph::model::Relaxation;
 use gnnc::ir::plan::Placement;
 use gnnc::ir::program::BatchSizes;
 use gnnc::ir::program::trace::Phase;
 use gnnc::ir::words::mesh::Mesh;
-use gnnc::ir::words::sampling::{ALL, Cut, Kind, Roots, Sampling};
+use gnnc::ir::words::sampling::{ALL, Cut, Fanout, Kind, Roots, Sampling};
+use gnnc::ir::words::storage::Storage;
 use gnnc::{TrainOptions, Trainer};
 
 /// Ranks, and the slices of each copy.
@@ -108,6 +110,95 @@ fn bytes_are_those_between_slices_and_those_between_copies() {
             assert_eq!(sent, expected, "{mesh} of {ranks}");
         }
     }
+}
+
+/// Losses of some epochs and of an evaluation, on ranks with or without a mesh, and how often batches
+/// outgrew their memory.
+fn numbers(case: Case, mesh: Option<&str>) -> (Vec<f64>, u32) {
+    let case = match mesh {
+        Some(mesh) => on_mesh(case, mesh),
+        None => case,
+    };
+    let mut trainer = case.start(way(4));
+    trainer.session.set_learning_rate(0.02);
+    let losses = (0..4).map(|_| trainer.epoch().unwrap().loss);
+    let mut numbers: Vec<f64> = losses.collect();
+    numbers.extend(trainer.evaluate().unwrap().val_loss);
+    (numbers, trainer.session.grown())
+}
+
+/// Slices of two widths, clipped gradients, evaluations on batches, and 16 bits. Some batches are larger
+/// than those before them, so what they have begun to compute moves to other memory.
+#[test]
+fn meshes_agree_in_whatever_else_is_asked_for() {
+    let mut data = untyped(planted(shape(false)));
+    let rows = data.vertices() as usize;
+    let values = (0..31 * rows).map(|n| (n * 37 % 61) as f32 / 61.0 - 0.5);
+    data.features = Features::dense(rows, 31, values.collect());
+    let some = sampling(13, vec![3, 3], Kind::Neighbor, Cut::Even);
+    let of = |body| with(case("", body, data.clone()), &some);
+    let halves = |mut case: Case| {
+        case.knobs.storage = Storage::Bf16;
+        case
+    };
+    let evaluated = |mut case: Case| {
+        case.knobs.sampling.eval_fanouts = vec![Fanout::Each(4); 2];
+        case
+    };
+    type Made<'a> = &'a dyn Fn() -> Case;
+    let cases: [(Made, f64); 4] = [
+        (&|| of(GAT).with_clip(0.05), 1e-5),
+        (&|| of(SAGE).with_clip(1e6), 1e-5),
+        (&|| evaluated(of(GCN)), 1e-5),
+        (&|| halves(of(SAGE)), 4.0 * Storage::Bf16.roundoff()),
+    ];
+    // Its evaluations need more room than any batch that it trains on.
+    const EVALUATED: usize = 2;
+    for (n, (made, most)) in cases.iter().enumerate() {
+        let (expected, _) = numbers(made(), None);
+        for mesh in ["2", "2/apart", "1"] {
+            let (found, grown) = numbers(made(), Some(mesh));
+            assert!(grown > 0 || n == EVALUATED, "case {n}, {mesh}");
+            let far = |(a, b): (&f64, &f64)| (a - b).abs() > most * b.abs();
+            let differs = found.iter().zip(&expected).any(far);
+            assert!(
+                !differs,
+                "case {n}, {mesh}: {found:?}, expected {expected:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn runs_on_a_mesh_resume_to_the_same_bits() {
+    let some = sampling(13, vec![3, 3], Kind::Neighbor, Cut::Even);
+    let of = || {
+        on_mesh(
+            with(case("", SAGE, untyped(planted(shape(false)))), &some),
+            "2/apart",
+        )
+    };
+    let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("mesh.safetensors");
+    let mut whole = of().start(way(4));
+    let losses: Vec<f64> = (0..4).map(|_| whole.epoch().unwrap().loss).collect();
+    let mut first = of().start(way(4));
+    for _ in 0..2 {
+        first.epoch().unwrap();
+    }
+    first.session.save(&path).unwrap();
+    let mut second = of().start(way(4));
+    second.session.resume(&path).unwrap();
+    let rest: Vec<f64> = (0..2).map(|_| second.epoch().unwrap().loss).collect();
+    assert_eq!(rest, losses[2..]);
+    // A run without copies goes on with the same parameters.
+    let mut other = with(case("", SAGE, untyped(planted(shape(false)))), &some).start(way(4));
+    other.session.resume(&path).unwrap();
+    let next = other.epoch().unwrap().loss;
+    assert!(
+        (next - losses[2]).abs() < 1e-5 * losses[2],
+        "{next} {}",
+        losses[2]
+    );
 }
 
 #[test]

@@ -15,6 +15,7 @@ mod copies;
 pub mod delay;
 mod embeddings;
 pub mod fetch;
+mod forward;
 pub mod in_place;
 mod inputs;
 pub mod interior;
@@ -33,6 +34,7 @@ mod scan;
 pub mod stage;
 pub mod storage;
 
+pub use forward::evaluation;
 pub use sampled::{Batches, OnBatches};
 
 use crate::error::LowerError;
@@ -495,33 +497,4 @@ impl Lowerer {
     fn param(&self, id: ParamId) -> Value {
         self.params[id.0 as usize]
     }
-}
-
-/// The forward graph without dropout, with the logits as its only result.
-pub fn evaluation(forward: &Graph) -> Graph {
-    let mut graph = without_dropout(forward);
-    if let Some(logits) = graph.results.get(1).copied() {
-        graph.results = vec![logits];
-    }
-    gnnc_ir::graph::simplify::simplify(&graph.pruned())
-}
-
-fn without_dropout(graph: &Graph) -> Graph {
-    let mut clean = graph.clone();
-    let mut same: Vec<NodeId> = (0..graph.nodes.len() as u32).map(NodeId).collect();
-    for (n, node) in clean.nodes.iter_mut().enumerate() {
-        for input in &mut node.inputs {
-            *input = same[input.0 as usize];
-        }
-        if matches!(node.op, Op::Dropout { .. }) {
-            same[n] = node.inputs[0];
-        }
-        if let Op::Scan(scan) = &mut node.op {
-            scan.body = without_dropout(&scan.body);
-        }
-    }
-    for result in &mut clean.results {
-        *result = same[result.0 as usize];
-    }
-    clean
 }

@@ -2,12 +2,11 @@
 //! run of layers after another.
 
 use crate::layout::Ranks;
+use crate::lower::forward::without_dropout;
 use crate::lower::partial::Spread;
 use crate::lower::phases::{Borders, Emitted, arrange};
 use crate::lower::region::{Region, Value};
-use crate::lower::{
-    LowerError, Lowerer, Training, attention, canonical, optimizer, partial, without_dropout,
-};
+use crate::lower::{LowerError, Lowerer, Training, attention, canonical, optimizer, partial};
 use crate::stale::Run;
 use gnnc_ir::graph::autodiff::{PartGraph, Seed, differentiate_part};
 use gnnc_ir::graph::op::{History, Input, Op};

@@ -20,18 +20,31 @@ const PIECE: usize = 64 << 10;
 /// Rows fetched ahead of the one being copied.
 const AHEAD: usize = 8;
 
-/// Temporary buffers with a slot for each batch under way. They live throughout the loop over batches, so
-/// no other buffer of it shares their memory.
-fn in_flight(program: &Program) -> BTreeSet<BufferId> {
-    let mut found = BTreeSet::new();
-    for instr in program.of_batches() {
-        instr.each_access(&mut |at, _| {
-            if at.in_loop && program.buffer(at.buffer).role == Role::Temp {
-                found.insert(at.buffer);
-            }
-        });
+/// Temporary buffers that hold something while an instruction of a loop over batches runs: those used
+/// before and after it, those that a batch reads before it writes them, and those with a slot for each
+/// batch under way. No other buffer that is used then shares their memory.
+fn live(program: &Program, phase: Phase, at: &Instr) -> BTreeSet<BufferId> {
+    let is_temporary = |id: BufferId| program.buffer(id).role == Role::Temp;
+    let (mut seen, mut before, mut live) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+    let mut passed = false;
+    for instr in program.list(phase) {
+        let in_batches = instr.body().is_some();
+        for instr in instr.body().unwrap_or(std::slice::from_ref(instr)) {
+            passed |= instr == at;
+            instr.each_access(&mut |used, writes| {
+                let id = used.buffer;
+                let read_first = seen.insert(id) && in_batches && !writes;
+                if !passed {
+                    before.insert(id);
+                }
+                let across = passed && before.contains(&id);
+                if is_temporary(id) && (read_first || used.in_loop || across) {
+                    live.insert(id);
+                }
+            });
+        }
     }
-    found
+    live
 }
 
 /// The numbers of a message.
@@ -50,6 +63,7 @@ impl Worker {
     pub(super) fn sample(
         &mut self,
         program: &Program,
+        instr: &Instr,
         step_context: &StepContext,
     ) -> Result<(), Fault> {
         let Some(batch) = self.own.part.batches.at_hand_mut() else {
@@ -67,7 +81,7 @@ impl Worker {
         })?;
         self.own.part.sizes.batch = sizes;
         if !sizes.within(&self.own.capacity.most().batch) {
-            self.grow(program)?;
+            self.grow(program, instr)?;
         }
         Ok(())
     }
@@ -85,9 +99,9 @@ impl Worker {
         }
     }
 
-    /// Lays memory out anew for the batch at hand. Buffers that live longer than a batch keep their
-    /// contents.
-    fn grow(&mut self, program: &Program) -> Result<(), Fault> {
+    /// Lays memory out anew for the batch at hand, while an instruction runs. Buffers keep what is still
+    /// needed.
+    fn grow(&mut self, program: &Program, instr: &Instr) -> Result<(), Fault> {
         let Some(batch) = self.own.part.batches.at_hand_mut() else {
             return Ok(());
         };
@@ -109,8 +123,8 @@ impl Worker {
             let from = self.arena.span(0, kept);
             arena.span(0, kept).write().copy_from_slice(from.read());
         }
-        // What batches under way have computed.
-        for id in in_flight(program) {
+        let phase = self.own.place.phase.unwrap_or(Phase::Step);
+        for id in live(program, phase, instr) {
             let buffer = program.buffer(id);
             let words = |capacity| buffer.slot_words(capacity) as usize;
             let (before, after) = (words(&self.own.capacity), words(&capacity));
@@ -207,7 +221,7 @@ impl Worker {
         let sizes = batch.merge()?;
         self.own.part.sizes.batch = sizes;
         if !sizes.within(&self.own.capacity.most().batch) {
-            self.grow(program)?;
+            self.grow(program, instr)?;
         }
         Ok(())
     }

@@ -273,7 +273,7 @@ impl Instruction for AllReduce {
         let Some(slice) = self.slice else {
             return Ok(());
         };
-        check.slice(slice)?;
+        check.slice(slice, slice.of)?;
         let whole = self.buffers.iter().all(|at| {
             let extent = check.program.buffer(at.buffer).extent;
             matches!(extent, Extent::Fixed(rows) if rows.is_multiple_of(slice.len.max(1)))

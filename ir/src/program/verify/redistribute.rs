@@ -95,30 +95,24 @@ impl Check<'_> {
             Axis::Heads => (heads, width),
             Axis::Width => (width, heads),
         };
-        self.slice(Slice { of, ..slice })?;
-        match slice.of == of {
-            true => Ok(u64::from(slice.len) * u64::from(other)),
-            false => Err(format!(
-                "a slice of {} {}, expected one of {of}",
-                slice.of,
-                slice.axis.text()
-            )),
-        }
+        self.slice(slice, of)?;
+        Ok(u64::from(slice.len) * u64::from(other))
     }
 
-    /// Checks the length of this rank's slice.
-    pub(in crate::program) fn slice(&self, slice: Slice) -> Checked {
-        let expected = self.program.slice(slice.axis, slice.of, self.data.rank);
+    /// Checks that a slice is this rank's of so many elements.
+    pub(in crate::program) fn slice(&self, slice: Slice, of: u32) -> Checked {
+        let expected = self.program.slice(slice.axis, of, self.data.rank);
         // The start of a slice follows from the rank: ranks with equal slices share a program.
-        match slice.len == expected.len {
+        match (slice.of, slice.len) == (of, expected.len) {
             true => Ok(()),
             false => Err(format!(
-                "rank {}'s slice is {} of {} {}, expected {}",
+                "rank {}'s slice is {} of {} {}, expected {} of {}",
                 self.data.rank,
                 slice.len,
                 slice.of,
                 slice.axis.text(),
-                expected.len
+                expected.len,
+                expected.of
             )),
         }
     }
