@@ -1,6 +1,6 @@
 //! Input features: none, dense or sparse, in memory or mapped from a file.
 
-use memmap2::Mmap;
+use memmap2::{Mmap, UncheckedAdvice};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -54,6 +54,19 @@ impl DenseValues {
                 let bytes = &map[range.clone()];
                 std::slice::from_raw_parts(bytes.as_ptr().cast(), bytes.len() / 4)
             },
+        }
+    }
+
+    /// Gives the memory of a mapped file back to the system, which reads the file again when the values
+    /// are needed. Does nothing if the values are not mapped.
+    pub fn release(&self) {
+        if let Storage::Mapped(map, range) = &self.0 {
+            // SAFETY: the map is read-only and of a file, so its pages come back as they were.
+            let released = unsafe {
+                map.unchecked_advise_range(UncheckedAdvice::DontNeed, range.start, range.len())
+            };
+            // Memory that is not given back is a loss of memory, and nothing else.
+            drop(released);
         }
     }
 

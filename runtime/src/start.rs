@@ -21,7 +21,7 @@ use crate::team::Team;
 use crate::transport::Transport;
 use crate::{RuntimeError, init};
 use gnnc_codegen::cpu::{Compiled, Compiler};
-use gnnc_graph::{GraphData, LocalPart, Partition, Topology};
+use gnnc_graph::{Features, GraphData, LocalPart, Partition, Topology};
 use gnnc_ir::kernel::End;
 use gnnc_ir::kernel::Walk;
 
@@ -281,6 +281,16 @@ impl Degrees {
     }
 }
 
+/// Bytes of features copied from a mapped file before its memory is given back.
+const COPIED_AT_ONCE: usize = 32 << 20;
+
+/// Gives the memory of features in a mapped file back.
+fn release(features: &Features) {
+    if let Features::Dense { values, .. } = features {
+        values.release();
+    }
+}
+
 /// Writes the initial contents of a zeroed buffer before `setup`, if they are not zero. Returns
 /// whether it did.
 fn fill(
@@ -301,8 +311,13 @@ fn fill(
                 false => own.to_vec(),
             };
             let (dense, width) = (buffer.role == Role::Features, buffer.columns as usize);
+            // A file's pages are in memory only until they are copied.
+            let rows_at_once = (COPIED_AT_ONCE / (4 * width.max(1))).max(1);
             let mut next = 0;
             for (row, v) in all.into_iter().enumerate() {
+                if row % rows_at_once == 0 {
+                    release(&data.features);
+                }
                 stored(&data.features, v, &columns, |column, value| {
                     let at = match dense {
                         true => row * width + column as usize,
@@ -312,6 +327,7 @@ fn fill(
                     next += 1;
                 });
             }
+            release(&data.features);
         }
         Role::Degree(..) | Role::Relation(_) | Role::RelationDegree(_) => {
             let kind = (buffer.role, buffer.extent.of_whole_graph());
