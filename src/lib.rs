@@ -47,4 +47,4 @@ pub use plan::{PlanOptions, Planner, SweepPoint, best, plan, sweep};
 pub use replay::{Verified, verify};
 pub use source::{LoadOptions, Loaded, Source};
 pub use summary::{Metric, Scores, Summary};
-pub use training::{Progress, TrainOptions, Trainer, place, train, train_traced};
+pub use training::{Progress, TrainOptions, Trainer, place, train, train_once, train_traced};

@@ -56,6 +56,16 @@ pub struct Loaded {
     pub diagnostics: Vec<Diagnostic>,
 }
 
+impl Loaded {
+    /// Frees the memory of the graph's features, once ranks hold theirs. Nothing can be trained on the
+    /// graph afterwards but by these.
+    pub fn forget_features(&mut self) {
+        if let Some(data) = &mut self.data {
+            data.features = Features::None;
+        }
+    }
+}
+
 impl Source {
     /// Reads and parses a file, or standard input if the path is `-`.
     ///

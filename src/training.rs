@@ -4,25 +4,25 @@ mod agree;
 mod batches;
 mod host;
 mod place;
+mod run;
 
 pub use place::place;
+pub use run::{train, train_once, train_traced};
 
-use crate::{Compiled, Device, Error, Loaded, Scores, Summary};
+use crate::{Compiled, Device, Error, Loaded};
 use agree::facts;
 use gnnc_files::Cache;
 use gnnc_graph::LocalPart;
 use gnnc_ir::cluster::Cluster;
 use gnnc_ir::graph::model::Relaxation;
 use gnnc_ir::plan::{Knobs, Partitioner, Placement};
-use gnnc_ir::program::trace::{Phase, median};
+use gnnc_ir::program::trace::Phase;
 use gnnc_ir::program::traffic::{Reads, Sent, beyond, traffic};
 use gnnc_ir::program::{Program, RankSizes};
-use gnnc_runtime::{
-    EpochReport, Metrics, OnBatch, Programs, RunOptions, RuntimeError, Session, Stop, Trace,
-};
+use gnnc_runtime::{EpochReport, Metrics, OnBatch, Programs, RunOptions, Session, Stop};
 use host::{budget, resting};
 use place::{divide, permitted};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Options of a training run.
@@ -355,143 +355,4 @@ fn same_moved(moved: u64, predicted: u64) -> Result<(), Error> {
         true => Ok(()),
         false => Err(Error::Moved { moved, predicted }),
     }
-}
-
-/// Refuses a seed other than the one of the checkpoint's run.
-fn same_seed(asked: Option<u64>, seed: u64, path: &Path) -> Result<(), Error> {
-    match asked {
-        Some(found) if found != seed => Err(Error::Input(format!(
-            "found seed {found}, but {} continues the random draws of seed {seed}; leave out the seed, \
-             or start over without the checkpoint",
-            path.display()
-        ))),
-        _ => Ok(()),
-    }
-}
-
-/// Trains a model. `watch` is called after every epoch.
-///
-/// # Errors
-/// As [`Trainer::new`] and [`Trainer::epoch`]; checkpoints that cannot be read or written.
-pub fn train(
-    loaded: &Loaded,
-    compiled: &Compiled,
-    options: &TrainOptions,
-    watch: &mut dyn FnMut(&Progress),
-) -> Result<Summary, Error> {
-    let (summary, _) = train_traced(loaded, compiled, options, watch)?;
-    Ok(summary)
-}
-
-/// As [`train`], with the timeline of every rank, if the options ask for it.
-///
-/// # Errors
-/// As [`train`].
-pub fn train_traced(
-    loaded: &Loaded,
-    compiled: &Compiled,
-    options: &TrainOptions,
-    watch: &mut dyn FnMut(&Progress),
-) -> Result<(Summary, Trace), Error> {
-    let mut trainer = Trainer::new(loaded, compiled, options)?;
-    let mut copies_anew_at = None;
-    if let Some(path) = &options.resume {
-        let resumed = trainer.session.resume(path)?;
-        copies_anew_at = (!resumed.copies).then_some(resumed.epoch);
-        same_seed(options.seed, trainer.session.seed(), path)?;
-    }
-    let settings = &loaded.model.train;
-    let epochs = options.epochs.unwrap_or(settings.epochs);
-    let every = options.evaluate_every.max(1);
-    let (mut losses, mut seconds) = (Vec::new(), Vec::new());
-    let (mut bytes_sent, mut bytes_predicted, mut bytes_skipped) = (0, 0, 0);
-    let full = trainer.if_sent(&|_, _, _| true);
-    let skips = trainer.program.sampling.is_none();
-    let mut stopped_early = false;
-    options.stop.listen();
-    while trainer.session.epochs() < u64::from(epochs) && !options.stop.is_asked() {
-        let epoch = match trainer.epoch() {
-            Err(Error::Runtime(RuntimeError::Stopped)) => break,
-            epoch => epoch?,
-        };
-        losses.push(epoch.loss);
-        seconds.push(epoch.seconds);
-        bytes_sent += epoch.bytes_sent;
-        let predicted = trainer.predicted();
-        bytes_predicted += predicted;
-        bytes_skipped += if skips { full - predicted } else { 0 };
-        let last = epoch.epoch == u64::from(epochs);
-        let due = epoch.epoch % u64::from(every) == 0 || last;
-        let metrics = due.then(|| trainer.evaluate()).transpose()?;
-        watch(&Progress {
-            epoch,
-            metrics,
-            epochs,
-        });
-        if !epoch.loss.is_finite() {
-            let n = epoch.epoch;
-            return Err(Error::Input(format!(
-                "the loss is {} after epoch {n}; try a smaller learning rate",
-                epoch.loss
-            )));
-        }
-        if let Some(path) = &options.checkpoint
-            && epoch.epoch % u64::from(options.checkpoint_every.max(1)) == 0
-            && !last
-        {
-            trainer.session.save(path)?;
-        }
-        let chosen = trainer.session.best().and_then(|best| best.chosen_epoch());
-        if let (Some(patience), Some(chosen)) = (settings.patience, chosen)
-            && epoch.epoch >= chosen + u64::from(patience)
-        {
-            stopped_early = true;
-            break;
-        }
-    }
-    if let Some(path) = &options.checkpoint {
-        trainer.session.save(path)?;
-    }
-    let interrupted = options.stop.is_asked();
-    if trainer.session.best().is_none() && !interrupted {
-        trainer.evaluate()?;
-    }
-    let best = trainer.session.best();
-    let metrics = best.map(|b| b.metrics).unwrap_or_default();
-    let summary = Summary {
-        model: loaded.model.name.clone(),
-        graph: loaded.workload.name.clone(),
-        workers: options.workers,
-        threads: options.threads,
-        seed: trainer.session.seed(),
-        epochs: trainer.session.epochs(),
-        train_loss: losses.last().copied().unwrap_or(f64::NAN),
-        scores: Scores::new(loaded.metric(), &metrics),
-        best_epoch: best.and_then(|best| best.chosen_epoch()),
-        eval_fanouts: match &trainer.program.evaluation {
-            Some(evaluation) => evaluation.fanouts.clone(),
-            None => Vec::new(),
-        },
-        epoch_seconds: median(&seconds),
-        peak_memory_bytes: trainer.session.peak_memory_bytes(),
-        bytes_sent,
-        bytes_predicted,
-        host_memory_bytes: trainer.session.host_bytes(),
-        epoch_moved_bytes: trainer.moves(Phase::Step),
-        bytes_skippable: trainer.skippable() * seconds.len() as u64,
-        bytes_skipped,
-        grown: trainer.session.grown().into(),
-        staleness: Some(trainer.session.staleness()).filter(|s| !s.layers.is_empty()),
-        copies_anew_at,
-        stopped_early,
-        interrupted,
-        not_used: loaded.not_used.clone(),
-        losses,
-        seconds,
-    };
-    let trace = Trace {
-        graph: loaded.workload.name.clone(),
-        ..trainer.session.take_trace()
-    };
-    Ok((summary, trace))
 }

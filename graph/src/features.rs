@@ -129,6 +129,22 @@ impl PartialEq for Features {
 }
 
 impl Features {
+    /// Bytes of memory that they take; none if they are in a mapped file.
+    pub fn bytes(&self) -> u64 {
+        let bytes = match self {
+            Self::None => 0,
+            Self::Dense { values, .. } if values.is_mapped() => 0,
+            Self::Dense { values, .. } => size_of_val(values.as_slice()),
+            Self::Sparse {
+                indptr,
+                indices,
+                values,
+                ..
+            } => size_of_val(&indptr[..]) + size_of_val(&indices[..]) + size_of_val(&values[..]),
+        };
+        bytes as u64
+    }
+
     /// Dense features of `rows` vertices. `values` must have `rows * columns` elements.
     pub fn dense(rows: usize, columns: u32, values: Vec<f32>) -> Self {
         debug_assert_eq!(values.len(), rows * columns as usize);

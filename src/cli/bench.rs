@@ -66,7 +66,7 @@ pub struct BenchEpoch {
 impl BenchEpoch {
     /// Trains without evaluating.
     pub fn run(&self, out: &Output) -> Answer {
-        let loaded = self.model.load(out)?;
+        let mut loaded = self.model.load(out)?;
         let compiled = gnnc::compile(&loaded.model, &loaded.workload)?;
         let (device, workers) = self.processes.device(&self.device, self.workers)?;
         let cache = self.cache.open(out)?;
@@ -86,8 +86,10 @@ impl BenchEpoch {
             cache: cache.clone(),
             ..TrainOptions::default()
         };
-        let before = resident_memory();
+        let features = loaded.data.as_ref().map_or(0, |data| data.features.bytes());
+        let before = resident_memory().map(|before| before.saturating_sub(features));
         let mut trainer = Trainer::new(&loaded, &compiled, &options)?;
+        loaded.forget_features();
         say_refused(cache.as_ref(), out);
         let (mut losses, mut seconds) = (Vec::new(), Vec::new());
         if self.turns {

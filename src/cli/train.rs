@@ -22,7 +22,7 @@ use gnnc::ir::plan::{Candidate, Knobs, Partitioner, Placement, Plan};
 use gnnc::ir::words::units::Seconds;
 use gnnc::planner::search::{Pin, PlacementSpec};
 use gnnc::runtime::Stop;
-use gnnc::{Compiled, Loaded, PlanOptions, Summary, TrainOptions, train_traced};
+use gnnc::{Compiled, Loaded, PlanOptions, Summary, TrainOptions, train_once, train_traced};
 use serde_json::json;
 use std::path::PathBuf;
 
@@ -142,7 +142,7 @@ impl Train {
         let stop = signals.stop.clone();
         let answer = match self.seeds {
             Some(seeds) => self.several(out, &loaded, &compiled, seeds, choice, kept, stop),
-            None => self.once(out, &loaded, &compiled, choice, kept, stop),
+            None => self.once(out, loaded, &compiled, choice, kept, stop),
         };
         say_refused(cache.as_ref(), out);
         answer?;
@@ -302,14 +302,14 @@ impl Train {
     fn once(
         &self,
         out: &Output,
-        loaded: &Loaded,
+        loaded: Loaded,
         compiled: &Compiled,
         choice: Option<&Candidate>,
         cache: Option<Cache>,
         stop: Stop,
     ) -> Answer {
         let mut options = self.options(self.seed, choice, cache, stop)?;
-        let mut headline = headline(loaded);
+        let mut headline = headline(&loaded);
         if let Some(choice) = choice {
             let expected = format!(
                 "{}, {} per epoch predicted",
@@ -323,7 +323,7 @@ impl Train {
         let curve = self.curve.clone();
         let mut watcher = Watcher::new(out, headline, loaded.metric(), curve, epochs, goes_on);
         options.on_batch = Some(watcher.on_batch());
-        let result = train_traced(loaded, compiled, &options, &mut |p| watcher.see(p));
+        let result = train_once(loaded, compiled, &options, &mut |p| watcher.see(p));
         let shown = watcher.finish();
         let (summary, trace) = result?;
         shown?;

@@ -83,9 +83,13 @@ pub fn lifetimes(program: &Program) -> Vec<Lifetime> {
         // Hosted buffers take no memory on the rank.
         _ if program.is_hosted(BufferId(n)) => Lifetime::During([None; 3]),
         Role::Temp => Lifetime::During(stretches),
-        // They are filled before `setup`, and may be needed no longer than that.
-        Role::Features | Role::FeatureValues => match stretches {
-            [Some((_, last)), None, None] => Lifetime::During([Some((0, last)), None, None]),
+        // What is filled before `setup`, or written there, may be needed no longer than that.
+        Role::Features | Role::FeatureValues | Role::Static => match stretches {
+            [Some((first, last)), None, None] => {
+                let written = buffer.role == Role::Static;
+                let first = if written { first } else { 0 };
+                Lifetime::During([Some((first, last)), None, None])
+            }
             _ => Lifetime::Always,
         },
         _ => Lifetime::Always,
