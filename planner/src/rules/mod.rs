@@ -10,6 +10,7 @@ mod gather;
 mod identity;
 mod matmul;
 mod product;
+mod shift;
 mod slice;
 mod take;
 
@@ -38,6 +39,7 @@ pub fn table() -> impl Iterator<Item = &'static Rule> {
     [
         matmul::RULES,
         gather::RULES,
+        shift::RULES,
         product::RULES,
         take::RULES,
         slice::RULES,
