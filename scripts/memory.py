@@ -56,6 +56,8 @@ def main():
     print("| --- | --- | --: | --: | --: | --: |")
     for (placement, more), workers in ((way, workers) for way in WAYS for workers in options.workers):
         what = [MODEL, "--graph", file, *more.split()]
+        if placement == "push-pull" and "--slices" not in more:
+            what += ["--slices", workers]
         pin = f"placement={placement},ranks={workers},partitioner=metis"
         plan = answer(options.gnnc, "plan", *what, "--cluster", "cpu", "--gpus", workers, "--pin", pin)
         planned = next(c for c in plan["candidates"] if "sampling" in c["parameters"])["peak_memory_bytes"]

@@ -87,32 +87,31 @@ impl PlanRequest<'_> {
     }
 
     /// How slices of the features may be spread over the ranks: one a rank, one a node, as many as a
-    /// node has ranks, and all features on every rank; or as pinned.
+    /// node has ranks, fewer (powers of two), and all features on every rank; or as pinned.
     fn meshes(&self, ranks: u32) -> Vec<Option<Mesh>> {
         let pinned = self.pin.knobs.sampling.slices;
         if pinned.is_some() {
             return vec![pinned];
         }
-        let mut meshes = vec![
-            None,
-            Some(Mesh {
-                slices: 1,
-                apart: false,
-            }),
-        ];
+        let inside = |slices| Mesh {
+            slices,
+            apart: false,
+        };
         let of_node = self.cluster.devices_per_node.min(ranks).max(1);
-        if of_node > 1 && of_node < ranks && ranks.is_multiple_of(of_node) {
-            let apart = Mesh {
+        let fewer = std::iter::successors(Some(1), |slices| Some(2 * slices));
+        let fewer = fewer.take_while(|slices| *slices < of_node);
+        let mut meshes: Vec<Mesh> = fewer.map(inside).collect();
+        if of_node < ranks {
+            meshes.push(inside(of_node));
+            meshes.push(Mesh {
                 slices: ranks / of_node,
                 apart: true,
-            };
-            let inside = Mesh {
-                slices: of_node,
-                apart: false,
-            };
-            meshes.extend([Some(apart), Some(inside)]);
+            });
         }
-        meshes
+        meshes.retain(|mesh| ranks.is_multiple_of(mesh.slices));
+        std::iter::once(None)
+            .chain(meshes.into_iter().map(Some))
+            .collect()
     }
 
     /// The stages or the numbers of chunks to try on the whole graph, with what all candidates of a
