@@ -1,7 +1,7 @@
 //! A data graph with the attributes of its vertices.
 
 pub use crate::error::Problem;
-use crate::{Features, Topology};
+use crate::{Features, Names, Topology};
 
 /// A data graph: edges, features, labels and the split into training, validation and test vertices.
 /// Each mask has one entry per vertex.
@@ -21,6 +21,10 @@ pub struct GraphData {
     pub val: Vec<bool>,
     /// Vertices on which the reported accuracy is measured.
     pub test: Vec<bool>,
+    /// The ids of the vertices in the data they come from; none if these are their numbers.
+    pub ids: Names,
+    /// The names of the classes; none if they have only numbers.
+    pub class_names: Names,
 }
 
 /// The classes of the vertices.
@@ -52,6 +56,8 @@ impl GraphData {
             train: none.clone(),
             val: none.clone(),
             test: none,
+            ids: Names::default(),
+            class_names: Names::default(),
         }
     }
 
@@ -112,6 +118,9 @@ impl GraphData {
             .zip(splits)
         {
             length(array, mask.len(), n);
+        }
+        if !self.ids.is_empty() {
+            length("vertex_ids", self.ids.len(), n);
         }
 
         let values = self.features.values();

@@ -187,6 +187,20 @@ pub fn npz<W: Write + Seek>(data: &GraphData, out: W) -> io::Result<W> {
             )?;
         }
     }
+    for (name, texts) in [
+        ("vertex_ids", &data.ids),
+        ("class_names", &data.class_names),
+    ] {
+        if !texts.is_empty() {
+            let lines = texts.lines();
+            archive.array(
+                name,
+                "|u1",
+                &[lines.len()],
+                lines.iter().map(|byte| [*byte]),
+            )?;
+        }
+    }
     archive.0.finish().map_err(io::Error::from)
 }
 

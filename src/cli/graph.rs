@@ -1,6 +1,7 @@
 //! `gnnc graph`: statistics, partitions, conversion and generation of data graphs.
 
 use super::files::{replace, writable};
+use super::import::ImportCommand;
 use super::numbers::{EDGES, SEEDS, SIGNAL, VERTICES, WIDTH, WORKERS, within};
 use super::output::{Answer, Failure, Output, input};
 use super::partitioner::PartitionerArgs;
@@ -23,6 +24,8 @@ pub enum GraphCommand {
     Stats(Stats),
     /// Partition the vertices; report the replication factor, the edge cut and the imbalance.
     Partition(PartitionCommand),
+    /// Make a graph file of tables: edges, and vertices with labels, a split and features.
+    Import(Box<ImportCommand>),
     /// Convert a graph file to another format.
     Convert(Convert),
     /// Generate a random graph.
@@ -129,6 +132,7 @@ impl GraphCommand {
         match self {
             Self::Stats(command) => command.run(out),
             Self::Partition(command) => command.run(out),
+            Self::Import(command) => command.run(out),
             Self::Convert(command) => command.run(out),
             Self::Generate(command) => command.run(out),
             Self::Sample(command) => command.run(out),

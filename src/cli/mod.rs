@@ -19,6 +19,7 @@ mod explain;
 mod files;
 mod fmt;
 mod graph;
+mod import;
 mod inputs;
 mod knobs;
 mod machine;
@@ -26,6 +27,7 @@ mod numbers;
 mod output;
 mod partitioner;
 mod plan;
+mod predict;
 mod profile;
 mod sample;
 mod signals;
@@ -90,6 +92,8 @@ enum Command {
     Explain(explain::Explain),
     /// Train a model, or run a plan.
     Train(Box<train::Train>),
+    /// Write what a trained model says about the vertices of a graph.
+    Predict(predict::Predict),
     /// Compare predicted and measured timelines.
     #[command(subcommand)]
     Trace(trace::TraceCommand),
@@ -127,6 +131,7 @@ pub fn main() -> ExitCode {
         Command::Sweep(command) => command.run(&out),
         Command::Explain(command) => command.run(&out),
         Command::Train(command) => command.run(&out, &signals),
+        Command::Predict(command) => command.run(&out),
         Command::Trace(command) => command.run(&out),
         Command::Graph(command) => command.run(&out),
         Command::Emit(command) => command.run(&out),

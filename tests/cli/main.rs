@@ -10,6 +10,7 @@ mod data;
 mod devices;
 mod examples;
 mod graphs;
+mod journeys;
 mod memory;
 mod mixtures;
 mod offload;

@@ -11,7 +11,7 @@ pub enum Problem {
     Empty,
     /// An array does not have one entry (or row) per vertex.
     Length {
-        /// `features`, `labels`, `train_mask`, `val_mask` or `test_mask`.
+        /// `features`, `labels`, `train_mask`, `val_mask`, `test_mask` or `vertex_ids`.
         array: &'static str,
         /// Entries.
         found: usize,

@@ -12,6 +12,8 @@ pub mod npz;
 mod text;
 mod zip_names;
 
+pub(crate) use text::syntax;
+
 use crate::topology::Dropped;
 use crate::{GraphData, GraphError};
 use std::io::{BufReader, Cursor, Read};

@@ -2,7 +2,8 @@
 //!
 //! gnnc's: `indptr`, `indices` (rows of in-neighbors); `features` or `feat_indptr`, `feat_indices`,
 //! `feat_data`, `feat_shape`; `labels`; `train_mask`, `val_mask`, `test_mask`; `edge_type` for each
-//! index, with `relations` (how many) or `rel_names`. SciPy's: `adj_data`, `adj_indices`,
+//! index, with `relations` (how many) or `rel_names`; `vertex_ids` and `class_names`, bytes of a text
+//! with a line for each vertex or class. SciPy's: `adj_data`, `adj_indices`,
 //! `adj_indptr`, `adj_shape` (row `u`, column `v` is the edge `u -> v`); `attr_*` or `attr_matrix`;
 //! `labels`. Other arrays are reported as not used. So are edge weights, except that a weight of 0
 //! means no edge.
@@ -56,6 +57,14 @@ pub fn read(
     ] {
         if let Some(array) = arrays.optional(name)? {
             *mask = array.mask()?;
+        }
+    }
+    for (name, texts) in [
+        ("vertex_ids", &mut data.ids),
+        ("class_names", &mut data.class_names),
+    ] {
+        if let Some(array) = arrays.optional(name)? {
+            *texts = array.names()?;
         }
     }
     dropped.not_used.extend(arrays.not_used());

@@ -41,7 +41,7 @@ pub(super) fn quote(word: &[u8]) -> String {
 }
 
 /// The error "found ..., expected ..." at a line.
-pub(super) fn syntax(
+pub(crate) fn syntax(
     at: &str,
     line: u64,
     found: impl Into<String>,

@@ -79,10 +79,14 @@ pub fn lifetimes(program: &Program) -> Vec<Lifetime> {
             });
         }
     }
+    let history = |buffer: &Buffer| matches!(buffer.role, Role::History(_));
+    let histories = program.buffers.iter().any(history);
     let lifetime = |(n, (buffer, stretches)): (u32, (&Buffer, _))| match buffer.role {
         // Hosted buffers take no memory on the rank.
         _ if program.is_hosted(BufferId(n)) => Lifetime::During([None; 3]),
         Role::Temp => Lifetime::During(stretches),
+        // A session that resumes histories runs `setup` again.
+        Role::Features | Role::FeatureValues if histories => Lifetime::Always,
         // What is filled before `setup`, or written there, may be needed no longer than that.
         Role::Features | Role::FeatureValues | Role::Static => match stretches {
             [Some((first, last)), None, None] => {

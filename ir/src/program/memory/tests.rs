@@ -228,3 +228,18 @@ fn run(instrs: &[Instr], visit: &mut impl FnMut(u32, u32)) {
         }
     }
 }
+
+#[test]
+fn what_only_setup_reads_lives_no_longer() {
+    let mut p = program(&[1; 5], vec![launch(&[at(2)], &[at(3)])]);
+    p.setup = vec![launch(&[at(0)], &[at(1)]), launch(&[at(1)], &[at(2)])];
+    p.buffers[0].role = Role::Features;
+    (p.buffers[1].role, p.buffers[2].role) = (Role::Static, Role::Static);
+    let lives = lifetimes(&p);
+    assert_eq!(lives[0], Lifetime::During([Some((0, 0)), None, None]));
+    assert_eq!(lives[1], Lifetime::During([Some((0, 1)), None, None]));
+    assert_eq!(lives[2], Lifetime::Always);
+    // With histories, `setup` may run again.
+    p.buffers[4].role = Role::History(0);
+    assert_eq!(lifetimes(&p)[0], Lifetime::Always);
+}

@@ -1,0 +1,98 @@
+//! Numbers for the ids of vertices.
+
+use crate::GraphError;
+use crate::names::Names;
+use crate::topology::check_vertices;
+use std::collections::HashMap;
+
+/// Ids in the order in which they were first seen.
+#[derive(Default)]
+pub(super) struct Ids {
+    numbers: HashMap<Box<str>, u32>,
+    /// The ids by number.
+    pub(super) names: Names,
+    /// The largest id, as long as all are whole numbers without leading zeros.
+    largest: Option<Option<u32>>,
+}
+
+/// A whole number as its digits are usually written.
+fn whole(id: &str) -> Option<u32> {
+    let usual = id == "0" || !id.starts_with('0');
+    let digits = id.bytes().all(|byte| byte.is_ascii_digit());
+    if usual && digits {
+        id.parse().ok()
+    } else {
+        None
+    }
+}
+
+impl Ids {
+    /// The number of an id, if it is known.
+    pub(super) fn find(&self, id: &str) -> Option<u32> {
+        self.numbers.get(id).copied()
+    }
+
+    /// The number of an id, which is a new one if the id is.
+    ///
+    /// # Errors
+    /// More ids than 32 bits can number.
+    pub(super) fn number(&mut self, id: &str, at: &str) -> Result<u32, GraphError> {
+        if let Some(known) = self.find(id) {
+            return Ok(known);
+        }
+        let next = self.names.len() as u64;
+        let number = check_vertices(at, u128::from(next) + 1, next)? - 1;
+        self.largest = match (self.largest, whole(id)) {
+            (None, Some(own)) => Some(Some(own)),
+            (Some(Some(largest)), Some(own)) => Some(Some(largest.max(own))),
+            (Some(None), _) | (_, None) => Some(None),
+        };
+        self.numbers.insert(id.into(), number);
+        self.names.push(id);
+        Ok(number)
+    }
+
+    /// The vertex that each id means, if ids are the numbers of vertices: whole numbers, of which not
+    /// many are left out.
+    pub(super) fn as_numbers(&self, edges: u64) -> Option<Vec<u32>> {
+        let largest = self.largest.flatten()?;
+        // As for edge lists without names.
+        let plausible = edges.saturating_mul(16).saturating_add(1 << 20);
+        if u64::from(largest) >= plausible {
+            return None;
+        }
+        self.names.iter().map(whole).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_numbers_or_names() {
+        let of = |all: &[&str]| {
+            let mut ids = Ids::default();
+            for id in all {
+                ids.number(id, "t").unwrap();
+            }
+            ids
+        };
+        assert_eq!(of(&["3", "0", "3"]).as_numbers(1), Some(vec![3, 0]));
+        for names in [
+            &["3", "x"][..],
+            &["x", "3"],
+            &["03"],
+            &["4000000000"],
+            &["-1"],
+            &[""],
+        ] {
+            assert_eq!(of(names).as_numbers(1), None, "{names:?}");
+        }
+        let ids = of(&["b", "a", "b"]);
+        assert_eq!(
+            (ids.find("a"), ids.find("c"), ids.names.len()),
+            (Some(1), None, 2)
+        );
+    }
+}

@@ -1,0 +1,252 @@
+//! Graphs from tables of edges and vertices.
+
+use gnnc_graph::import::{Import, Imported, Shares, import};
+use gnnc_graph::read::Format;
+use gnnc_graph::{Features, GraphData, GraphError, Labels, LoadOptions, load, write};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
+
+/// Files of a test.
+struct Files(TempDir);
+
+impl Files {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn file(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.0.path().join(name);
+        std::fs::write(&path, content).unwrap();
+        path
+    }
+}
+
+fn of(edges: &Path, nodes: Option<&Path>) -> Import {
+    Import {
+        edges: edges.to_owned(),
+        nodes: nodes.map(Path::to_owned),
+        ..Import::default()
+    }
+}
+
+fn edges_of(data: &GraphData) -> Vec<(u32, u32)> {
+    let into = |v| data.topology.in_neighbours(v).iter().map(move |u| (*u, v));
+    (0..data.vertices()).flat_map(into).collect()
+}
+
+#[test]
+fn edges_come_with_any_separator_header_and_compression() {
+    let files = Files::new();
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    gzip.write_all(b"source,target\n2,0\n0,1\n").unwrap();
+    let texts: [&[u8]; 6] = [
+        b"2,0\n0,1\n",
+        b"\xef\xbb\xbfSource;Target\r\n2;0\r\n0;1\r\n",
+        b"# made by hand\nfrom\tto\tweight\n2\t0\t0.5\n0\t1\t1\n",
+        b"left right\n 2   0\n0 1  \n",
+        b"x|target|source\na|0|2\nb|1|0\n",
+        &gzip.finish().unwrap(),
+    ];
+    for text in texts {
+        let path = files.file("edges.csv", text);
+        let Imported { data, .. } = import(&of(&path, None)).unwrap();
+        assert_eq!(
+            edges_of(&data),
+            [(2, 0), (0, 1)],
+            "{}",
+            String::from_utf8_lossy(text)
+        );
+        assert!(data.ids.is_empty(), "numbers are the vertices");
+    }
+    let named = files.file("edges.txt", "b a\na c\nb a\nc c\n");
+    let Imported { data, dropped, .. } = import(&of(&named, None)).unwrap();
+    assert_eq!(data.ids.iter().collect::<Vec<_>>(), ["b", "a", "c"]);
+    assert_eq!(edges_of(&data), [(0, 1), (1, 2)]);
+    assert_eq!((dropped.repeats, dropped.self_loops), (1, 1));
+}
+
+const NODES: &str = "\
+name,age,city,label,split
+zoe,31,\"Paris, FR\",red,train
+ann,4.5,Oslo,blue,val
+bob,-1e2,Rome,,test
+eve,0,Oslo,red,
+";
+
+#[test]
+fn vertices_have_ids_features_labels_and_splits() {
+    let files = Files::new();
+    let nodes = files.file("nodes.csv", NODES);
+    let edges = files.file(
+        "edges.csv",
+        "src,dst,kind,rel\nbob,zoe,1,knows\nann,zoe,1,likes\n",
+    );
+    let options = Import {
+        symmetrise: false,
+        ..of(&edges, Some(&nodes))
+    };
+    let Imported { data, notes, .. } = import(&options).unwrap();
+    assert_eq!(
+        data.ids.iter().collect::<Vec<_>>(),
+        ["zoe", "ann", "bob", "eve"]
+    );
+    assert_eq!(data.labels, Labels::Single(vec![1, 0, -1, 1]));
+    assert_eq!(data.class_names.iter().collect::<Vec<_>>(), ["blue", "red"]);
+    let expected = Features::dense(4, 1, vec![31.0, 4.5, -100.0, 0.0]);
+    assert_eq!(data.features, expected.in_best_storage());
+    assert_eq!(data.train, [true, false, false, false]);
+    // Bob has no label to be tested on.
+    assert_eq!((data.val[1], data.test[2]), (true, false));
+    assert_eq!(
+        (data.topology.relations(), edges_of(&data)),
+        (2, vec![(1, 0), (2, 0)])
+    );
+    let notes: Vec<&str> = notes.iter().map(|note| note.0.as_str()).collect();
+    let said = notes.join("\n");
+    assert!(
+        said.contains("left out column `city`, which is no number at line 2"),
+        "{said}"
+    );
+    assert!(said.contains("not used: `kind`"), "{said}");
+    assert!(
+        said.contains("1 vertex of the test split without a label"),
+        "{said}"
+    );
+    // What is written is read again.
+    let file = files.0.path().join("g.npz");
+    write::save(&data, &file).unwrap();
+    let again = load(&file, &LoadOptions::default()).unwrap();
+    assert_eq!(
+        (&again.ids, &again.class_names),
+        (&data.ids, &data.class_names)
+    );
+    assert_eq!((again.labels, again.features), (data.labels, data.features));
+    assert_eq!(Format::of_name(&file), Some(Format::Npz));
+}
+
+#[test]
+fn random_splits_have_the_shares_that_are_asked_for() {
+    let files = Files::new();
+    let row = |n: u32| format!("{n},{}\n", n % 4 / 3);
+    let rows: String = (0..400).map(row).collect();
+    let nodes = files.file("nodes.csv", format!("id,label\n{rows}"));
+    let edges = files.file("edges.csv", "0,1\n");
+    let split = |stratified, seed| {
+        let shares = Shares {
+            shares: [0.6, 0.2, 0.2],
+            stratified,
+            seed,
+        };
+        let options = Import {
+            shares: Some(shares),
+            ..of(&edges, Some(&nodes))
+        };
+        let data = import(&options).unwrap().data;
+        [data.train, data.val, data.test]
+    };
+    let sizes = |masks: &[Vec<bool>; 3], class: u32| {
+        let of_class = |mask: &Vec<bool>| {
+            let own = (0..400).filter(|n| mask[*n as usize] && n % 4 / 3 == class);
+            own.count()
+        };
+        masks.each_ref().map(of_class)
+    };
+    let even = split(true, 1);
+    assert_eq!(
+        (sizes(&even, 0), sizes(&even, 1)),
+        ([180, 60, 60], [60, 20, 20])
+    );
+    let mixed = split(false, 1);
+    let all: Vec<usize> = sizes(&mixed, 0)
+        .iter()
+        .zip(sizes(&mixed, 1))
+        .map(|(a, b)| a + b)
+        .collect();
+    assert_eq!(all, [240, 80, 80]);
+    assert_eq!(split(true, 1), even);
+    assert_ne!(split(true, 2), even);
+}
+
+#[test]
+fn mistakes_are_named_with_their_place() {
+    let files = Files::new();
+    let good = files.file("good.csv", "a,b\n");
+    let nodes = files.file("nodes.csv", "id,x\na,1\nb,2\n");
+    let refused = |options: &Import, expected: &str| {
+        let error = import(options).unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}\nexpected {expected}");
+    };
+    for (text, expected) in [
+        ("a,b\na\n", "edges.csv:2: found a row of 1 field"),
+        ("a,b\na,b,c\n", "expected 2 fields, as in the first row"),
+        ("a,zz\n", "id `zz`, expected an id of the table of vertices"),
+        ("a,\n", "no id"),
+        ("a\nb\n", "expected a source and a target"),
+        ("a,\u{0}\n", "expected an id of the table of vertices"),
+    ] {
+        let path = files.file("edges.csv", text);
+        refused(&of(&path, Some(&nodes)), expected);
+    }
+    for (text, expected) in [
+        ("x,y\n1,2\n", "a table without a column of ids (x, y)"),
+        ("id,x\na,1\na,2\n", "bad.csv:3: found id `a` again"),
+        ("id,x\na,1\nb,\n", "no value of `x`"),
+        ("id,x\na,1\nb,inf\n", "expected a finite number"),
+        ("id,split\na,train\nb,other\n", "split `other`"),
+        ("id,x\na,1\nb\n", "expected 2 fields"),
+    ] {
+        let path = files.file("bad.csv", text);
+        refused(&of(&good, Some(&path)), expected);
+    }
+    let missing = Import {
+        source: Some("from".to_owned()),
+        ..of(&good, None)
+    };
+    refused(
+        &missing,
+        "column `from` of --source is not supported; expected one of a, b",
+    );
+    let nothing = import(&of(&files.file("empty.csv", ""), None));
+    assert!(matches!(nothing, Err(GraphError::Invalid { .. })));
+    assert!(import(&of(Path::new("/nowhere/edges.csv"), None)).is_err());
+}
+
+/// Any bytes give a graph or an error.
+#[test]
+fn damaged_tables_do_no_harm() {
+    let files = Files::new();
+    let mut state = 1u64;
+    let mut next = || {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        (state >> 33) as usize
+    };
+    let pieces: [&[u8]; 14] = [
+        b",",
+        b"\n",
+        b"\"",
+        b"a",
+        b"7",
+        b";",
+        b"\t",
+        b" ",
+        b"#",
+        b"\xff",
+        b"id",
+        b"\r\n",
+        b"src,dst",
+        b"\x1f\x8b",
+    ];
+    for _ in 0..300 {
+        let mut text = Vec::new();
+        for _ in 0..next() % 40 {
+            text.extend(pieces[next() % pieces.len()]);
+        }
+        let path = files.file("edges.csv", &text);
+        let nodes = files.file("nodes.csv", &text);
+        drop(import(&of(&path, None)));
+        drop(import(&of(&path, Some(&nodes))));
+    }
+}

@@ -1,0 +1,146 @@
+//! `gnnc predict`.
+
+use super::cache::CacheArgs;
+use super::files::{replace, writable};
+use super::inputs::ModelArgs;
+use super::numbers::{THREADS, WORKERS, within};
+use super::output::{Answer, Output, input};
+use super::text::{facts, percent_or_dash};
+use clap::{Args, ValueEnum};
+use gnnc::graph::GraphData;
+use gnnc::{Predictions, TrainOptions};
+use serde_json::json;
+use std::path::PathBuf;
+
+/// Arguments of `predict`.
+#[derive(Args)]
+pub struct Predict {
+    #[command(flatten)]
+    model: ModelArgs,
+    /// The checkpoint of a training run (`gnnc train --checkpoint`).
+    #[arg(long, value_name = "FILE")]
+    checkpoint: PathBuf,
+    /// The table to write: the id of each vertex and its class, as CSV.
+    #[arg(long, value_name = "FILE")]
+    out: PathBuf,
+    /// Also write the probability of each class.
+    #[arg(long)]
+    probabilities: bool,
+    /// Only these vertices.
+    #[arg(long, value_enum, value_name = "WHICH", default_value = "all")]
+    vertices: Which,
+    /// Number of workers.
+    #[arg(long, value_name = "N", default_value = "1", value_parser = within(WORKERS))]
+    workers: u32,
+    /// Threads per worker.
+    #[arg(long, value_name = "N", default_value = "1", value_parser = within(THREADS))]
+    threads: usize,
+    #[command(flatten)]
+    cache: CacheArgs,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Which {
+    /// All vertices.
+    All,
+    /// Those of the training split.
+    Train,
+    /// Those of the validation split.
+    Val,
+    /// Those of the test split.
+    Test,
+    /// Those of no split.
+    Rest,
+}
+
+impl Predict {
+    /// Predicts the classes of vertices.
+    pub fn run(&self, out: &Output) -> Answer {
+        writable(&self.out, "predictions")?;
+        let loaded = self.model.load(out)?;
+        let compiled = gnnc::compile(&loaded.model, &loaded.workload)?;
+        let options = TrainOptions {
+            workers: self.workers,
+            threads: self.threads,
+            cache: self.cache.open(out)?,
+            ..TrainOptions::default()
+        };
+        let found = gnnc::predict(&loaded, &compiled, &options, &self.checkpoint)?;
+        let Some(data) = &loaded.data else {
+            return Err(input(
+                "a model of statistics has no vertices to predict; give --graph FILE",
+            ));
+        };
+        let wanted: Vec<usize> = (0..data.vertices() as usize)
+            .filter(|v| self.wanted(data, *v))
+            .collect();
+        let written = table(data, &found, &wanted, self.probabilities);
+        let written = written.map_err(|e| input(format!("cannot write a table: {e}")))?;
+        replace(&self.out, &written)?;
+        let scores = &found.scores;
+        let text = || {
+            let name = scores.metric.name();
+            facts(&[
+                (
+                    "predictions",
+                    format!("{} in {}", wanted.len(), self.out.display()),
+                ),
+                (
+                    "model",
+                    format!("{} after {} epochs", loaded.model.name, found.epochs),
+                ),
+                (&format!("val {name}"), percent_or_dash(scores.val)),
+                (&format!("test {name}"), percent_or_dash(scores.test)),
+            ])
+        };
+        out.report(
+            text,
+            &json!({
+                "predictions": wanted.len(),
+                "out": self.out.display().to_string(),
+                "model": loaded.model.name,
+                "epochs": found.epochs,
+                "scores": scores,
+            }),
+        )
+    }
+
+    fn wanted(&self, data: &GraphData, v: usize) -> bool {
+        match self.vertices {
+            Which::All => true,
+            Which::Train => data.train[v],
+            Which::Val => data.val[v],
+            Which::Test => data.test[v],
+            Which::Rest => !(data.train[v] || data.val[v] || data.test[v]),
+        }
+    }
+}
+
+/// The predictions for some vertices, as CSV.
+fn table(
+    data: &GraphData,
+    found: &Predictions,
+    wanted: &[usize],
+    probabilities: bool,
+) -> Result<Vec<u8>, csv::Error> {
+    let class = |number: usize| match data.class_names.get(number) {
+        Some(name) => name.to_owned(),
+        None => number.to_string(),
+    };
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    let mut head = vec!["id".to_owned(), "class".to_owned()];
+    if probabilities {
+        head.extend((0..found.classes).map(|number| format!("p({})", class(number))));
+    }
+    writer.write_record(&head)?;
+    for &v in wanted {
+        let id = data.ids.get(v).map_or_else(|| v.to_string(), str::to_owned);
+        let classes: Vec<String> = found.of(v).into_iter().map(class).collect();
+        let mut row = vec![id, classes.join(";")];
+        if probabilities {
+            row.extend(found.row(v).iter().map(f32::to_string));
+        }
+        writer.write_record(&row)?;
+    }
+    writer.into_inner().map_err(|e| e.into_error().into())
+}

@@ -1,0 +1,94 @@
+//! Predictions of a trained model.
+
+use crate::{Compiled, Error, Loaded, Scores, TrainOptions, Trainer};
+use gnnc_ir::graph::op::Loss;
+use std::path::Path;
+
+/// What a model says about every vertex of a graph.
+#[derive(Clone, Debug)]
+pub struct Predictions {
+    /// Number of classes.
+    pub classes: usize,
+    /// `[vertices x classes]`, row by row: the shares that softmax gives classes, or, if vertices have
+    /// several labels, the probability of each.
+    pub probabilities: Vec<f32>,
+    /// Whether a vertex may have several classes.
+    pub several: bool,
+    /// Scores on the vertices with labels, as in a report of training.
+    pub scores: Scores,
+    /// Epochs that the model was trained for.
+    pub epochs: u64,
+}
+
+impl Predictions {
+    /// The most probable class of a vertex, the first of equal ones; all classes above one half if it
+    /// may have several.
+    pub fn of(&self, vertex: usize) -> Vec<usize> {
+        let row = self.row(vertex);
+        if self.several {
+            return (0..self.classes)
+                .filter(|class| row[*class] > 0.5)
+                .collect();
+        }
+        let best = (1..self.classes).fold(0, |best, class| match row[class] > row[best] {
+            true => class,
+            false => best,
+        });
+        vec![best]
+    }
+
+    /// The probabilities of a vertex.
+    pub fn row(&self, vertex: usize) -> &[f32] {
+        &self.probabilities[vertex * self.classes..][..self.classes]
+    }
+}
+
+/// Evaluates a model with the parameters of a checkpoint on its graph, which may be another one than it
+/// was trained on if features and classes are as many. `options` says on how many workers and threads.
+///
+/// # Errors
+/// As [`Trainer::new`]; a checkpoint that cannot be read or belongs to another model; a placement that
+/// keeps no logits.
+pub fn predict(
+    loaded: &Loaded,
+    compiled: &Compiled,
+    options: &TrainOptions,
+    checkpoint: &Path,
+) -> Result<Predictions, Error> {
+    let mut trainer = Trainer::new(loaded, compiled, options)?;
+    trainer.session.resume(checkpoint)?;
+    let metrics = trainer.evaluate()?;
+    let mut values = trainer.session.logits()?;
+    let vertices = loaded
+        .data
+        .as_ref()
+        .map_or(0, |data| data.vertices() as usize);
+    let classes = values.len() / vertices.max(1);
+    if classes == 0 {
+        return Err(Error::Input(
+            "this placement keeps no logits of all vertices; predict with placement graph"
+                .to_owned(),
+        ));
+    }
+    let several = compiled.training.loss == Loss::BinaryCrossEntropy;
+    for row in values.chunks_mut(classes) {
+        match several {
+            true => row.iter_mut().for_each(|z| *z = 1.0 / (1.0 + (-*z).exp())),
+            false => softmax(row),
+        }
+    }
+    Ok(Predictions {
+        classes,
+        probabilities: values,
+        several,
+        scores: Scores::new(loaded.metric(), &metrics),
+        epochs: trainer.session.epochs(),
+    })
+}
+
+fn softmax(row: &mut [f32]) {
+    let most = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    row.iter_mut().for_each(|z| *z = (*z - most).exp());
+    let sum: f32 = row.iter().sum();
+    row.iter_mut().for_each(|z| *z /= sum);
+}
