@@ -49,4 +49,6 @@ pub use predict::{Predictions, predict};
 pub use replay::{Verified, verify};
 pub use source::{LoadOptions, Loaded, Source};
 pub use summary::{Metric, Scores, Summary};
-pub use training::{Progress, TrainOptions, Trainer, place, train, train_once, train_traced};
+pub use training::{
+    Progress, TrainOptions, Trainer, best_of, place, train, train_once, train_traced,
+};

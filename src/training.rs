@@ -7,7 +7,7 @@ mod place;
 mod run;
 
 pub use place::place;
-pub use run::{train, train_once, train_traced};
+pub use run::{best_of, train, train_once, train_traced};
 
 use crate::{Compiled, Device, Error, Loaded};
 use agree::facts;

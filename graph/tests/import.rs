@@ -1,5 +1,7 @@
 //! Graphs from tables of edges and vertices.
 
+#![allow(clippy::unwrap_used, reason = "a test may stop and say why")]
+
 use gnnc_graph::import::{Import, Imported, Shares, import};
 use gnnc_graph::read::Format;
 use gnnc_graph::{Features, GraphData, GraphError, Labels, LoadOptions, load, write};

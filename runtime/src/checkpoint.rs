@@ -34,6 +34,20 @@ pub(crate) struct Checkpoint {
     pub(crate) tensors: Vec<Tensor>,
 }
 
+/// The state of a run, in memory.
+pub struct Snapshot(pub(crate) Checkpoint);
+
+impl Snapshot {
+    /// Writes a checkpoint in place of the one at `path`, which is complete at every moment.
+    ///
+    /// # Errors
+    /// If the file cannot be written; an older one of that name is untouched.
+    pub fn write(&self, path: &Path) -> Result<(), RuntimeError> {
+        let bytes = encode(&self.0).map_err(|e| not_written(path, io::Error::other(e)))?;
+        gnnc_files::replace(path, &bytes).map_err(|source| not_written(path, source))
+    }
+}
+
 /// Writes a checkpoint. `path` is a complete checkpoint at every moment; the one before is kept
 /// under the name [`previous`] gives.
 pub(crate) fn write(path: &Path, checkpoint: &Checkpoint) -> Result<(), RuntimeError> {

@@ -40,7 +40,7 @@ mod stop;
 mod team;
 pub mod transport;
 
-pub use checkpoint::{Tensor, first_checkpoint, parse_checkpoint};
+pub use checkpoint::{Snapshot, Tensor, first_checkpoint, parse_checkpoint};
 pub use error::{Copies, Failure, RuntimeError};
 pub use gnnc_ir::program::trace::{Event, Phase, Trace};
 pub use labels::check_labels;

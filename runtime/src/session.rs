@@ -7,7 +7,7 @@ mod host;
 
 use crate::options::RunOptions;
 
-use crate::checkpoint::{self, Checkpoint, Progress, Tensor};
+use crate::checkpoint::{self, Checkpoint, Progress, Snapshot, Tensor};
 use crate::device::gpu::OnDevice;
 use crate::device::gpu::driver::Driver;
 use crate::programs::Programs;
@@ -335,8 +335,25 @@ impl Session {
     /// # Errors
     /// If the file cannot be written; an older one of that name is untouched.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<(), RuntimeError> {
-        self.needs_all_parts()?;
         let copies = self.copies()?;
+        let Snapshot(mut checkpoint) = self.state(&copies)?;
+        let histories = shards::histories(&*self.rank_set, self.vertices)?;
+        checkpoint.tensors.extend(histories);
+        checkpoint.tensors.extend(copies);
+        checkpoint::write(path.as_ref(), &checkpoint)
+    }
+
+    /// The parameters and optimizer states as they are now, to be written later. A run that resumes from
+    /// them sends rows of earlier epochs again.
+    ///
+    /// # Errors
+    /// If they cannot be read.
+    pub fn snapshot(&self) -> Result<Snapshot, RuntimeError> {
+        self.state(&[])
+    }
+
+    fn state(&self, copies: &[Tensor]) -> Result<Snapshot, RuntimeError> {
+        self.needs_all_parts()?;
         let progress = Progress {
             version: Progress::version(),
             epoch: self.epoch,
@@ -350,10 +367,8 @@ impl Session {
             best: self.best,
             kept: shards::kept(&*self.rank_set),
         };
-        let mut tensors = shards::tensors(&*self.rank_set, trained)?;
-        tensors.extend(shards::histories(&*self.rank_set, self.vertices)?);
-        tensors.extend(copies);
-        checkpoint::write(path.as_ref(), &Checkpoint { progress, tensors })
+        let tensors = shards::tensors(&*self.rank_set, trained)?;
+        Ok(Snapshot(Checkpoint { progress, tensors }))
     }
 
     /// Resumes from a checkpoint: restores parameters, optimizer states, epoch, seed and learning

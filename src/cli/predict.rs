@@ -8,6 +8,7 @@ use super::output::{Answer, Output, input};
 use super::text::{facts, percent_or_dash};
 use clap::{Args, ValueEnum};
 use gnnc::graph::GraphData;
+use gnnc::ir::words::spelling::counted;
 use gnnc::{Predictions, TrainOptions};
 use serde_json::json;
 use std::path::PathBuf;
@@ -17,9 +18,13 @@ use std::path::PathBuf;
 pub struct Predict {
     #[command(flatten)]
     model: ModelArgs,
-    /// The checkpoint of a training run (`gnnc train --checkpoint`).
+    /// The checkpoint of a training run (`gnnc train --checkpoint`). Of its two files, FILE.best has the
+    /// parameters that the report of the run quotes; it is taken if it is there.
     #[arg(long, value_name = "FILE")]
     checkpoint: PathBuf,
+    /// Take the parameters of the last epoch.
+    #[arg(long)]
+    last: bool,
     /// The table to write: the id of each vertex and its class, as CSV.
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
@@ -65,7 +70,12 @@ impl Predict {
             cache: self.cache.open(out)?,
             ..TrainOptions::default()
         };
-        let found = gnnc::predict(&loaded, &compiled, &options, &self.checkpoint)?;
+        let best = gnnc::best_of(&self.checkpoint);
+        let from = match best.exists() && !self.last {
+            true => &best,
+            false => &self.checkpoint,
+        };
+        let found = gnnc::predict(&loaded, &compiled, &options, from)?;
         let Some(data) = &loaded.data else {
             return Err(input(
                 "a model of statistics has no vertices to predict; give --graph FILE",
@@ -87,7 +97,12 @@ impl Predict {
                 ),
                 (
                     "model",
-                    format!("{} after {} epochs", loaded.model.name, found.epochs),
+                    format!(
+                        "{} of {} after {}",
+                        loaded.model.name,
+                        from.display(),
+                        counted(found.epochs, "epoch")
+                    ),
                 ),
                 (&format!("val {name}"), percent_or_dash(scores.val)),
                 (&format!("test {name}"), percent_or_dash(scores.test)),
@@ -99,6 +114,7 @@ impl Predict {
                 "predictions": wanted.len(),
                 "out": self.out.display().to_string(),
                 "model": loaded.model.name,
+                "checkpoint": from.display().to_string(),
                 "epochs": found.epochs,
                 "scores": scores,
             }),

@@ -3,8 +3,28 @@
 use super::{Progress, TrainOptions, Trainer};
 use crate::{Compiled, Error, Loaded, Scores, Summary};
 use gnnc_ir::program::trace::{Phase, Trace, median};
-use gnnc_runtime::RuntimeError;
-use std::path::Path;
+use gnnc_runtime::{RuntimeError, Snapshot};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+/// Where a run with this checkpoint keeps the parameters that its report quotes, if vertices have been
+/// set aside to choose an epoch.
+pub fn best_of(checkpoint: &Path) -> PathBuf {
+    let mut name = checkpoint
+        .file_name()
+        .map(OsString::from)
+        .unwrap_or_default();
+    name.push(".best");
+    checkpoint.with_file_name(name)
+}
+
+/// Writes the best parameters beside a checkpoint, if there are better ones than those there.
+fn keep(checkpoint: &Path, best: &mut Option<Snapshot>) -> Result<(), Error> {
+    if let Some(best) = best.take() {
+        best.write(&best_of(checkpoint))?;
+    }
+    Ok(())
+}
 
 /// Refuses a seed other than the one of the checkpoint's run.
 fn same_seed(asked: Option<u64>, seed: u64, path: &Path) -> Result<(), Error> {
@@ -86,6 +106,8 @@ fn run(
     let (mut bytes_sent, mut bytes_predicted, mut bytes_skipped) = (0, 0, 0);
     let full = trainer.if_sent(&|_, _, _| true);
     let skips = trainer.program.sampling.is_none();
+    // The parameters with the lowest validation loss, since the best file was written.
+    let mut best = None;
     let mut stopped_early = false;
     options.stop.listen();
     while trainer.session.epochs() < u64::from(epochs) && !options.stop.is_asked() {
@@ -102,6 +124,10 @@ fn run(
         let last = epoch.epoch == u64::from(epochs);
         let due = epoch.epoch % u64::from(every) == 0 || last;
         let metrics = due.then(|| trainer.evaluate()).transpose()?;
+        let chosen = trainer.session.best().and_then(|best| best.chosen_epoch());
+        if options.checkpoint.is_some() && chosen == Some(epoch.epoch) {
+            best = Some(trainer.session.snapshot()?);
+        }
         watch(&Progress {
             epoch,
             metrics,
@@ -119,8 +145,8 @@ fn run(
             && !last
         {
             trainer.session.save(path)?;
+            keep(path, &mut best)?;
         }
-        let chosen = trainer.session.best().and_then(|best| best.chosen_epoch());
         if let (Some(patience), Some(chosen)) = (settings.patience, chosen)
             && epoch.epoch >= chosen + u64::from(patience)
         {
@@ -130,6 +156,7 @@ fn run(
     }
     if let Some(path) = &options.checkpoint {
         trainer.session.save(path)?;
+        keep(path, &mut best)?;
     }
     let interrupted = options.stop.is_asked();
     if trainer.session.best().is_none() && !interrupted {

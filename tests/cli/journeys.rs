@@ -111,6 +111,27 @@ fn tables_with_names_become_predictions_by_name() {
             assert_eq!(row[1], if north >= south { "north" } else { "south" });
         }
     }
+    // The report quotes the parameters that are kept.
+    let predict = |more: &[&str]| {
+        let command = [
+            "predict",
+            model,
+            "--checkpoint",
+            &run,
+            "--out",
+            &table,
+            "--format",
+            "json",
+        ];
+        let report: Value = serde_json::from_str(&gnnc([&command, more].concat()).ok()).unwrap();
+        report
+    };
+    let best = predict(&[]);
+    assert_eq!(best["epochs"], trained["best_epoch"]);
+    for score in ["val_accuracy", "test_accuracy"] {
+        assert_eq!(best["scores"][score], trained[score], "{trained}");
+    }
+    assert_eq!(predict(&["--last"])["epochs"], 60);
     // People whose group is not known are in no split.
     gnnc([
         "predict",

@@ -36,11 +36,12 @@ fn resumed_runs_end_with_the_same_numbers() {
         ] {
             assert_eq!(found[key], expected[key], "{key}, {workers} workers");
         }
-        assert_eq!(
-            std::fs::read(&half).unwrap(),
-            std::fs::read(&whole).unwrap()
-        );
-        assert_eq!(folder.names(), ["half", "half.previous", "whole"]);
+        for end in ["", ".best"] {
+            let file = |name: &str| std::fs::read(folder.join(&format!("{name}{end}"))).unwrap();
+            assert!(file("half") == file("whole"), "{workers} workers, {end}");
+        }
+        let names = ["half", "half.best", "half.previous", "whole", "whole.best"];
+        assert_eq!(folder.names(), names);
     }
 }
 

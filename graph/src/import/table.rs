@@ -12,6 +12,9 @@ use std::path::Path;
 /// Bytes from which the separator is found.
 const SEEN: usize = 1 << 16;
 
+/// Whether a first row has names, given the row behind it.
+pub(super) type IsHeader = dyn Fn(&[String], Option<&[String]>) -> bool;
+
 /// Rows of fields.
 pub(super) struct Table {
     /// The file in messages.
@@ -147,7 +150,7 @@ impl Table {
     pub(super) fn open(
         path: &Path,
         named: Option<bool>,
-        is_header: &dyn Fn(&[String], Option<&[String]>) -> bool,
+        is_header: &IsHeader,
     ) -> Result<Self, GraphError> {
         let mut source = open(path)?;
         let at = crate::read::place(path);

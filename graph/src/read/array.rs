@@ -3,9 +3,10 @@
 //! The header is parsed by hand: it is untrusted, and a general parser of Python literals recurses
 //! as deep as the file tells it to.
 
+mod text;
+
 use crate::GraphError;
 use crate::error::shape_text;
-use crate::names::Names;
 use gnnc_ir::workload::MAX_WIDTH;
 use std::io::{self, Read};
 
@@ -202,22 +203,6 @@ impl Array {
             1 => Ok(true),
             _ => Err(self.wrong_element(position, x, "0 or 1")),
         })
-    }
-
-    /// The lines of a text, of which the array has the bytes.
-    pub(crate) fn names(&self) -> Result<Names, GraphError> {
-        self.dimensions(1, "one dimension")?;
-        let unsupported = |found: String| GraphError::Unsupported {
-            at: self.at.clone(),
-            found,
-            expected: "unsigned bytes of a text in UTF-8, with a line for each element".to_owned(),
-        };
-        if (self.element.kind, self.element.size) != (Kind::Unsigned, 1) {
-            return Err(unsupported(format!("an array of `{}`", self.header.descr)));
-        }
-        let text = std::str::from_utf8(&self.bytes);
-        let text = text.map_err(|_| unsupported("bytes that are no UTF-8".to_owned()))?;
-        Ok(Names::from_lines(text))
     }
 
     /// Numbers of any type as `f32`, row-major.
