@@ -19,6 +19,7 @@ use gnnc_ir::plan::{Knobs, Partitioner, Placement};
 use gnnc_ir::program::trace::Phase;
 use gnnc_ir::program::traffic::{Reads, Sent, beyond, traffic};
 use gnnc_ir::program::{Program, RankSizes};
+use gnnc_ir::words::schedule::Schedule;
 use gnnc_runtime::{EpochReport, Metrics, OnBatch, Programs, RunOptions, Session, Stop};
 use host::{budget, resting};
 use place::{divide, permitted};
@@ -32,6 +33,10 @@ pub struct TrainOptions {
     pub epochs: Option<u32>,
     /// Seed, instead of the model's; after a resume it must be the checkpoint's.
     pub seed: Option<u64>,
+    /// Learning rate, instead of the model's.
+    pub learning_rate: Option<f64>,
+    /// How the learning rate changes, instead of the model's.
+    pub schedule: Option<Schedule>,
     /// Number of ranks.
     pub workers: u32,
     /// Threads per rank, on the CPU.
@@ -73,6 +78,12 @@ pub struct TrainOptions {
 }
 
 impl TrainOptions {
+    /// The learning rate at its full height.
+    fn rate(&self, loaded: &Loaded) -> f64 {
+        let of_model = loaded.model.train.optimizer.learning_rate();
+        self.learning_rate.unwrap_or(of_model)
+    }
+
     /// The partitioner of the run. Where the knobs leave it open, threads of a processor get METIS with balanced edges:
     /// ranks wait for the one with most edges, and reading more halo rows from the same memory costs less than that
     /// (docs/benchmarks.md, "Partitioners"). Ranks on a GPU get METIS: those of a process share one GPU, so all work of
@@ -92,6 +103,8 @@ impl Default for TrainOptions {
         Self {
             epochs: None,
             seed: None,
+            learning_rate: None,
+            schedule: None,
             workers: 1,
             threads: 1,
             device: Device::default(),
@@ -214,7 +227,7 @@ impl Trainer {
         let (step_bytes, eval_bytes) = (bytes(Phase::Step), bytes(Phase::Eval));
         let run = RunOptions {
             seed: options.seed.unwrap_or(loaded.model.train.seed),
-            learning_rate: loaded.model.train.optimizer.learning_rate(),
+            learning_rate: options.rate(loaded),
             threads_per_rank: options.threads,
             cache: options.cache.clone(),
             trace: options.trace,

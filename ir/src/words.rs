@@ -4,6 +4,7 @@ pub mod json;
 pub mod mesh;
 pub mod sampling;
 pub mod scalar;
+pub mod schedule;
 pub mod spelling;
 pub mod storage;
 pub mod types;

@@ -21,6 +21,9 @@ pub const LAGS: RangeInclusive<u32> = 0..=MOST_LAG;
 /// Epochs of a run, or between two of its events, as in a model's `train` block.
 pub const EPOCHS: RangeInclusive<u32> = 1..=1_000_000_000;
 
+/// Learning rates, as in a model's `train` block.
+pub const RATES: RangeInclusive<f64> = 0.0..=1e6;
+
 /// Runs, one per seed.
 pub const RUNS: RangeInclusive<u64> = 1..=1_000_000;
 

@@ -1,10 +1,22 @@
 //! The summary that `gnnc train` prints at the end of a run.
 
 use super::text::{count, facts, grouped, percent};
-use gnnc::Summary;
 use gnnc::ir::words::sampling::Fanout;
 use gnnc::ir::words::spelling::counted;
 use gnnc::ir::words::units::{Bytes, Seconds};
+use gnnc::{Loaded, Summary};
+
+/// The warning for a graph without validation vertices, by which no epoch can be chosen.
+pub fn unchosen(loaded: &Loaded) -> String {
+    let (name, mut text) = (loaded.metric().name(), String::new());
+    if loaded.workload.split[2] > 0 {
+        text = format!(", so the test {name} is from the last evaluation");
+    }
+    if loaded.model.train.patience.is_some() {
+        text.push_str("; the model's `patience` has no effect");
+    }
+    format!("warning: the graph has no validation vertices to choose the best epoch by{text}\n")
+}
 
 /// The summary as text.
 pub fn summary_text(summary: &Summary) -> String {

@@ -8,17 +8,18 @@ use super::files::{replace, writable};
 use super::inputs::{ModelArgs, Way, headline, load_planned};
 use super::knobs::KnobArgs;
 use super::machine::{cluster, warn};
-use super::numbers::{EPOCHS, RUNS, SEEDS, THREADS, WORKERS, within};
+use super::numbers::{EPOCHS, RATES, RUNS, SEEDS, THREADS, WORKERS, within};
 use super::output::{Answer, Failure, Output, input};
 use super::profile::profile;
 use super::signals::Signals;
-use super::summary::{loss, summary_text};
+use super::summary::{loss, summary_text, unchosen};
 use super::text::{count, facts, percent, percent_or_dash};
 use super::watch::{Watcher, progress_bar};
 use clap::{Args, ValueEnum};
 use gnnc::Cache;
 use gnnc::ir::graph::model::Relaxation;
 use gnnc::ir::plan::{Candidate, Knobs, Partitioner, Placement, Plan};
+use gnnc::ir::words::schedule::Schedule;
 use gnnc::ir::words::units::Seconds;
 use gnnc::planner::search::{Pin, PlacementSpec};
 use gnnc::runtime::Stop;
@@ -61,6 +62,13 @@ pub struct Train {
     /// Seed of all random draws, instead of the model's.
     #[arg(long, value_name = "N", value_parser = within(SEEDS))]
     seed: Option<u64>,
+    /// Learning rate, instead of the model's.
+    #[arg(long, value_name = "X", value_parser = within(RATES))]
+    lr: Option<f64>,
+    /// How the learning rate changes over epochs, instead of the model's: constant, step:30/0.5 (half of it after every
+    /// 30), warmup:10 (rising over 10), cosine, or cosine:10 (rising first).
+    #[arg(long, value_name = "NAME")]
+    schedule: Option<Schedule>,
     /// Train with this many consecutive seeds; report mean and standard deviation.
     #[arg(
         long,
@@ -288,6 +296,8 @@ impl Train {
                 self.memory.device_memory.or(planned)
             },
             cache,
+            learning_rate: self.lr,
+            schedule: self.schedule,
             checkpoint: self.checkpoint.clone(),
             checkpoint_every: self.checkpoint_every,
             resume: self.resume.clone(),
@@ -443,18 +453,6 @@ impl Train {
         }
         out.json(&report)
     }
-}
-
-/// The warning for a graph without validation vertices, by which no epoch can be chosen.
-fn unchosen(loaded: &Loaded) -> String {
-    let (name, mut text) = (loaded.metric().name(), String::new());
-    if loaded.workload.split[2] > 0 {
-        text = format!(", so the test {name} is from the last evaluation");
-    }
-    if loaded.model.train.patience.is_some() {
-        text.push_str("; the model's `patience` has no effect");
-    }
-    format!("warning: the graph has no validation vertices to choose the best epoch by{text}\n")
 }
 
 /// Mean and deviation over several runs.

@@ -109,8 +109,16 @@ fn run(
     // The parameters with the lowest validation loss, since the best file was written.
     let mut best = None;
     let mut stopped_early = false;
+    let schedule = options.schedule.unwrap_or(settings.schedule);
+    let changes = options.learning_rate.is_some() || !schedule.is_constant();
     options.stop.listen();
     while trainer.session.epochs() < u64::from(epochs) && !options.stop.is_asked() {
+        if changes {
+            let share = schedule.share(trainer.session.epochs(), epochs.into());
+            trainer
+                .session
+                .set_learning_rate(share * options.rate(loaded));
+        }
         let epoch = match trainer.epoch() {
             Err(Error::Runtime(RuntimeError::Stopped)) => break,
             epoch => epoch?,

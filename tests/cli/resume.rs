@@ -45,6 +45,60 @@ fn resumed_runs_end_with_the_same_numbers() {
     }
 }
 
+/// A run that goes on has the learning rates of one that never stopped.
+#[test]
+fn schedules_go_on_where_they_were() {
+    let cora = example("gcn_cora.gir");
+    let folder = Folder::new();
+    let (whole, half) = (folder.join("whole"), folder.join("half"));
+    let run = |epochs: &str, schedule: &str, more: &[&str]| {
+        let args = [
+            "train", &cora, "--format", "json", "--lr", "0.02", "--epochs", epochs,
+        ];
+        gnnc([&args, &["--schedule", schedule][..], more].concat()).json()
+    };
+    for schedule in ["step:3/0.5", "warmup:7"] {
+        let expected = run("10", schedule, &["--checkpoint", text(&whole)]);
+        run("5", schedule, &["--checkpoint", text(&half)]);
+        let resume = ["--resume", text(&half), "--checkpoint", text(&half)];
+        let found = run("10", schedule, &resume);
+        assert_eq!(found["train_loss"], expected["train_loss"], "{schedule}");
+        assert!(
+            std::fs::read(&half).unwrap() == std::fs::read(&whole).unwrap(),
+            "{schedule}"
+        );
+        let constant = run("10", "constant", &[]);
+        assert_ne!(found["train_loss"], constant["train_loss"], "{schedule}");
+    }
+    // A model may say the same.
+    let model = std::fs::read_to_string(&cora).unwrap();
+    let data = format!("{}/data/cora.npz", example("").trim_end_matches('/'));
+    let written = |schedule: &str| {
+        let setting = format!("adam(lr = 0.01)  schedule = {schedule}");
+        let model = model
+            .replace("data/cora.npz", &data)
+            .replace("adam(lr = 0.01)", &setting);
+        folder.file("m.gir", model)
+    };
+    let scheduled = written("step(3, 0.5)");
+    let args = [
+        "train",
+        text(&scheduled),
+        "--format",
+        "json",
+        "--lr",
+        "0.02",
+        "--epochs",
+        "10",
+    ];
+    let given = run("10", "step:3/0.5", &[]);
+    assert_eq!(gnnc(args).json()["train_loss"], given["train_loss"]);
+    let wrong = written("cosine(0.5)");
+    gnnc(["check", text(&wrong)]).fails(1, &["E0403", "`cosine` or `cosine(10)`"]);
+    let wrong = ["train", &cora, "--schedule", "linear"];
+    gnnc(wrong).fails(1, &["found `linear`", "step:EPOCHS/FACTOR"]);
+}
+
 /// Checkpoints hold whole parameters, even if ranks hold only parts of them.
 #[test]
 fn runs_go_on_with_other_placements_and_workers() {

@@ -3,10 +3,13 @@
 //! gnnc's: `indptr`, `indices` (rows of in-neighbors); `features` or `feat_indptr`, `feat_indices`,
 //! `feat_data`, `feat_shape`; `labels`; `train_mask`, `val_mask`, `test_mask`; `edge_type` for each
 //! index, with `relations` (how many) or `rel_names`; `vertex_ids` and `class_names`, bytes of a text
-//! with a line for each vertex or class. SciPy's: `adj_data`, `adj_indices`,
+//! with a line for each vertex or class. PyTorch Geometric's: `edge_index`, `x`, `y`, `train_mask` or
+//! `train_idx`, and so on. SciPy's: `adj_data`, `adj_indices`,
 //! `adj_indptr`, `adj_shape` (row `u`, column `v` is the edge `u -> v`); `attr_*` or `attr_matrix`;
 //! `labels`. Other arrays are reported as not used. So are edge weights, except that a weight of 0
 //! means no edge.
+
+mod pyg;
 
 use super::LoadOptions;
 use super::array::{Array, Header, width};
@@ -31,7 +34,10 @@ pub fn read(
     options: &LoadOptions,
 ) -> Result<(GraphData, Dropped), GraphError> {
     let mut arrays = Arrays::open(at, reader)?;
-    let (topology, mut dropped) = if arrays.has("adj_indptr") {
+    let pyg = arrays.has("edge_index");
+    let (topology, mut dropped) = if pyg {
+        pyg::topology(&mut arrays)?
+    } else if arrays.has("adj_indptr") {
         adjacency(&mut arrays)?
     } else {
         in_neighbours(&mut arrays)?
@@ -49,6 +55,11 @@ pub fn read(
     data.features = features(&mut arrays)?;
     if let Some(array) = arrays.optional("labels")? {
         data.labels = labels(&array)?;
+    } else if pyg && let Some(array) = arrays.optional("y")? {
+        data.labels = pyg::labels(&array)?;
+    }
+    if pyg {
+        pyg::splits(&mut arrays, &mut data)?;
     }
     for (name, mask) in [
         ("train_mask", &mut data.train),
@@ -345,7 +356,7 @@ fn rows(
 }
 
 fn features<R: Read + Seek>(arrays: &mut Arrays<R>) -> Result<Features, GraphError> {
-    for (dense, prefix) in [("features", "feat"), ("attr_matrix", "attr")] {
+    for (dense, prefix) in [("features", "feat"), ("attr_matrix", "attr"), ("x", "x")] {
         if let Some(array) = arrays.optional(dense)? {
             let sparse = arrays.has(&format!("{prefix}_indptr"));
             if !sparse && let Some(stated) = arrays.optional(&format!("{prefix}_shape"))? {

@@ -3,6 +3,7 @@
 use crate::graph::Graph;
 use crate::graph::op::Loss;
 use crate::words::sampling::SamplingSettings;
+use crate::words::schedule::Schedule;
 use crate::workload::{GraphFacts, Workload};
 use serde::{Deserialize, Serialize};
 
@@ -59,6 +60,9 @@ pub struct TrainSettings {
     /// decay is added; longer gradients are scaled to it. `None` does not clip.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clip_norm: Option<f64>,
+    /// How the learning rate changes over epochs.
+    #[serde(default, skip_serializing_if = "Schedule::is_constant")]
+    pub schedule: Schedule,
     /// Passes over the training vertices.
     pub epochs: u32,
     /// Stop after this many epochs without a better validation loss.
@@ -156,6 +160,7 @@ impl Default for TrainSettings {
             },
             weight_decay: 0.0,
             clip_norm: None,
+            schedule: Schedule::Constant,
             epochs: 200,
             patience: None,
             seed: 0,

@@ -6,6 +6,7 @@ use crate::syntax::ast::{Block, Call, Expr, ExprKind, Module, Setting, UnaryOp};
 use gnnc_ir::graph::model::{Optimizer, Relaxation, TrainSettings};
 use gnnc_ir::program::instr::MOST_LAG;
 use gnnc_ir::words::sampling::{ALL, Cut, Fanout, Kind, MAX_HOPS, Roots, SamplingSettings};
+use gnnc_ir::words::schedule::Schedule;
 use gnnc_ir::words::spelling::{did_you_mean, one_of};
 use std::ops::RangeInclusive;
 
@@ -33,6 +34,7 @@ pub fn train(module: &Module, diagnostics: &mut Vec<Diagnostic>) -> TrainSetting
         "optimizer",
         "weight_decay",
         "clip_norm",
+        "schedule",
         "epochs",
         "patience",
         "seed",
@@ -58,6 +60,11 @@ pub fn train(module: &Module, diagnostics: &mut Vec<Diagnostic>) -> TrainSetting
         settings.weight_decay = decay;
     }
     settings.clip_norm = reader.number("clip_norm", 1e-9..=1e9);
+    if let Some(value) = reader.get("schedule")
+        && let Some(schedule) = reader.schedule(value)
+    {
+        settings.schedule = schedule;
+    }
     if let Some(epochs) = reader.count("epochs", 1.0..=1e9) {
         settings.epochs = epochs as u32;
     }
@@ -331,6 +338,28 @@ impl<'a, 'd> Reader<'a, 'd> {
             });
         }
         Some(values)
+    }
+
+    /// A schedule: its name, with its numbers behind it.
+    fn schedule(&mut self, value: &Expr) -> Option<Schedule> {
+        let text = match &value.kind {
+            ExprKind::Name(name) => Some(name.clone()),
+            ExprKind::Call(call) => {
+                let numbers = call
+                    .args
+                    .iter()
+                    .map(|arg| match (&arg.name, &arg.value.kind) {
+                        (None, ExprKind::Number(_, spelling)) => Some(spelling.replace('_', "")),
+                        _ => None,
+                    });
+                let numbers: Option<Vec<String>> = numbers.collect();
+                numbers.map(|numbers| format!("{}:{}", call.callee.name, numbers.join("/")))
+            }
+            _ => None,
+        };
+        let expected = "`constant`, `step(30, 0.5)`, `warmup(10)`, `cosine` or `cosine(10)`";
+        let found = text.and_then(|text| text.parse().ok());
+        found.or_else(|| self.wrong("schedule", value, expected))
     }
 
     /// One of several names.
