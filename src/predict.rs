@@ -1,8 +1,8 @@
 //! Predictions of a trained model.
 
-use crate::{Compiled, Error, Loaded, Scores, TrainOptions, Trainer};
+use crate::{Compiled, Error, Loaded, Scores, TrainOptions, Trainer, best_of};
 use gnnc_ir::graph::op::Loss;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// What a model says about every vertex of a graph.
 #[derive(Clone, Debug)]
@@ -18,6 +18,8 @@ pub struct Predictions {
     pub scores: Scores,
     /// Epochs that the model was trained for.
     pub epochs: u64,
+    /// The file of the parameters.
+    pub from: PathBuf,
 }
 
 impl Predictions {
@@ -43,20 +45,41 @@ impl Predictions {
     }
 }
 
-/// Evaluates a model with the parameters of a checkpoint on its graph, which may be another one than it
-/// was trained on if features and classes are as many. `options` says on how many workers and threads.
+/// Evaluates a model with the parameters of a run on its graph, which may be another one than it was
+/// trained on if features and classes are as many. The run's best parameters are taken if it kept some,
+/// unless the `last` ones are asked for. `options` says on how many workers and threads.
 ///
 /// # Errors
-/// As [`Trainer::new`]; a checkpoint that cannot be read or belongs to another model; a placement that
-/// keeps no logits.
+/// As [`Trainer::new`]; a checkpoint that cannot be read or belongs to another model; best parameters of
+/// another run; a placement that keeps no logits.
 pub fn predict(
     loaded: &Loaded,
     compiled: &Compiled,
     options: &TrainOptions,
     checkpoint: &Path,
+    last: bool,
 ) -> Result<Predictions, Error> {
     let mut trainer = Trainer::new(loaded, compiled, options)?;
-    trainer.session.resume(checkpoint)?;
+    let session = &mut trainer.session;
+    session.resume(checkpoint)?;
+    let mut from = checkpoint.to_owned();
+    let chosen = session.best().and_then(|best| best.chosen_epoch());
+    let best = best_of(checkpoint);
+    if let Some(epoch) = chosen.filter(|_| !last && best.exists()) {
+        let seed = session.seed();
+        session.resume(&best)?;
+        if (session.epochs(), session.seed()) != (epoch, seed) {
+            return Err(Error::Input(format!(
+                "{} has epoch {} of seed {}, but {} says that epoch {epoch} of seed {seed} is the best; they \
+                 are of two runs: train again, or take the last epoch with --last",
+                best.display(),
+                session.epochs(),
+                session.seed(),
+                checkpoint.display()
+            )));
+        }
+        from = best;
+    }
     let metrics = trainer.evaluate()?;
     let mut values = trainer.session.logits()?;
     let vertices = loaded
@@ -83,6 +106,7 @@ pub fn predict(
         several,
         scores: Scores::new(loaded.metric(), &metrics),
         epochs: trainer.session.epochs(),
+        from,
     })
 }
 

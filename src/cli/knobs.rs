@@ -210,8 +210,9 @@ const KNOBS: &[Knob] = &[
         alias: None,
         option: Form::Value("N[/apart]"),
         values: "",
-        help: "Slices of the features in push-pull on batches, a divisor of the workers, which then hold several copies; \
-               by default one a worker. Consecutive workers share a copy, or hold the same slice with /apart",
+        help: "How many slices the features have in push-pull on batches. The number must divide the workers, which then \
+               hold several copies; by default every worker has a slice of its own. Consecutive workers share a copy; \
+               with /apart they hold the same slice",
         set: |knobs, text| text.parse().map(|mesh| knobs.sampling.slices = Some(mesh)),
     },
     Knob {

@@ -70,12 +70,7 @@ impl Predict {
             cache: self.cache.open(out)?,
             ..TrainOptions::default()
         };
-        let best = gnnc::best_of(&self.checkpoint);
-        let from = match best.exists() && !self.last {
-            true => &best,
-            false => &self.checkpoint,
-        };
-        let found = gnnc::predict(&loaded, &compiled, &options, from)?;
+        let found = gnnc::predict(&loaded, &compiled, &options, &self.checkpoint, self.last)?;
         let Some(data) = &loaded.data else {
             return Err(input(
                 "a model of statistics has no vertices to predict; give --graph FILE",
@@ -100,7 +95,7 @@ impl Predict {
                     format!(
                         "{} of {} after {}",
                         loaded.model.name,
-                        from.display(),
+                        found.from.display(),
                         counted(found.epochs, "epoch")
                     ),
                 ),
@@ -114,7 +109,7 @@ impl Predict {
                 "predictions": wanted.len(),
                 "out": self.out.display().to_string(),
                 "model": loaded.model.name,
-                "checkpoint": from.display().to_string(),
+                "checkpoint": found.from.display().to_string(),
                 "epochs": found.epochs,
                 "scores": scores,
             }),

@@ -28,14 +28,14 @@ fn keep(checkpoint: &Path, best: &mut Option<Snapshot>) -> Result<(), Error> {
 
 /// Refuses a seed other than the one of the checkpoint's run.
 fn same_seed(asked: Option<u64>, seed: u64, path: &Path) -> Result<(), Error> {
-    match asked {
-        Some(found) if found != seed => Err(Error::Input(format!(
+    if let Some(found) = asked.filter(|found| *found != seed) {
+        return Err(Error::Input(format!(
             "found seed {found}, but {} continues the random draws of seed {seed}; leave out the seed, \
              or start over without the checkpoint",
             path.display()
-        ))),
-        _ => Ok(()),
+        )));
     }
+    Ok(())
 }
 
 /// Trains a model. `watch` is called after every epoch.

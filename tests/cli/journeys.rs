@@ -78,19 +78,22 @@ fn tables_with_names_become_predictions_by_name() {
     let model = model.to_str().unwrap();
     let trained = gnnc(["train", model, "--checkpoint", &run, "--format", "json"]).ok();
     let trained: Value = serde_json::from_str(&trained).unwrap();
-    for workers in ["1", "3"] {
-        let predict = [
+    let predict = |more: &[&str]| {
+        let command = [
             "predict",
             model,
             "--checkpoint",
             &run,
             "--out",
             &table,
-            "--probabilities",
-            "--workers",
-            workers,
+            "--format",
+            "json",
         ];
-        gnnc(predict).ok();
+        let report: Value = serde_json::from_str(&gnnc([&command, more].concat()).ok()).unwrap();
+        report
+    };
+    for workers in ["1", "3"] {
+        predict(&["--probabilities", "--workers", workers]);
         let text = std::fs::read_to_string(&table).unwrap();
         let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split(',').collect()).collect();
         assert_eq!(rows[0], ["id", "class", "p(north)", "p(south)"]);
@@ -112,20 +115,6 @@ fn tables_with_names_become_predictions_by_name() {
         }
     }
     // The report quotes the parameters that are kept.
-    let predict = |more: &[&str]| {
-        let command = [
-            "predict",
-            model,
-            "--checkpoint",
-            &run,
-            "--out",
-            &table,
-            "--format",
-            "json",
-        ];
-        let report: Value = serde_json::from_str(&gnnc([&command, more].concat()).ok()).unwrap();
-        report
-    };
     let best = predict(&[]);
     assert_eq!(best["epochs"], trained["best_epoch"]);
     for score in ["val_accuracy", "test_accuracy"] {
@@ -133,18 +122,22 @@ fn tables_with_names_become_predictions_by_name() {
     }
     assert_eq!(predict(&["--last"])["epochs"], 60);
     // People whose group is not known are in no split.
-    gnnc([
-        "predict",
+    predict(&["--vertices", "rest"]);
+    assert_eq!(std::fs::read_to_string(&table).unwrap().lines().count(), 13);
+    // The best parameters of another run are not taken for those of this one.
+    let seeded = [
+        "train",
         model,
         "--checkpoint",
-        &run,
-        "--out",
-        &table,
-        "--vertices",
-        "rest",
-    ])
-    .ok();
-    assert_eq!(std::fs::read_to_string(&table).unwrap().lines().count(), 13);
+        &path("other"),
+        "--seed",
+        "9",
+    ];
+    gnnc(seeded).ok();
+    std::fs::rename(folder.join("other.best"), folder.join("run.ckpt.best")).unwrap();
+    let command = ["predict", model, "--checkpoint", &run, "--out", &table];
+    gnnc(command).fails(1, &["they are of two runs", "--last"]);
+    assert_eq!(predict(&["--last"])["epochs"], 60);
 }
 
 #[test]

@@ -13,13 +13,14 @@ mod table;
 pub use split::{Shares, divide};
 
 use crate::names::Names;
+use crate::read::{LoadOptions, finish, syntax};
 use crate::topology::Dropped;
 use crate::{GraphData, GraphError, Topology};
 use gnnc_ir::words::spelling::counted;
 use gnnc_ir::workload::MAX_RELATIONS;
 use ids::Ids;
 use std::path::PathBuf;
-use table::Table;
+use table::{Row, Table};
 
 /// Usual names of the columns of edges.
 const SOURCE: [&str; 7] = ["source", "src", "from", "u", "source_id", "src_id", "start"];
@@ -96,69 +97,63 @@ pub fn import(options: &Import) -> Result<Imported, GraphError> {
     }
     let known = nodes.as_mut().map(|nodes| std::mem::take(&mut nodes.ids));
     let mut edges = edges(options, known, &mut notes)?;
-    let count = edges.ends.len() as u64;
+    let count = edges.all.len() as u64;
+    // Without a table of vertices, whole numbers are the vertices they name.
+    let numbers = match nodes {
+        Some(_) => None,
+        None => edges.ids.as_numbers(count),
+    };
     let mut vertices = edges.ids.names.len() as u64;
-    let mut names = std::mem::take(&mut edges.ids.names);
-    if nodes.is_none() {
-        // Numbers say themselves which vertex they mean.
-        edges.ids.names = names;
-        let numbers = edges.ids.as_numbers(count);
-        names = std::mem::take(&mut edges.ids.names);
-        if let Some(numbers) = numbers {
-            vertices = numbers.iter().max().map_or(0, |most| u64::from(*most) + 1);
-            for [source, target] in &mut edges.ends {
-                *source = numbers[*source as usize];
-                *target = numbers[*target as usize];
-            }
-            names = Names::default();
+    if let Some(numbers) = numbers {
+        vertices = numbers.iter().max().map_or(0, |most| u64::from(*most) + 1);
+        for edge in &mut edges.all {
+            edge.source = numbers[edge.source as usize];
+            edge.target = numbers[edge.target as usize];
         }
+        edges.ids.names = Names::default();
     }
     let vertices = crate::topology::check_vertices(&edges.at, u128::from(vertices), count)?;
-    let ends = edges.ends.iter();
-    let (topology, dropped) = match edges.kinds.is_empty() {
-        true => Topology::from_edges(vertices, ends.map(|[source, target]| (*source, *target)))?,
-        false => {
-            let typed = ends.zip(&edges.kinds);
-            let typed = typed.map(|([source, target], kind)| (*source, *target, *kind));
-            Topology::typed(vertices, edges.relations.names.len() as u32, typed)?
-        }
+    let (topology, dropped) = if edges.kinds.is_empty() {
+        let plain = edges.all.iter().map(|edge| (edge.source, edge.target));
+        Topology::from_edges(vertices, plain)?
+    } else {
+        let all = edges.all.iter().zip(&edges.kinds);
+        let typed = all.map(|(edge, kind)| (edge.source, edge.target, *kind));
+        Topology::typed(vertices, edges.relations.names.len() as u32, typed)?
     };
     let mut data = GraphData::new("", topology);
-    if options.symmetrise {
-        data.topology = match data.topology.relations() {
-            0 => data.topology.symmetrised(),
-            _ => data.topology.with_inverse_relations()?,
-        };
-    }
     if let Some(nodes) = nodes {
-        data.features = nodes.features.in_best_storage();
+        data.features = nodes.features;
         (data.labels, data.class_names) = (nodes.labels, nodes.classes);
         [data.train, data.val, data.test] = nodes.masks;
     }
-    data.ids = names;
+    data.ids = edges.ids.names;
     if let Some(shares) = options.shares {
         divide(&mut data, shares);
     }
-    let problems = data.validate();
-    match problems.is_empty() {
-        true => Ok(Imported {
-            data,
-            dropped,
-            notes,
-        }),
-        false => Err(GraphError::Invalid {
-            at: edges.at,
-            problems,
-        }),
-    }
+    let reading = LoadOptions {
+        symmetrise: options.symmetrise,
+        ..LoadOptions::default()
+    };
+    Ok(Imported {
+        data: finish(&edges.at, data, &reading)?,
+        dropped,
+        notes,
+    })
+}
+
+/// An edge.
+struct Edge {
+    source: u32,
+    target: u32,
 }
 
 /// A table of edges.
 struct Edges {
     at: String,
     ids: Ids,
-    /// Numbers of the source and the target of each edge.
-    ends: Vec<[u32; 2]>,
+    /// The edges, by the numbers of their vertices.
+    all: Vec<Edge>,
     /// The type of each edge; empty without types.
     kinds: Vec<u16>,
     relations: Ids,
@@ -188,34 +183,16 @@ fn edges(options: &Import, known: Option<Ids>, notes: &mut Vec<Note>) -> Result<
     let mut edges = Edges {
         at: table.at.clone(),
         ids: Ids::default(),
-        ends: Vec::new(),
+        all: Vec::new(),
         kinds: Vec::new(),
         relations: Ids::default(),
     };
     let only_known = known.is_some();
     edges.ids = known.unwrap_or_default();
     while let Some(row) = table.next()? {
-        let mut ends = [0; 2];
-        for (end, column) in ends.iter_mut().zip(columns) {
-            let id = nodes::text(&edges.at, &row, column)?;
-            *end = match edges.ids.find(id) {
-                Some(known) => known,
-                None if only_known || id.is_empty() => {
-                    let found = if id.is_empty() {
-                        "no id".to_owned()
-                    } else {
-                        format!("id `{id}`")
-                    };
-                    let expected = match only_known {
-                        true => "an id of the table of vertices",
-                        false => "the id of a vertex",
-                    };
-                    return Err(crate::read::syntax(&edges.at, row.line, found, expected));
-                }
-                None => edges.ids.number(id, &edges.at)?,
-            };
-        }
-        edges.ends.push(ends);
+        let source = edges.vertex(&row, columns[0], only_known)?;
+        let target = edges.vertex(&row, columns[1], only_known)?;
+        edges.all.push(Edge { source, target });
         if let Some(column) = kind {
             let word = nodes::text(&edges.at, &row, column)?;
             let number = edges.relations.number(word, &edges.at)?;
@@ -231,6 +208,32 @@ fn edges(options: &Import, known: Option<Ids>, notes: &mut Vec<Note>) -> Result<
         }
     }
     Ok(edges)
+}
+
+impl Edges {
+    /// The number of the vertex that a field names.
+    ///
+    /// # Errors
+    /// No id, or an unknown one if vertices have a table of their own.
+    fn vertex(&mut self, row: &Row, column: usize, only_known: bool) -> Result<u32, GraphError> {
+        let id = nodes::text(&self.at, row, column)?;
+        if let Some(known) = self.ids.find(id) {
+            return Ok(known);
+        }
+        let found = if id.is_empty() {
+            "no id".to_owned()
+        } else {
+            format!("id `{id}`")
+        };
+        if only_known {
+            let expected = "an id of the table of vertices";
+            return Err(syntax(&self.at, row.line, found, expected));
+        }
+        if id.is_empty() {
+            return Err(syntax(&self.at, row.line, found, "the id of a vertex"));
+        }
+        self.ids.number(id, &self.at)
+    }
 }
 
 /// Whether a first row has names: usual ones, or words above numbers.

@@ -192,7 +192,16 @@ fn parse(
     Ok((GraphData::new("graph", topology), dropped))
 }
 
-fn finish(at: &str, mut data: GraphData, options: &LoadOptions) -> Result<GraphData, GraphError> {
+/// Checks a graph as it was read, adds reverse edges if they are asked for, and stores features as suits
+/// them.
+///
+/// # Errors
+/// An invalid graph ([`GraphData::validate`]).
+pub(crate) fn finish(
+    at: &str,
+    mut data: GraphData,
+    options: &LoadOptions,
+) -> Result<GraphData, GraphError> {
     let problems = data.validate();
     if !problems.is_empty() {
         return Err(GraphError::Invalid {

@@ -89,7 +89,7 @@ pub fn partials(graph: &Graph, spread: Spread, args: &[Shares], full: &[NodeId])
         for (id, node) in graph.iter() {
             let n = id.0 as usize;
             let flags: Vec<Shares> = node.inputs.iter().map(|i| partial[i.0 as usize]).collect();
-            let (result, whole) = transfer((graph, spread), node, &flags, &partial, args);
+            let (result, whole) = transfer(graph, spread, node, &flags, &partial, args);
             for position in whole {
                 let flag = &mut reduce_now[node.inputs[position].0 as usize];
                 changed |= !*flag;
@@ -112,7 +112,8 @@ pub fn partials(graph: &Graph, spread: Spread, args: &[Shares], full: &[NodeId])
 
 /// The shares of a node, and which of its partial operands must be made whole.
 fn transfer(
-    (graph, spread): (&Graph, Spread),
+    graph: &Graph,
+    spread: Spread,
     node: &Node,
     flags: &[Shares],
     partial: &[Shares],
@@ -160,7 +161,7 @@ fn transfer(
         Op::Reshape { .. } | Op::SliceCols { .. } | Op::SliceRows { .. } => (any, Vec::new()),
         Op::Copies(Copies::Kept | Copies::Seen, _) => (any, Vec::new()),
         Op::Scan(scan) => {
-            let body = body_partials((graph, spread), node, scan, partial);
+            let body = body_partials(graph, spread, node, scan, partial);
             let whole = (0..flags.len()).filter(|i| flags[*i].is_some() && body.args[*i].is_none());
             (None, whole.collect())
         }
@@ -169,7 +170,7 @@ fn transfer(
             let Op::Scan(scan) = &outer.op else {
                 return (None, Vec::new());
             };
-            let body = body_partials((graph, spread), outer, scan, partial);
+            let body = body_partials(graph, spread, outer, scan, partial);
             let result = body.results.get(*n as usize);
             (result.copied().flatten(), Vec::new())
         }
@@ -197,7 +198,8 @@ pub struct BodyPartials {
 /// Finds which carries of a scan accumulate partial sums: those that start partial or at zero, and
 /// stay partial in every iteration.
 pub fn body_partials(
-    (graph, spread): (&Graph, Spread),
+    graph: &Graph,
+    spread: Spread,
     node: &Node,
     scan: &Scan,
     partial: &[Shares],

@@ -68,8 +68,9 @@ impl Region<'_> {
             })
             .collect();
 
-        let here = (graph, Spread::of(&lowerer.program));
-        let partial = body_partials(here, node, scan, &self.facts.partial.partial).nodes;
+        let spread = Spread::of(&lowerer.program);
+        let partial = &self.facts.partial.partial;
+        let partial = body_partials(graph, spread, node, scan, partial).nodes;
         let mut body = Region::new(lowerer, &scan.body, partial, self.train, Vec::new());
         body.in_loop = true;
         body.iterations = scan.count;

@@ -36,8 +36,10 @@ struct Shift {
 /// The ways in which a class is a function `f` of a value on edges and of rows taken at an end of a set.
 fn shifts<'a>(
     view: &'a View<'_>,
-    (f, class): (Binary, Id),
-    (set, end): (EdgeSet, End),
+    f: Binary,
+    class: Id,
+    set: EdgeSet,
+    end: End,
 ) -> impl Iterator<Item = Shift> + 'a {
     let of_f = view
         .nodes(class)
@@ -70,7 +72,7 @@ fn max_dst_term(view: &View<'_>, op: &Op, kids: &[Id], found: &mut Found) {
         return;
     };
     for f in [Binary::Add, Binary::Sub] {
-        for Shift { pair, shift, term } in shifts(view, (f, kids[0]), (set, end)) {
+        for Shift { pair, shift, term } in shifts(view, f, kids[0], set, end) {
             found.push(
                 gather_max(set, end, term),
                 pair.of(gather_max(set, end, pair.a), shift),
@@ -83,7 +85,7 @@ fn max_dst_factor(view: &View<'_>, op: &Op, kids: &[Id], found: &mut Found) {
     let Op::Gather(set, end, Reduce::Max) = *op else {
         return;
     };
-    for Shift { pair, shift, term } in shifts(view, (Binary::Mul, kids[0]), (set, end)) {
+    for Shift { pair, shift, term } in shifts(view, Binary::Mul, kids[0], set, end) {
         let known = view.known(shift);
         if known.sign == Sign::Positive && known.finite {
             found.push(
@@ -100,7 +102,7 @@ fn softmax_shift(view: &View<'_>, op: &Op, kids: &[Id], found: &mut Found) {
     };
     let softmax = |x: Term| apply(Op::EdgeSoftmax(set), [x]);
     for f in [Binary::Add, Binary::Sub] {
-        for Shift { pair, shift, term } in shifts(view, (f, kids[0]), (set, End::Dst)) {
+        for Shift { pair, shift, term } in shifts(view, f, kids[0], set, End::Dst) {
             // A sum may be wider than its first term.
             if view.known(shift).finite && view.ty(pair.a) == view.ty(kids[0]) {
                 found.push(softmax(term), softmax(pair.a.into()));
