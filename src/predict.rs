@@ -1,19 +1,19 @@
 //! Predictions of a trained model.
 
 use crate::{Compiled, Error, Loaded, Scores, TrainOptions, Trainer, best_of};
-use gnnc_ir::graph::op::Loss;
+use gnnc_ir::graph::op::LabelKind;
 use std::path::{Path, PathBuf};
 
 /// What a model says about every vertex of a graph.
 #[derive(Clone, Debug)]
 pub struct Predictions {
-    /// Number of classes.
-    pub classes: usize,
-    /// `[vertices x classes]`, row by row: the shares that softmax gives classes, or, if vertices have
-    /// several labels, the probability of each.
-    pub probabilities: Vec<f32>,
-    /// Whether a vertex may have several classes.
-    pub several: bool,
+    /// What the model says about a vertex.
+    pub labels: LabelKind,
+    /// Numbers per vertex.
+    pub width: usize,
+    /// `[vertices x width]`, row by row: the probabilities that softmax gives classes; the probability of
+    /// each of several labels; or the numbers themselves.
+    pub values: Vec<f32>,
     /// Scores on the vertices with labels, as in a report of training.
     pub scores: Scores,
     /// Epochs that the model was trained for.
@@ -27,21 +27,19 @@ impl Predictions {
     /// may have several.
     pub fn of(&self, vertex: usize) -> Vec<usize> {
         let row = self.row(vertex);
-        if self.several {
-            return (0..self.classes)
-                .filter(|class| row[*class] > 0.5)
-                .collect();
+        if self.labels == LabelKind::Several {
+            return (0..self.width).filter(|class| row[*class] > 0.5).collect();
         }
-        let best = (1..self.classes).fold(0, |best, class| match row[class] > row[best] {
+        let best = (1..self.width).fold(0, |best, class| match row[class] > row[best] {
             true => class,
             false => best,
         });
         vec![best]
     }
 
-    /// The probabilities of a vertex.
+    /// The probabilities or numbers of a vertex.
     pub fn row(&self, vertex: usize) -> &[f32] {
-        &self.probabilities[vertex * self.classes..][..self.classes]
+        &self.values[vertex * self.width..][..self.width]
     }
 }
 
@@ -86,24 +84,25 @@ pub fn predict(
         .data
         .as_ref()
         .map_or(0, |data| data.vertices() as usize);
-    let classes = values.len() / vertices.max(1);
-    if classes == 0 {
+    let width = values.len() / vertices.max(1);
+    if width == 0 {
         return Err(Error::Input(
             "this placement keeps no logits of all vertices; predict with placement graph"
                 .to_owned(),
         ));
     }
-    let several = compiled.training.loss == Loss::BinaryCrossEntropy;
-    for row in values.chunks_mut(classes) {
-        match several {
-            true => row.iter_mut().for_each(|z| *z = 1.0 / (1.0 + (-*z).exp())),
-            false => softmax(row),
+    let labels = compiled.training.loss.labels();
+    for row in values.chunks_mut(width) {
+        match labels {
+            LabelKind::Several => row.iter_mut().for_each(|z| *z = 1.0 / (1.0 + (-*z).exp())),
+            LabelKind::Class => softmax(row),
+            LabelKind::Numbers => {}
         }
     }
     Ok(Predictions {
-        classes,
-        probabilities: values,
-        several,
+        labels,
+        width,
+        values,
         scores: Scores::new(loaded.metric(), &metrics),
         epochs: trainer.session.epochs(),
         from,

@@ -158,10 +158,9 @@ impl Loaded {
         }
     }
 
-    /// The score for predictions on the graph.
+    /// The score for the model's predictions.
     pub fn metric(&self) -> Metric {
-        let data = self.data.as_ref();
-        data.map_or(Metric::Accuracy, |data| Metric::of(&data.labels))
+        Metric::of(self.model.loss)
     }
 
     fn data(

@@ -1,6 +1,6 @@
 //! The summary of a training run.
 
-use gnnc_graph::Labels;
+use gnnc_ir::graph::op::{LabelKind, Loss};
 use gnnc_ir::words::sampling::Fanout;
 use gnnc_runtime::{Metrics, Staleness};
 use serde::ser::SerializeMap;
@@ -13,14 +13,25 @@ pub enum Metric {
     Accuracy,
     /// The micro-averaged F1 score, for several labels per vertex.
     MicroF1,
+    /// The mean absolute error, for numbers.
+    AbsoluteError,
 }
 
 impl Metric {
-    /// The score that fits these labels.
-    pub fn of(labels: &Labels) -> Self {
-        match labels {
-            Labels::None | Labels::Single(_) => Self::Accuracy,
-            Labels::Multi { .. } => Self::MicroF1,
+    /// The score that fits a loss.
+    pub fn of(loss: Loss) -> Self {
+        match loss.labels() {
+            LabelKind::Class => Self::Accuracy,
+            LabelKind::Several => Self::MicroF1,
+            LabelKind::Numbers => Self::AbsoluteError,
+        }
+    }
+
+    /// Whether scores are shares of 1, which reports print in percent.
+    pub fn is_share(self) -> bool {
+        match self {
+            Self::Accuracy | Self::MicroF1 => true,
+            Self::AbsoluteError => false,
         }
     }
 
@@ -29,6 +40,7 @@ impl Metric {
         match self {
             Self::Accuracy => "accuracy",
             Self::MicroF1 => "micro-F1",
+            Self::AbsoluteError => "MAE",
         }
     }
 
@@ -37,11 +49,12 @@ impl Metric {
         match self {
             Self::Accuracy => "accuracy",
             Self::MicroF1 => "micro_f1",
+            Self::AbsoluteError => "mae",
         }
     }
 }
 
-/// Scores of a run, from 0 to 1. A score is absent if its split is empty.
+/// Scores of a run. A score is absent if its split is empty.
 ///
 /// Serialized as `metric`, `val_METRIC` and `test_METRIC`, where METRIC is [`Metric::key`].
 #[derive(Clone, Copy, Debug, PartialEq)]

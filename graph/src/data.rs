@@ -2,6 +2,7 @@
 
 pub use crate::error::Problem;
 use crate::{Features, Names, Topology};
+use gnnc_ir::words::spelling::counted;
 
 /// A data graph: edges, features, labels and the split into training, validation and test vertices.
 /// Each mask has one entry per vertex.
@@ -27,7 +28,7 @@ pub struct GraphData {
     pub class_names: Names,
 }
 
-/// The classes of the vertices.
+/// What a model learns to say about the vertices.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Labels {
     /// No labels.
@@ -35,13 +36,29 @@ pub enum Labels {
     None,
     /// One class per vertex, -1 if unknown.
     Single(Vec<i32>),
-    /// Any number of classes per vertex.
-    Multi {
-        /// Number of classes.
-        classes: u32,
-        /// `vertices * classes` values from 0 to 1, row-major.
+    /// A row of numbers per vertex: whether it has each of several labels (from 0 to 1), or the
+    /// targets of a regression. NaN if unknown.
+    Values {
+        /// Numbers per vertex.
+        width: u32,
+        /// `vertices * width` numbers, row-major.
         values: Vec<f32>,
     },
+}
+
+impl Labels {
+    /// Whether a vertex has a label.
+    pub fn known(&self, vertex: usize) -> bool {
+        match self {
+            // A graph without labels says so when a loss needs them.
+            Self::None => true,
+            Self::Single(classes) => classes.get(vertex) != Some(&-1),
+            Self::Values { width, values } => {
+                let row = values.chunks((*width).max(1) as usize).nth(vertex);
+                row.is_none_or(|row| !row.iter().any(|x| x.is_nan()))
+            }
+        }
+    }
 }
 
 impl GraphData {
@@ -66,8 +83,8 @@ impl GraphData {
         self.topology.vertices()
     }
 
-    /// Number of classes: the largest label plus one, or the width of multi-labels; 0 without
-    /// labels.
+    /// Numbers that a model computes for a vertex: the largest class plus one, or as many as its
+    /// label has; 0 without labels.
     pub fn classes(&self) -> u32 {
         match &self.labels {
             Labels::None => 0,
@@ -75,7 +92,16 @@ impl GraphData {
                 .iter()
                 .max()
                 .map_or(0, |&max| (i64::from(max) + 1).max(0) as u32),
-            Labels::Multi { classes, .. } => *classes,
+            Labels::Values { width, .. } => *width,
+        }
+    }
+
+    /// What vertices are labeled with, for reports: `7 classes`.
+    pub fn label_text(&self) -> String {
+        match self.labels {
+            Labels::None => "no labels".to_owned(),
+            Labels::Single(_) => counted(self.classes(), "class"),
+            Labels::Values { .. } => counted(self.classes(), "number"),
         }
     }
 
@@ -102,11 +128,9 @@ impl GraphData {
             Labels::None => {}
             Labels::Single(labels) => length("labels", labels.len(), n),
             // Round up: an incomplete last row counts as a row and is noticed.
-            Labels::Multi { classes, values } => length(
-                "labels",
-                values.len().div_ceil((*classes).max(1) as usize),
-                n,
-            ),
+            Labels::Values { width, values } => {
+                length("labels", values.len().div_ceil((*width).max(1) as usize), n)
+            }
         }
         let splits = [
             ("train", &self.train),
@@ -134,46 +158,41 @@ impl GraphData {
                 value: values[first],
             });
         }
-        match &self.labels {
-            Labels::None => {}
-            Labels::Single(labels) => {
-                let bad = labels
-                    .iter()
-                    .map(|&l| l < -1 || i64::from(l) >= i64::from(n));
-                if let Some((count, vertex)) = matches(bad) {
-                    problems.push(Problem::LabelOutOfRange {
-                        count,
-                        vertex,
-                        label: labels[vertex],
-                        limit: n,
-                    });
-                }
-                for (split, mask) in splits {
-                    let unknown = labels
-                        .iter()
-                        .zip(mask)
-                        .map(|(&l, &in_split)| in_split && l == -1);
-                    if let Some((count, vertex)) = matches(unknown) {
-                        problems.push(Problem::Unlabelled {
-                            split,
-                            count,
-                            vertex,
-                        });
-                    }
-                }
+        if let Labels::Single(labels) = &self.labels {
+            let bad = labels
+                .iter()
+                .map(|&l| l < -1 || i64::from(l) >= i64::from(n));
+            if let Some((count, vertex)) = matches(bad) {
+                problems.push(Problem::LabelOutOfRange {
+                    count,
+                    vertex,
+                    label: labels[vertex],
+                    limit: n,
+                });
             }
-            Labels::Multi { classes, values } => {
-                // NaN is in no range, so this finds it as well.
-                if let Some((count, first)) =
-                    matches(values.iter().map(|x| !(0.0..=1.0).contains(x)))
-                {
-                    let vertex = first / (*classes).max(1) as usize;
-                    problems.push(Problem::LabelNotProbability {
-                        count,
-                        vertex,
-                        value: values[first],
-                    });
-                }
+        }
+        if let Labels::Values { width, values } = &self.labels {
+            if let Some((count, first)) = matches(values.iter().map(|x| x.is_infinite())) {
+                problems.push(Problem::NotFinite {
+                    array: "labels",
+                    count,
+                    row: first / (*width).max(1) as usize,
+                    column: (first % (*width).max(1) as usize) as u32,
+                    value: values[first],
+                });
+            }
+        }
+        for (split, mask) in splits {
+            let unknown = mask
+                .iter()
+                .enumerate()
+                .map(|(v, &in_split)| in_split && !self.labels.known(v));
+            if let Some((count, vertex)) = matches(unknown) {
+                problems.push(Problem::Unlabelled {
+                    split,
+                    count,
+                    vertex,
+                });
             }
         }
         for (i, (first, a)) in splits.into_iter().enumerate() {
@@ -236,17 +255,22 @@ mod tests {
     }
 
     #[test]
-    fn several_labels_a_vertex_are_probabilities() {
+    fn vertices_of_a_split_have_numbers() {
         let mut data = example::g8();
-        let mut values = vec![1.0; 24];
-        data.labels = Labels::Multi {
-            classes: 3,
+        let mut values = vec![1.5; 24];
+        data.labels = Labels::Values {
+            width: 3,
             values: values.clone(),
         };
         assert_eq!((data.validate(), data.classes()), (vec![], 3));
-        (values[4], values[5]) = (f32::NAN, 2.0);
+        // Vertex 0 is trained, vertex 3 is in no split.
+        data.test = vec![false; 8];
+        (values[1], values[9], values[10]) = (f32::NAN, f32::NAN, f32::INFINITY);
         values.push(0.0);
-        data.labels = Labels::Multi { classes: 3, values };
-        assert_eq!(data.validate().len(), 2);
+        data.labels = Labels::Values { width: 3, values };
+        let text: Vec<_> = data.validate().iter().map(ToString::to_string).collect();
+        assert_eq!(text.len(), 3, "{text:#?}");
+        assert!(text[1].contains("the first is inf at vertex 3, column 1"));
+        assert!(text[2].contains("found 1 vertex of the train split without a label"));
     }
 }

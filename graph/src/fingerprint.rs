@@ -37,8 +37,8 @@ impl GraphData {
         match &self.labels {
             Labels::None => {}
             Labels::Single(classes) => add(&mut hash, classes, |x| x.to_le_bytes()),
-            Labels::Multi { classes, values } => {
-                add(&mut hash, &[*classes], |x| x.to_le_bytes());
+            Labels::Values { width, values } => {
+                add(&mut hash, &[*width], |x| x.to_le_bytes());
                 add(&mut hash, values, |x| x.to_le_bytes());
             }
         }

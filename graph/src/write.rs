@@ -162,9 +162,9 @@ pub fn npz<W: Write + Seek>(data: &GraphData, out: W) -> io::Result<W> {
                 labels.iter().map(|l| l.to_le_bytes()),
             )?;
         }
-        Labels::Multi { classes, values } => {
-            let classes = *classes as usize;
-            let shape = [values.len() / classes.max(1), classes];
+        Labels::Values { width, values } => {
+            let width = *width as usize;
+            let shape = [values.len() / width.max(1), width];
             archive.array(
                 "labels",
                 "<f4",

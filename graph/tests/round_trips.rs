@@ -163,8 +163,8 @@ fn attributes_survive_an_archive() {
         indices: (0..2000).map(|i| i % 2 * 5 + 1).collect(),
         values: (0..2000).map(|i| i as f32 + 0.5).collect(),
     };
-    graph.labels = Labels::Multi {
-        classes: 3,
+    graph.labels = Labels::Values {
+        width: 3,
         values: (0..3000).map(|i| (i % 2) as f32).collect(),
     };
     assert_eq!(read(Format::Npz, &npz(&graph)), graph);

@@ -80,7 +80,7 @@ fn run_typed(body: &str, classes: u32, train: &[usize], types: Vec<u16>) -> (f64
         indices: INDICES.to_vec(),
         types,
         features: Tensor::new(Type::vertices(4), 8, x),
-        labels: (0..8).map(|v| i32::from(v >= 4)).collect(),
+        labels: (0..8).map(|v| f64::from(u8::from(v >= 4))).collect(),
         train: (0..8).map(|v| train.contains(&v)).collect(),
         params: model.graph.params.iter().map(value).collect(),
         dropout: None,

@@ -2,9 +2,10 @@
 
 use crate::RuntimeError;
 use gnnc_graph::{GraphData, Labels};
-use gnnc_ir::graph::op::Loss;
+use gnnc_ir::graph::op::{LabelKind, Loss};
 use gnnc_ir::program::trace::Phase;
 use gnnc_ir::program::{Instr, Program};
+use gnnc_ir::words::spelling::counted;
 
 /// Checks that the labels suit the losses of a program.
 ///
@@ -37,9 +38,9 @@ pub fn check_labels(data: &GraphData, loss: Loss, classes: u32) -> Result<(), Ru
             expected,
         })
     };
-    match (&data.labels, loss) {
+    match (&data.labels, loss.labels()) {
         (Labels::None, _) => wrong("no labels".to_owned(), "labels to train on".to_owned()),
-        (Labels::Single(labels), Loss::CrossEntropy) => {
+        (Labels::Single(labels), LabelKind::Class) => {
             let split = |v: usize| {
                 [&data.train, &data.val, &data.test]
                     .iter()
@@ -58,20 +59,45 @@ pub fn check_labels(data: &GraphData, loss: Loss, classes: u32) -> Result<(), Ru
                 ),
             }
         }
-        (Labels::Multi { classes: found, .. }, Loss::BinaryCrossEntropy) if *found == classes => {
-            Ok(())
+        (Labels::Values { width, .. }, LabelKind::Several | LabelKind::Numbers)
+            if *width != classes =>
+        {
+            wrong(
+                format!("{width} labels per vertex"),
+                format!("{classes}, the width of the logits"),
+            )
         }
-        (Labels::Multi { classes: found, .. }, Loss::BinaryCrossEntropy) => wrong(
-            format!("{found} labels per vertex"),
-            format!("{classes}, the width of the logits"),
-        ),
-        (Labels::Single(_), Loss::BinaryCrossEntropy) => wrong(
+        (Labels::Values { width, values }, LabelKind::Several) => {
+            let outside = |x: &f32| !x.is_nan() && !(0.0..=1.0).contains(x);
+            match values.iter().position(outside) {
+                None => Ok(()),
+                Some(first) => wrong(
+                    format!(
+                        "the label {} at vertex {}",
+                        values[first],
+                        first / (*width).max(1) as usize
+                    ),
+                    format!(
+                        "0 to 1 for `{}`; for other numbers the losses are `mse`, `mae` and `huber`",
+                        loss.name()
+                    ),
+                ),
+            }
+        }
+        (Labels::Values { .. }, LabelKind::Numbers) => Ok(()),
+        (Labels::Single(_), LabelKind::Several | LabelKind::Numbers) => wrong(
             "one class per vertex".to_owned(),
-            "several labels per vertex for `bce_with_logits`; use `cross_entropy`".to_owned(),
+            format!(
+                "numbers for `{}`: labels of a floating-point type, or a row of them per vertex; use \
+                 `cross_entropy` for classes",
+                loss.name()
+            ),
         ),
-        (Labels::Multi { .. }, Loss::CrossEntropy) => wrong(
-            "several labels per vertex".to_owned(),
-            "one class per vertex for `cross_entropy`; use `bce_with_logits`".to_owned(),
+        (Labels::Values { width, .. }, LabelKind::Class) => wrong(
+            format!("{} per vertex", counted(*width, "number")),
+            "one class per vertex for `cross_entropy`, a whole number; use `bce_with_logits` for several \
+             labels, or `mse`, `mae` or `huber` for numbers"
+                .to_owned(),
         ),
     }
 }

@@ -5,7 +5,7 @@ use crate::part::Part;
 use crate::part::batch::Batch;
 use crate::team::Team;
 use gnnc_graph::Labels;
-use gnnc_ir::graph::op::Loss;
+use gnnc_ir::graph::op::{LabelKind, Loss};
 use gnnc_ir::program::METRICS;
 use gnnc_ir::words::types::Of;
 use std::ops::Range;
@@ -92,10 +92,7 @@ pub(crate) unsafe fn loss(
     classes: usize,
     sums: &mut Vec<AtomicU64>,
 ) -> f64 {
-    let terms = match kind {
-        Loss::CrossEntropy => targets.count as f64,
-        Loss::BinaryCrossEntropy => targets.count as f64 * classes as f64,
-    };
+    let terms = targets.count as f64 * f64::from(kind.per_vertex(classes as u32));
     // Without training vertices the mean is 0.
     let scale = if terms == 0.0 { 0.0 } else { 1.0 / terms };
     let blocks = logits.blocks();
@@ -117,15 +114,7 @@ pub(crate) unsafe fn loss(
                 }
                 continue;
             }
-            sum += match (kind, targets.labels) {
-                (Loss::CrossEntropy, Labels::Single(labels)) => {
-                    cross_entropy(z, labels[v] as usize, scale as f32, g)
-                }
-                (Loss::BinaryCrossEntropy, Labels::Multi { values, .. }) => {
-                    binary_cross_entropy(z, &values[v * classes..][..classes], scale as f32, g)
-                }
-                _ => 0.0,
-            };
+            sum += of_vertex(kind, targets.labels, v, z, scale as f32, g);
         }
         sums[block].store(sum.to_bits(), Ordering::Relaxed);
     });
@@ -138,10 +127,10 @@ fn in_order(sums: &[AtomicU64]) -> f64 {
     sums.iter().fold(0.0, |total, sum| total + value(sum))
 }
 
-/// Numbers of correct vertices and of all, for the training, validation and test sets; ties go to
-/// the lower class. With multi-labels: twice the true positives at threshold 0.5, and that plus
-/// false positives and false negatives, so the ratio is micro-F1. Then the sum of the validation
-/// vertices' losses and its number of terms. `sums` is kept between calls to reuse its memory.
+/// Sums for the training, validation and test set: correct vertices and all; of several labels twice the
+/// true positives at threshold 0.5, and that plus false positives and false negatives; of numbers their
+/// absolute errors and how many they are. Then the sum of the validation vertices' losses and its number
+/// of terms. Ties go to the lower class. `sums` is kept between calls to reuse its memory.
 ///
 /// # Safety
 /// Nothing writes the logits meanwhile.
@@ -153,11 +142,11 @@ pub(crate) unsafe fn metrics(
     classes: usize,
     sums: &mut Vec<AtomicU64>,
 ) -> [f64; METRICS as usize] {
-    let counts: [AtomicU64; 7] = Default::default();
+    const OF_BLOCK: usize = METRICS as usize;
     let blocks = logits.blocks();
-    sums.resize_with(blocks.max(sums.len()), AtomicU64::default);
+    sums.resize_with((blocks * OF_BLOCK).max(sums.len()), AtomicU64::default);
     team.each(blocks, (blocks * BLOCK * classes) as u64, |block| {
-        let (mut own, mut sum) = ([0u64; 7], 0.0);
+        let mut own = [0.0; OF_BLOCK];
         for row in logits.block(block) {
             let v = scored.ids.map_or(row, |ids| ids[row] as usize);
             let Some(split) = (0..3).find(|&s| scored.splits[s][v]) else {
@@ -165,35 +154,61 @@ pub(crate) unsafe fn metrics(
             };
             // SAFETY: nothing writes the logits; `part` checks the span.
             let z = unsafe { logits.row(row, classes).read() };
-            let (correct, all) = match scored.labels {
-                Labels::None => (0, 0),
-                Labels::Single(labels) => (u64::from(argmax(z) as i64 == i64::from(labels[v])), 1),
-                Labels::Multi { values, .. } => micro_f1(z, &values[v * classes..][..classes]),
+            let hits = match (kind.labels(), scored.labels) {
+                (LabelKind::Several, Labels::Values { values, .. }) => {
+                    micro_f1(z, &values[v * classes..][..classes])
+                }
+                (LabelKind::Numbers, Labels::Values { values, .. }) => {
+                    absolute_error(z, &values[v * classes..][..classes])
+                }
+                (LabelKind::Class, Labels::Single(labels)) => Hits {
+                    correct: f64::from(u8::from(argmax(z) as i64 == i64::from(labels[v]))),
+                    of: 1.0,
+                },
+                _ => Hits::default(),
             };
-            own[2 * split] += correct;
-            own[2 * split + 1] += all;
-            if split == 1 {
-                let (loss, terms) = match (kind, scored.labels) {
-                    (Loss::CrossEntropy, Labels::Single(labels)) => {
-                        (cross_entropy(z, labels[v] as usize, 1.0, None), 1)
-                    }
-                    (Loss::BinaryCrossEntropy, Labels::Multi { values, .. }) => {
-                        let y = &values[v * classes..][..classes];
-                        (binary_cross_entropy(z, y, 1.0, None), classes as u64)
-                    }
-                    _ => (0.0, 0),
-                };
-                sum += loss;
-                own[6] += terms;
+            own[2 * split] += hits.correct;
+            own[2 * split + 1] += hits.of;
+            if split == 1 && !matches!(scored.labels, Labels::None) {
+                own[6] += of_vertex(kind, scored.labels, v, z, 1.0, None);
+                own[7] += f64::from(kind.per_vertex(classes as u32));
             }
         }
-        sums[block].store(sum.to_bits(), Ordering::Relaxed);
-        for (count, own) in counts.iter().zip(own) {
-            count.fetch_add(own, Ordering::Relaxed);
+        for (sum, own) in sums[block * OF_BLOCK..].iter().zip(own) {
+            sum.store(own.to_bits(), Ordering::Relaxed);
         }
     });
-    let [a, b, c, d, e, f, terms] = counts.map(|count| count.into_inner() as f64);
-    [a, b, c, d, e, f, in_order(&sums[..blocks]), terms]
+    let mut totals = [0.0; OF_BLOCK];
+    for own in sums[..blocks * OF_BLOCK].chunks(OF_BLOCK) {
+        for (total, own) in totals.iter_mut().zip(own) {
+            *total += f64::from_bits(own.load(Ordering::Relaxed));
+        }
+    }
+    totals
+}
+
+/// The loss of a vertex, a sum over its terms. Its gradient times `scale` goes to `grad`.
+fn of_vertex(
+    kind: Loss,
+    labels: &Labels,
+    v: usize,
+    z: &[f32],
+    scale: f32,
+    grad: Option<&mut [f32]>,
+) -> f64 {
+    match (kind, labels) {
+        (Loss::CrossEntropy, Labels::Single(labels)) => {
+            cross_entropy(z, labels[v] as usize, scale, grad)
+        }
+        (Loss::BinaryCrossEntropy, Labels::Values { values, .. }) => {
+            binary_cross_entropy(z, &values[v * z.len()..][..z.len()], scale, grad)
+        }
+        (_, Labels::Values { values, .. }) => {
+            of_numbers(kind, z, &values[v * z.len()..][..z.len()], scale, grad)
+        }
+        // `check_labels` refuses such runs.
+        (_, Labels::None | Labels::Single(_)) => 0.0,
+    }
 }
 
 impl Rows {
@@ -253,6 +268,27 @@ fn binary_cross_entropy(z: &[f32], y: &[f32], scale: f32, mut grad: Option<&mut 
     sum
 }
 
+/// The sum over columns of a loss of numbers; its gradient times `scale` goes to `grad`.
+fn of_numbers(kind: Loss, z: &[f32], y: &[f32], scale: f32, mut grad: Option<&mut [f32]>) -> f64 {
+    let mut sum = 0.0;
+    for (c, (&z, &y)) in z.iter().zip(y).enumerate() {
+        if let Some((loss, slope)) = kind.of_number(z.into(), y.into()) {
+            sum += loss;
+            if let Some(grad) = &mut grad {
+                grad[c] = slope as f32 * scale;
+            }
+        }
+    }
+    sum
+}
+
+/// What a score counts: how many are right, or the sum of errors; and of how many.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Hits {
+    correct: f64,
+    of: f64,
+}
+
 /// Index of the largest value, the first of equal ones.
 fn argmax(z: &[f32]) -> usize {
     let mut best = 0;
@@ -264,15 +300,27 @@ fn argmax(z: &[f32]) -> usize {
     best
 }
 
-/// `(2 TP, 2 TP + FP + FN)` of one vertex; predicts the classes with a probability above 0.5.
-fn micro_f1(z: &[f32], y: &[f32]) -> (u64, u64) {
-    let (mut correct, mut all) = (0, 0);
+/// `2 TP` of `2 TP + FP + FN` of one vertex; predicts the classes with a probability above 0.5.
+fn micro_f1(z: &[f32], y: &[f32]) -> Hits {
+    let mut hits = Hits::default();
     for (&z, &y) in z.iter().zip(y) {
-        let (predicted, labelled) = (z > 0.0, y >= 0.5);
-        correct += 2 * u64::from(predicted && labelled);
-        all += u64::from(predicted) + u64::from(labelled);
+        let (predicted, labelled) = (u8::from(z > 0.0), u8::from(y >= 0.5));
+        hits.correct += f64::from(2 * (predicted & labelled));
+        hits.of += f64::from(predicted + labelled);
     }
-    (correct, all)
+    hits
+}
+
+/// The sum of the absolute errors of one vertex.
+fn absolute_error(z: &[f32], y: &[f32]) -> Hits {
+    let errors = z
+        .iter()
+        .zip(y)
+        .map(|(&z, &y)| (f64::from(z) - f64::from(y)).abs());
+    Hits {
+        correct: errors.sum(),
+        of: z.len() as f64,
+    }
 }
 
 /// `exp(x)` for `x <= 0` with relative error 1e-7, in a form that vectorizes (Cephes `expf`).
@@ -351,9 +399,13 @@ mod tests {
         let z = [0.3f32, -1.2, 2.0, 0.9];
         let y = [0.0f32, 1.0, 0.25, 1.0];
         type OneLoss<'a> = &'a dyn Fn(&[f32], Option<&mut [f32]>) -> f64;
-        let losses: [OneLoss; 2] = [&|z, g| cross_entropy(z, 2, 1.0, g), &|z, g| {
-            binary_cross_entropy(z, &y, 1.0, g)
-        }];
+        let losses: [OneLoss; 5] = [
+            &|z, g| cross_entropy(z, 2, 1.0, g),
+            &|z, g| binary_cross_entropy(z, &y, 1.0, g),
+            &|z, g| of_numbers(Loss::SquaredError, z, &y, 1.0, g),
+            &|z, g| of_numbers(Loss::AbsoluteError, z, &y, 1.0, g),
+            &|z, g| of_numbers(Loss::Huber, z, &y, 1.0, g),
+        ];
         for loss in losses {
             let mut grad = [0.0; 4];
             loss(&z, Some(&mut grad));
@@ -380,7 +432,10 @@ mod tests {
         assert_eq!(argmax(&[f32::NAN, f32::NAN]), 0);
         assert_eq!(
             micro_f1(&[1.0, -1.0, 2.0, 0.0], &[1.0, 1.0, 0.0, 0.0]),
-            (2, 4)
+            Hits {
+                correct: 2.0,
+                of: 4.0
+            }
         );
     }
 }

@@ -218,7 +218,7 @@ impl Part {
         let labels = match &self.labels {
             Labels::None => 0,
             Labels::Single(labels) => 4 * labels.len(),
-            Labels::Multi { values, .. } => 4 * values.len(),
+            Labels::Values { values, .. } => 4 * values.len(),
         };
         let rows =
             4 * (self.global.len() + self.send.iter().map(|(_, rows)| rows.len()).sum::<usize>());
@@ -323,16 +323,16 @@ fn own_labels(data: &GraphData, own: &[u32]) -> Result<Labels, RuntimeError> {
         Labels::Single(labels) if labels.len() == vertices => Ok(Labels::Single(
             own.iter().map(|&v| labels[v as usize]).collect(),
         )),
-        Labels::Multi { classes, values } if values.len() == vertices * *classes as usize => {
-            let width = *classes as usize;
-            let row = |&v: &u32| &values[v as usize * width..(v as usize + 1) * width];
-            Ok(Labels::Multi {
-                classes: *classes,
+        Labels::Values { width, values } if values.len() == vertices * *width as usize => {
+            let columns = *width as usize;
+            let row = |&v: &u32| &values[v as usize * columns..(v as usize + 1) * columns];
+            Ok(Labels::Values {
+                width: *width,
                 values: own.iter().flat_map(row).copied().collect(),
             })
         }
         Labels::Single(labels) => Err(short(labels.len())),
-        Labels::Multi { values, .. } => Err(short(values.len())),
+        Labels::Values { values, .. } => Err(short(values.len())),
     }
 }
 

@@ -355,8 +355,8 @@ fn programs_that_do_not_fit_are_refused() {
         Err(RuntimeError::Data { .. })
     ));
     let mut several = data.clone();
-    several.labels = gnnc_graph::Labels::Multi {
-        classes: 2,
+    several.labels = gnnc_graph::Labels::Values {
+        width: 2,
         values: vec![0.0; 16],
     };
     assert!(matches!(

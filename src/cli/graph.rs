@@ -321,7 +321,7 @@ fn save(out: &Output, data: &GraphData, path: &Path) -> Answer {
             counted(grouped(u64::from(data.vertices())), "vertex"),
             counted(grouped(data.topology.edges()), "edge"),
             counted(grouped(u64::from(data.features.columns())), "feature"),
-            counted(data.classes(), "class")
+            data.label_text()
         );
         if !lost.is_empty() {
             text.push_str(&format!(
@@ -379,7 +379,7 @@ fn stats_text(data: &GraphData, workload: &Workload) -> String {
             format!("{}, {symmetric}{relations}", count(workload.edges, "edge")),
         ),
         ("features", features),
-        ("classes", workload.classes.to_string()),
+        ("labels", data.label_text()),
         (
             "split",
             format!("{train} train, {val} validation, {test} test"),

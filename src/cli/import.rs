@@ -7,7 +7,7 @@ use super::text::facts;
 use clap::{Args, ValueEnum};
 use gnnc::graph::import::{Import, Note, Shares, import};
 use gnnc::graph::read::Format;
-use gnnc::graph::{Features, Labels, write};
+use gnnc::graph::{Features, write};
 use gnnc::ir::words::spelling::counted;
 use serde_json::json;
 use std::path::PathBuf;
@@ -104,10 +104,6 @@ impl ImportCommand {
             features => features.columns(),
         };
         let text = || {
-            let labels = match &data.labels {
-                Labels::None => "none".to_owned(),
-                _ => counted(data.classes(), "class"),
-            };
             let [train, val, test] = split;
             facts(&[
                 ("graph", self.out.display().to_string()),
@@ -122,7 +118,7 @@ impl ImportCommand {
                     ),
                 ),
                 ("features", features.to_string()),
-                ("labels", labels),
+                ("labels", data.label_text()),
                 ("split", format!("{train} train, {val} val, {test} test")),
             ])
         };

@@ -4,6 +4,7 @@ use super::output::{Failure, Output, input};
 use super::text::{facts, grouped};
 use clap::Args;
 use gnnc::ir::graph::model::{Model, Relaxation};
+use gnnc::ir::graph::op::LabelKind;
 use gnnc::ir::plan::{Placement, Plan, PlanSource};
 use gnnc::ir::words::spelling::counted;
 use gnnc::ir::words::storage::Storage;
@@ -131,7 +132,11 @@ pub fn headline(loaded: &Loaded) -> String {
                 counted(grouped(graph.vertices), "vertex"),
                 counted(grouped(graph.edges), "edge"),
                 counted(grouped(u64::from(graph.features)), "feature"),
-                counted(graph.classes, "class")
+                match loaded.model.loss.labels() {
+                    LabelKind::Class => counted(graph.classes, "class"),
+                    LabelKind::Several => counted(graph.classes, "label"),
+                    LabelKind::Numbers => counted(graph.classes, "number"),
+                }
             ),
         ),
     ])

@@ -5,9 +5,10 @@ use super::files::{replace, writable};
 use super::inputs::ModelArgs;
 use super::numbers::{THREADS, WORKERS, within};
 use super::output::{Answer, Output, input};
-use super::text::{facts, percent_or_dash};
+use super::text::{facts, score_or_dash};
 use clap::{Args, ValueEnum};
 use gnnc::graph::GraphData;
+use gnnc::ir::graph::op::LabelKind;
 use gnnc::ir::words::spelling::counted;
 use gnnc::{Predictions, TrainOptions};
 use serde_json::json;
@@ -99,8 +100,14 @@ impl Predict {
                         counted(found.epochs, "epoch")
                     ),
                 ),
-                (&format!("val {name}"), percent_or_dash(scores.val)),
-                (&format!("test {name}"), percent_or_dash(scores.test)),
+                (
+                    &format!("val {name}"),
+                    score_or_dash(scores.metric, scores.val),
+                ),
+                (
+                    &format!("test {name}"),
+                    score_or_dash(scores.metric, scores.test),
+                ),
             ])
         };
         out.report(
@@ -139,16 +146,24 @@ fn table(
         None => number.to_string(),
     };
     let mut writer = csv::Writer::from_writer(Vec::new());
-    let mut head = vec!["id".to_owned(), "class".to_owned()];
-    if probabilities {
-        head.extend((0..found.classes).map(|number| format!("p({})", class(number))));
+    let mut head = vec!["id".to_owned()];
+    let numbers = found.labels == LabelKind::Numbers;
+    match (numbers, found.width) {
+        (true, 1) => head.push("value".to_owned()),
+        (true, width) => head.extend((0..width).map(|column| format!("value_{column}"))),
+        (false, _) => head.push("class".to_owned()),
+    }
+    if probabilities && !numbers {
+        head.extend((0..found.width).map(|number| format!("p({})", class(number))));
     }
     writer.write_record(&head)?;
     for &v in wanted {
-        let id = data.ids.get(v).map_or_else(|| v.to_string(), str::to_owned);
-        let classes: Vec<String> = found.of(v).into_iter().map(class).collect();
-        let mut row = vec![id, classes.join(";")];
-        if probabilities {
+        let mut row = vec![data.ids.get(v).map_or_else(|| v.to_string(), str::to_owned)];
+        if !numbers {
+            let classes: Vec<String> = found.of(v).into_iter().map(class).collect();
+            row.push(classes.join(";"));
+        }
+        if probabilities || numbers {
             row.extend(found.row(v).iter().map(f32::to_string));
         }
         writer.write_record(&row)?;

@@ -1,6 +1,6 @@
 //! The summary that `gnnc train` prints at the end of a run.
 
-use super::text::{count, facts, grouped, percent};
+use super::text::{count, facts, grouped, percent, score};
 use gnnc::ir::words::sampling::Fanout;
 use gnnc::ir::words::spelling::counted;
 use gnnc::ir::words::units::{Bytes, Seconds};
@@ -20,7 +20,8 @@ pub fn unchosen(loaded: &Loaded) -> String {
 
 /// The summary as text.
 pub fn summary_text(summary: &Summary) -> String {
-    let [val, test] = ["val", "test"].map(|set| format!("{set} {}", summary.scores.metric.name()));
+    let metric = summary.scores.metric;
+    let [val, test] = ["val", "test"].map(|set| format!("{set} {}", metric.name()));
     let mut lines = vec![
         (
             "run",
@@ -56,11 +57,10 @@ pub fn summary_text(summary: &Summary) -> String {
         Some(epoch) => format!("at epoch {epoch}, the lowest validation loss"),
         None => "at the last evaluation".to_owned(),
     };
-    if let Some(share) = summary.scores.val {
-        lines.push((&val, format!("{} {when}", percent(share))));
-    }
-    if let Some(share) = summary.scores.test {
-        lines.push((&test, format!("{} {when}", percent(share))));
+    for (name, value) in [(&val, summary.scores.val), (&test, summary.scores.test)] {
+        if let Some(value) = value {
+            lines.push((name, format!("{} {when}", score(metric, value))));
+        }
     }
     if !summary.eval_fanouts.is_empty() {
         let fanouts: Vec<String> = summary.eval_fanouts.iter().map(Fanout::to_string).collect();

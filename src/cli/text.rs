@@ -1,5 +1,6 @@
 //! Aligned text, under 100 columns.
 
+use gnnc::Metric;
 use gnnc::ir::words::spelling::counted;
 pub use gnnc::planner::report::grouped;
 use gnnc::planner::report::wrap;
@@ -97,6 +98,19 @@ pub fn percent(share: f64) -> String {
 /// A fraction as percent, or `-` if there is none.
 pub fn percent_or_dash(share: Option<f64>) -> String {
     share.map_or_else(|| "-".to_owned(), percent)
+}
+
+/// A score as text: shares in percent, errors as numbers.
+pub fn score(metric: Metric, value: f64) -> String {
+    match metric.is_share() {
+        true => percent(value),
+        false => format!("{value:.4}"),
+    }
+}
+
+/// A score as text, or `-` if there is none.
+pub fn score_or_dash(metric: Metric, value: Option<f64>) -> String {
+    value.map_or_else(|| "-".to_owned(), |value| score(metric, value))
 }
 
 /// A quantity with an SI prefix: `12.30 M`.

@@ -13,7 +13,7 @@ use super::output::{Answer, Failure, Output, input};
 use super::profile::profile;
 use super::signals::Signals;
 use super::summary::{loss, summary_text, unchosen};
-use super::text::{count, facts, percent, percent_or_dash};
+use super::text::{count, facts, score, score_or_dash};
 use super::watch::{Watcher, progress_bar};
 use clap::{Args, ValueEnum};
 use gnnc::Cache;
@@ -395,8 +395,8 @@ impl Train {
                     "{seed:>10}  {:>6}  {:>10}  {:>12}  {:>13}  {:>12}\n",
                     summary.epochs,
                     loss(summary.train_loss),
-                    percent_or_dash(summary.scores.val),
-                    percent_or_dash(summary.scores.test),
+                    score_or_dash(metric, summary.scores.val),
+                    score_or_dash(metric, summary.scores.test),
                     Seconds(summary.epoch_seconds),
                 );
                 bar.suspend(|| out.text(&line))?;
@@ -423,9 +423,9 @@ impl Train {
             let spread = |spread: &Spread| {
                 format!(
                     "{} mean of {}, standard deviation {}",
-                    percent(spread.mean),
+                    score(metric, spread.mean),
                     count(runs.len() as u64, "seed"),
-                    percent(spread.deviation)
+                    score(metric, spread.deviation)
                 )
             };
             let names = scores.map(|(set, _)| format!("{set} {}", metric.name()));

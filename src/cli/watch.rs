@@ -3,7 +3,7 @@
 use super::curve::Curve;
 use super::output::{Failure, Output};
 use super::summary::loss;
-use super::text::percent_or_dash;
+use super::text::score_or_dash;
 use gnnc::ir::words::units::Seconds;
 use gnnc::runtime::OnBatch;
 use gnnc::{Metric, Progress};
@@ -98,7 +98,7 @@ impl<'a> Watcher<'a> {
         self.print(&row(
             &progress.epoch.epoch.to_string(),
             &loss(progress.epoch.loss),
-            scores.map(|score| percent_or_dash(score.and_then(|s| s.share()))),
+            scores.map(|score| score_or_dash(self.metric, score.and_then(|s| s.share()))),
             &Seconds(progress.epoch.seconds).to_string(),
         ));
     }

@@ -9,19 +9,21 @@ use gnnc::graph::{GraphData, Labels};
 fn check_passes_nothing_that_cannot_be_trained() {
     let several = |data: &mut GraphData| {
         let values = vec![1.0; 18];
-        data.labels = Labels::Multi { classes: 3, values };
+        data.labels = Labels::Values { width: 3, values };
     };
     type Change = fn(&mut GraphData);
     let cases: [(Change, &str, &str); 3] = [
         (
             |_| (),
             "bce_with_logits",
-            "has one class per vertex, expected several labels per vertex for `bce_with_logits`; use `cross_entropy`",
+            "has one class per vertex, expected numbers for `bce_with_logits`: labels of a floating-point type, or a row of \
+             them per vertex; use `cross_entropy` for classes",
         ),
         (
             several,
             "cross_entropy",
-            "has several labels per vertex, expected one class per vertex for `cross_entropy`; use `bce_with_logits`",
+            "has 3 numbers per vertex, expected one class per vertex for `cross_entropy`, a whole number; use \
+             `bce_with_logits` for several labels",
         ),
         (
             |_| (),

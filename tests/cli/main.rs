@@ -29,5 +29,6 @@ mod savings;
 mod scores;
 mod skip;
 mod support;
+mod tasks;
 mod traces;
 mod unplanned;

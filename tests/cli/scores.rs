@@ -9,7 +9,7 @@ use std::path::PathBuf;
 fn several_labels() -> (Folder, PathBuf) {
     let mut data = ring();
     let values = (0..6).flat_map(|v| [1.0, (v % 2) as f32]).collect();
-    data.labels = Labels::Multi { classes: 2, values };
+    data.labels = Labels::Values { width: 2, values };
     let folder = Folder::new();
     write::save(&data, folder.join("g.npz")).unwrap();
     let model = crate::data::model("g.npz").replace("cross_entropy", "bce_with_logits");

@@ -345,8 +345,8 @@ fn context(data: &GraphData) -> EvalContext {
     let features = dense.values().iter().map(|&x| f64::from(x)).collect();
     let labels = match &data.labels {
         Labels::None => panic!("the graph has no labels"),
-        Labels::Single(labels) => labels.clone(),
-        Labels::Multi { values, .. } => values.iter().map(|&x| x as i32).collect(),
+        Labels::Single(labels) => labels.iter().map(|&class| f64::from(class)).collect(),
+        Labels::Values { values, .. } => values.iter().map(|&x| f64::from(x)).collect(),
     };
     EvalContext {
         indptr: data.topology.indptr().to_vec(),

@@ -73,6 +73,22 @@ pub fn planted(shape: Shape) -> GraphData {
     data
 }
 
+/// The same graph with two numbers of any size as labels, unknown where a vertex is not trained.
+pub fn with_numbers(mut data: GraphData) -> GraphData {
+    let splits = [&data.train, &data.val, &data.test];
+    let number = |v: usize, known: bool| match known {
+        true => [(v as f32 * 0.7).sin() * 3.0, v as f32 * 0.125 - 4.0],
+        false => [f32::NAN; 2],
+    };
+    let known = |v: usize| splits.iter().any(|split| split[v]);
+    let values = (0..data.vertices() as usize).flat_map(|v| number(v, known(v)));
+    data.labels = Labels::Values {
+        width: 2,
+        values: values.collect(),
+    };
+    data
+}
+
 /// The same graph with two bits of the vertex's class as labels instead of the class.
 pub fn with_several_labels(mut data: GraphData) -> GraphData {
     let Labels::Single(labels) = &data.labels else {
@@ -84,6 +100,6 @@ pub fn with_several_labels(mut data: GraphData) -> GraphData {
         .flat_map(|(&label, v)| [label > 0, label != 1, v % 2 == 0])
         .map(|bit| f32::from(u8::from(bit)))
         .collect();
-    data.labels = Labels::Multi { classes: 3, values };
+    data.labels = Labels::Values { width: 3, values };
     data
 }

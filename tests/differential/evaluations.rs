@@ -3,7 +3,7 @@
 
 use crate::batches::FIXED;
 use crate::check::{Case, Way};
-use crate::data::{planted, with_several_labels};
+use crate::data::{planted, with_numbers, with_several_labels};
 use crate::descent::{elements, read};
 use crate::minibatch::{ONE, SEVERAL, case, hops, models, pushed, sampling, untyped, with};
 use crate::models::{GAT, GCN, SAGE, shape};
@@ -197,6 +197,16 @@ fn aggregations_beforehand_go_with_evaluations_on_batches() {
 fn several_labels_a_vertex_are_scored_on_batches() {
     let data = with_several_labels(planted(shape(false)));
     let body = GCN.replace("cross_entropy", "bce_with_logits");
+    let mut case = evaluated("", &body, &untyped(data), ALL, 13);
+    for way in [ONE, SEVERAL[1], pushed()[0]] {
+        check_whole(&mut case, way);
+    }
+}
+
+#[test]
+fn errors_of_numbers_are_summed_over_batches() {
+    let data = with_numbers(planted(shape(false)));
+    let body = GCN.replace("cross_entropy", "huber");
     let mut case = evaluated("", &body, &untyped(data), ALL, 13);
     for way in [ONE, SEVERAL[1], pushed()[0]] {
         check_whole(&mut case, way);

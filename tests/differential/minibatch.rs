@@ -2,7 +2,7 @@
 //! some it is what the interpreter computes on the batches that the sampler draws.
 
 use crate::check::{Case, Way};
-use crate::data::{Shape, planted, with_several_labels};
+use crate::data::{Shape, planted, with_numbers, with_several_labels};
 use crate::descent::{LEARNING_RATE, differences};
 use crate::models::{APPNP, GAT, GCN, GCNII, GIN, KINDS, RGCN, RGCN_WEIGHTS, SAGE, shape};
 use gnnc::graph::{GraphData, Topology};
@@ -155,6 +155,13 @@ fn all_neighbors_and_one_batch_are_the_whole_graph() {
     let mut several = with(Case::new("", &body, several), &all);
     several.check(ONE);
     several.check(SEVERAL[0]);
+    let body = GCN.replace("cross_entropy", "mse");
+    let mut numbers = with(
+        Case::new("", &body, with_numbers(planted(shape(false)))),
+        &all,
+    );
+    numbers.check(ONE);
+    numbers.check(SEVERAL[0]);
 }
 
 /// Fails unless epochs of a session compute what the interpreter computes.

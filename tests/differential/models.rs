@@ -1,7 +1,7 @@
 //! Models from the literature with dropout, on one rank and on several.
 
 use crate::check::{Case, Way};
-use crate::data::{Shape, planted, with_several_labels};
+use crate::data::{Shape, planted, with_numbers, with_several_labels};
 use gnnc::ir::plan::Placement;
 use gnnc::planner::decouple::DecoupleError;
 use gnnc::planner::placement::{PlacementSpec, TABLE};
@@ -270,4 +270,15 @@ fn several_labels_a_vertex() {
         body,
         with_several_labels(planted(shape(false))),
     ));
+}
+
+#[test]
+fn numbers() {
+    for loss in ["mse", "mae", "huber"] {
+        let body = format!(
+            "let h = x |> dropout(0.5) |> sage_conv(6) |> elu
+             loss {loss}(0.1 * gcn_conv(h, classes), labels, on = train)"
+        );
+        check_case(Case::new("", &body, with_numbers(planted(shape(false)))));
+    }
 }

@@ -18,7 +18,7 @@ pub enum Problem {
         /// Vertices.
         vertices: u32,
     },
-    /// Features or labels are NaN or infinite.
+    /// Features are NaN or infinite, or labels infinite.
     NotFinite {
         /// `features` or `labels`.
         array: &'static str,
@@ -41,15 +41,6 @@ pub enum Problem {
         label: i32,
         /// One past the largest label allowed.
         limit: u32,
-    },
-    /// Multi-label values outside 0 to 1.
-    LabelNotProbability {
-        /// How many.
-        count: usize,
-        /// Vertex of the first.
-        vertex: usize,
-        /// The first.
-        value: f32,
     },
     /// Vertices of the split have no label.
     Unlabelled {
@@ -112,16 +103,6 @@ impl fmt::Display for Problem {
                  or -1 for unknown",
                 counted(count, "label"),
                 i64::from(*limit) - 1
-            ),
-            Self::LabelNotProbability {
-                count,
-                vertex,
-                value,
-            } => write!(
-                f,
-                "found {} outside 0 to 1, the first is {value} of vertex {vertex}; expected \
-                 0 or 1 for each class",
-                counted(count, "label value")
             ),
             Self::Unlabelled {
                 split,

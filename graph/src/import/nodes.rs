@@ -128,13 +128,13 @@ pub(super) fn read(
         }
     };
     let (labels, classes) = classes(&labels);
-    if let Labels::Single(known) = &labels {
+    if labels != Labels::None {
         for (mask, set) in masks.iter_mut().zip(["training", "validation", "test"]) {
             let unknown = mask
                 .iter_mut()
-                .zip(known)
-                .filter(|(own, label)| **own && **label < 0);
-            let unknown = unknown.map(|(own, _)| *own = false).count();
+                .enumerate()
+                .filter(|(v, own)| **own && !labels.known(*v));
+            let unknown = unknown.map(|(_, own)| *own = false).count();
             if unknown > 0 {
                 let unknown = counted(unknown, "vertex");
                 notes.push(Note(format!(
@@ -208,8 +208,8 @@ fn set(at: &str, row: &Row, column: usize) -> Result<Option<usize>, GraphError> 
     }
 }
 
-/// Labels as numbers from 0, -1 if a vertex has none, and the names of the classes unless these are
-/// numbers themselves.
+/// Labels as classes from 0, -1 if a vertex has none, and the names of the classes unless these are
+/// whole numbers themselves. Other numbers stay what they are.
 fn classes(labels: &[String]) -> (Labels, Names) {
     if labels.iter().all(String::is_empty) {
         return (Labels::None, Names::default());
@@ -223,6 +223,13 @@ fn classes(labels: &[String]) -> (Labels, Names) {
     };
     if let Some(numbers) = labels.iter().map(number).collect() {
         return (Labels::Single(numbers), Names::default());
+    }
+    let number = |label: &String| match label.as_str() {
+        "" => Some(f32::NAN),
+        label => label.parse::<f32>().ok().filter(|x| x.is_finite()),
+    };
+    if let Some(values) = labels.iter().map(number).collect() {
+        return (Labels::Values { width: 1, values }, Names::default());
     }
     let mut sorted: Vec<&str> = labels
         .iter()
@@ -247,8 +254,9 @@ impl Nodes {
     pub(super) fn summary(&self) -> String {
         let classes = match &self.labels {
             Labels::None => "no labels".to_owned(),
-            _ if self.classes.is_empty() => "labels that are numbers".to_owned(),
-            _ => counted(self.classes.len(), "class"),
+            Labels::Values { .. } => "labels that are numbers".to_owned(),
+            Labels::Single(_) if self.classes.is_empty() => "numbered classes".to_owned(),
+            Labels::Single(_) => counted(self.classes.len(), "class"),
         };
         format!(
             "{}, {}, {classes}",

@@ -22,9 +22,8 @@ pub struct Shares {
 pub fn divide(data: &mut GraphData, shares: Shares) {
     let vertices = data.vertices() as usize;
     let class = |v: usize| match &data.labels {
-        Labels::None => Some(0),
         Labels::Single(labels) => u32::try_from(labels[v]).ok(),
-        Labels::Multi { .. } => Some(0),
+        labels => labels.known(v).then_some(0),
     };
     let mut groups: Vec<Vec<usize>> = Vec::new();
     for v in 0..vertices {

@@ -184,17 +184,6 @@ impl Array {
         })
     }
 
-    /// Labels, which have to fit in 32 bits.
-    pub(crate) fn labels(&self) -> Result<Vec<i32>, GraphError> {
-        self.integers(
-            "integers (one class per vertex) or a matrix (several labels)",
-            |position, x| {
-                let expected = "a class from 0 up to the number of vertices, or -1 for unknown";
-                i32::try_from(x).map_err(|_| self.wrong_element(position, x, expected))
-            },
-        )
-    }
-
     /// Booleans, or integers that are 0 or 1.
     pub(crate) fn mask(&self) -> Result<Vec<bool>, GraphError> {
         self.dimensions(1, "one dimension; choose one of several splits")?;
@@ -220,12 +209,17 @@ impl Array {
         }
     }
 
-    fn integers<T>(
+    /// Whether the elements are floating-point numbers.
+    pub(crate) fn is_float(&self) -> bool {
+        self.element.kind == Kind::Float
+    }
+
+    pub(super) fn integers<T>(
         &self,
         expected: &'static str,
         mut convert: impl FnMut(usize, i128) -> Result<T, GraphError>,
     ) -> Result<Vec<T>, GraphError> {
-        if self.element.kind == Kind::Float {
+        if self.is_float() {
             return Err(GraphError::ElementType {
                 at: self.at.clone(),
                 found: self.header.descr.clone(),
@@ -267,7 +261,12 @@ impl Array {
         }
     }
 
-    fn wrong_element(&self, position: usize, found: i128, expected: &'static str) -> GraphError {
+    pub(super) fn wrong_element(
+        &self,
+        position: usize,
+        found: i128,
+        expected: &'static str,
+    ) -> GraphError {
         GraphError::Element {
             at: self.at.clone(),
             position,
@@ -415,10 +414,9 @@ mod tests {
     #[test]
     fn every_element_type_is_read() {
         let labels = |descr: &str, shape: &str, data: &[u8]| {
-            read(&npy(descr, false, shape, data))
-                .unwrap()
-                .labels()
-                .unwrap()
+            let array = read(&npy(descr, false, shape, data)).unwrap();
+            let number = |_, x| Ok(x as i64);
+            array.integers("integers", number).unwrap()
         };
         assert_eq!(labels("<i2", "(2,)", &[1, 0, 255, 255]), [1, -1]);
         assert_eq!(labels(">i4", "(1,)", &[0, 0, 1, 2]), [258]);

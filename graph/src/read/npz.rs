@@ -9,6 +9,7 @@
 //! `labels`. Other arrays are reported as not used. So are edge weights, except that a weight of 0
 //! means no edge.
 
+mod labels;
 mod pyg;
 
 use super::LoadOptions;
@@ -17,7 +18,7 @@ use super::zip_names::repeated;
 use crate::csr::check_indptr;
 use crate::error::shape_text;
 use crate::topology::{Dropped, check_vertices};
-use crate::{Features, GraphData, GraphError, Labels, Topology};
+use crate::{Features, GraphData, GraphError, Topology};
 use gnnc_ir::workload::MAX_RELATIONS;
 use std::collections::BTreeSet;
 use std::io::{Read, Seek};
@@ -54,9 +55,9 @@ pub fn read(
     let mut data = GraphData::new("", topology);
     data.features = features(&mut arrays)?;
     if let Some(array) = arrays.optional("labels")? {
-        data.labels = labels(&array)?;
+        data.labels = labels::labels(&array)?;
     } else if pyg && let Some(array) = arrays.optional("y")? {
-        data.labels = pyg::labels(&array)?;
+        data.labels = labels::pyg(&array)?;
     }
     if pyg {
         pyg::splits(&mut arrays, &mut data)?;
@@ -441,25 +442,6 @@ fn sort_rows(indptr: &mut [u64], indices: &mut Vec<u32>, values: &mut Vec<f32>) 
         indptr[r + 1] = new_indices.len() as u64;
     }
     (*indices, *values) = (new_indices, new_values);
-}
-
-fn labels(array: &Array) -> Result<Labels, GraphError> {
-    match array.header.shape[..] {
-        [_] => Ok(Labels::Single(array.labels()?)),
-        [_, classes] => {
-            if classes == 0 {
-                return Err(array.wrong_shape("at least 1 class".to_owned()));
-            }
-            let classes = array.width(classes)?;
-            Ok(Labels::Multi {
-                classes,
-                values: array.floats(),
-            })
-        }
-        _ => Err(array.wrong_shape(
-            "one dimension (one class per vertex) or two (several labels)".to_owned(),
-        )),
-    }
 }
 
 #[cfg(test)]

@@ -47,8 +47,8 @@ pub struct EvalContext {
     pub types: Vec<u16>,
     /// The feature matrix, `[V x F]`.
     pub features: Tensor,
-    /// One class per vertex; for binary cross-entropy, `V x C` zeros and ones.
-    pub labels: Vec<i32>,
+    /// As many as [`Loss::per_vertex`](crate::graph::op::Loss::per_vertex) says, row by row.
+    pub labels: Vec<f64>,
     /// Whether each vertex counts in the loss.
     pub train: Vec<bool>,
     /// The trainable tensors, in the order of [`Graph::params`].
@@ -110,7 +110,7 @@ pub enum EvalError {
         /// The vertex.
         vertex: usize,
         /// Its label.
-        label: i32,
+        label: f64,
         /// Columns of the logits.
         classes: u32,
     },

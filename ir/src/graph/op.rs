@@ -11,6 +11,17 @@ use serde::{Deserialize, Serialize};
 pub use data::{Clip, Copies, History, Input, Relations, Sampled, Site};
 pub use origin::{Product, ValueOrigin};
 
+/// What a loss compares the numbers of a vertex with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LabelKind {
+    /// A class.
+    Class,
+    /// As many numbers, from 0 to 1: whether it has each of several labels.
+    Several,
+    /// As many numbers.
+    Numbers,
+}
+
 /// The loss functions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -19,6 +30,66 @@ pub enum Loss {
     CrossEntropy,
     /// Mean over training vertices and classes of the binary cross-entropy with logits.
     BinaryCrossEntropy,
+    /// Mean over training vertices and columns of `(z - y)^2`.
+    SquaredError,
+    /// Mean over training vertices and columns of `|z - y|`.
+    AbsoluteError,
+    /// Mean over training vertices and columns of `(z - y)^2 / 2` where `|z - y|` is below 1, and
+    /// of `|z - y| - 1/2` elsewhere (Huber, 1964, with a threshold of 1).
+    Huber,
+}
+
+impl Loss {
+    /// What the logits are compared with.
+    pub fn labels(self) -> LabelKind {
+        match self {
+            Self::CrossEntropy => LabelKind::Class,
+            Self::BinaryCrossEntropy => LabelKind::Several,
+            Self::SquaredError | Self::AbsoluteError | Self::Huber => LabelKind::Numbers,
+        }
+    }
+
+    /// Labels of a vertex, of four bytes each.
+    pub fn per_vertex(self, width: u32) -> u32 {
+        match self.labels() {
+            LabelKind::Class => 1,
+            LabelKind::Several | LabelKind::Numbers => width,
+        }
+    }
+
+    /// The name in the language.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::CrossEntropy => "cross_entropy",
+            Self::BinaryCrossEntropy => "bce_with_logits",
+            Self::SquaredError => "mse",
+            Self::AbsoluteError => "mae",
+            Self::Huber => "huber",
+        }
+    }
+
+    /// The loss of one number against its target, in exact arithmetic, and its derivative; `None`
+    /// for losses of classes.
+    pub fn of_number(self, z: f64, y: f64) -> Option<(f64, f64)> {
+        let e = z - y;
+        match self {
+            Self::CrossEntropy => None,
+            // max(z, 0) - z y + ln(1 + exp(-|z|)) does not overflow for large |z|.
+            Self::BinaryCrossEntropy => Some((
+                z.max(0.0) - z * y + (-z.abs()).exp().ln_1p(),
+                1.0 / (1.0 + (-z).exp()) - y,
+            )),
+            Self::SquaredError => Some((e * e, 2.0 * e)),
+            Self::AbsoluteError => Some((e.abs(), sign(e))),
+            Self::Huber if e.abs() < 1.0 => Some((0.5 * e * e, e)),
+            Self::Huber => Some((e.abs() - 0.5, sign(e))),
+        }
+    }
+}
+
+/// The sign of a number, 0 for 0.
+fn sign(x: f64) -> f64 {
+    f64::from(i8::from(x > 0.0) - i8::from(x < 0.0))
 }
 
 /// An operator. [`crate::graph::infer::infer`] checks its operands and gives its result type.

@@ -84,11 +84,7 @@ fn launched(instr: &Instr, sizes: &RankSizes) -> RankSizes {
 /// Bytes of labels (an integer per vertex, or a float per class) and of the split (a byte per
 /// vertex).
 pub(in crate::program) fn label_bytes(loss: Loss, vertices: u64, classes: u32) -> u64 {
-    let per_vertex = match loss {
-        Loss::CrossEntropy => INDEX,
-        Loss::BinaryCrossEntropy => u64::from(classes) * FLOAT,
-    };
-    vertices * (per_vertex + 1)
+    vertices * (FLOAT * u64::from(loss.per_vertex(classes)) + 1)
 }
 
 /// Adds what a fused element-wise kernel reads and writes in addition to the product's own

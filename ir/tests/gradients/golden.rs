@@ -23,7 +23,7 @@ fn g8() -> EvalContext {
         indices: vec![1, 2, 0, 2, 0, 1, 3, 2, 4, 5, 3, 5, 6, 3, 4, 7, 4, 7, 5, 6],
         types: Vec::new(),
         features: Tensor::new(Type::vertices(5), 8, data),
-        labels: vec![0, 0, 0, 0, 1, 1, 1, 1],
+        labels: vec![0.0, 0.0, 0.0, 0.0, 1.0, 1.0, 1.0, 1.0],
         train: (0..8).map(|v| v == 0 || v == 7).collect(),
         params: Vec::new(),
         dropout: None,
@@ -336,8 +336,8 @@ fn losses() {
     let loss = b.op(Op::Loss(Loss::BinaryCrossEntropy), &[z]);
     b.graph.results = vec![loss];
     let mut context = g8();
-    context.labels = vec![0; 16];
-    (context.labels[0], context.labels[15]) = (1, 1);
+    context.labels = vec![0.0; 16];
+    (context.labels[0], context.labels[15]) = (1.0, 1.0);
     let softplus = |z: f64| z.exp().ln_1p();
     let expected = (softplus(3.0) + softplus(2.0) + softplus(-3.0) + softplus(-2.0)) / 4.0;
     let found = evaluate(&b.graph, &context).unwrap()[0].data[0];
@@ -410,12 +410,12 @@ fn what_does_not_fit_is_refused() {
         evaluate(&b.graph, &context).unwrap_err()
     };
     assert!(matches!(
-        fails(&|c| c.labels[7] = 4),
+        fails(&|c| c.labels[7] = 4.0),
         EvalError::Label { vertex: 7, .. }
     ));
     assert!(matches!(
-        fails(&|c| c.labels[7] = -1),
-        EvalError::Label { label: -1, .. }
+        fails(&|c| c.labels[7] = -1.0),
+        EvalError::Label { vertex: 7, .. }
     ));
     assert!(matches!(
         fails(&|c| _ = c.labels.pop()),

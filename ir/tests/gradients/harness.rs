@@ -262,7 +262,7 @@ pub fn context(graph: &Graph, seed: u64, dropout: bool) -> EvalContext {
         features,
         params: params.collect(),
         labels: (0..VERTICES)
-            .map(|v| if v == 3 { -1 } else { (v % 2) as i32 })
+            .map(|v| if v == 3 { -1.0 } else { (v % 2) as f64 })
             .collect(),
         train: (0..VERTICES).map(|v| v != 3 && v % 4 != 1).collect(),
         dropout: dropout.then_some(DropoutKey { seed: 11, epoch: 5 }),

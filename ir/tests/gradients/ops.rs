@@ -53,7 +53,9 @@ registry!(op_key, OPS, Op,
     Op::ReduceCols(_, Reduce::Max) => "reduce max",
     Op::SumRows => "sum rows",
     Op::Loss(Loss::CrossEntropy) => "cross entropy",
-    Op::Loss(Loss::BinaryCrossEntropy) => "binary cross entropy",
+    Op::Loss(
+        Loss::BinaryCrossEntropy | Loss::SquaredError | Loss::AbsoluteError | Loss::Huber,
+    ) => "losses of numbers",
     Op::LossGrad(_) => "loss grad",
     Op::Redistribute(_) => "redistribute",
     Op::SumRanks => "sum_ranks",
@@ -379,7 +381,10 @@ fn cases() -> Vec<(&'static [&'static str], Graph)> {
             &["cross entropy"] as &'static [&'static str],
             Loss::CrossEntropy,
         ),
-        (&["binary cross entropy"], Loss::BinaryCrossEntropy),
+        (&["losses of numbers"], Loss::BinaryCrossEntropy),
+        (&["losses of numbers"], Loss::SquaredError),
+        (&["losses of numbers"], Loss::AbsoluteError),
+        (&["losses of numbers"], Loss::Huber),
     ] {
         case(key, &|b| {
             let z = b.vertex(1, 2);
@@ -413,8 +418,8 @@ fn gradients_agree_with_central_differences() {
         );
         for seed in [1, 2] {
             let mut context = context(&graph, seed, true);
-            if names.contains(&"binary cross entropy") {
-                context.labels = (0..20).map(|i| i % 3 % 2).collect();
+            if names.contains(&"losses of numbers") {
+                context.labels = (0..20).map(|i| f64::from(i % 3 % 2)).collect();
             }
             check(&graph, &context);
         }

@@ -1,6 +1,8 @@
 //! The built-in functions of the language, in one table.
 
 use gnnc_ir::Unary;
+use gnnc_ir::graph::op::Loss;
+use gnnc_ir::words::spelling::one_of;
 
 /// A function that is not written in the language itself.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -51,10 +53,8 @@ pub enum Function {
     Width,
     /// `heads(x)`
     Heads,
-    /// `cross_entropy(logits, labels, on)`
-    CrossEntropy,
-    /// `bce_with_logits(logits, labels, on)`
-    BceWithLogits,
+    /// `cross_entropy(logits, labels, on)` and the other losses
+    Loss(Loss),
 }
 
 /// An entry of [`BUILTINS`].
@@ -171,8 +171,11 @@ pub const BUILTINS: &[Builtin] = &[
     row("mean_heads",      Function::MeanHeads,     &[X],                                                  "the mean of the heads"),
     row("width",           Function::Width,         &[X],                                                  "the number of columns of a head"),
     row("heads",           Function::Heads,         &[X],                                                  "the number of heads"),
-    row("cross_entropy",   Function::CrossEntropy,  LOSS,                                                  "the loss for one class per vertex: mean of `-log softmax(logits)[label]`"),
-    row("bce_with_logits", Function::BceWithLogits, LOSS,                                                  "the loss for several labels per vertex: mean binary cross-entropy"),
+    row(Loss::CrossEntropy.name(), Function::Loss(Loss::CrossEntropy), LOSS,                                       "the loss for one class per vertex: mean of `-log softmax(logits)[label]`"),
+    row(Loss::BinaryCrossEntropy.name(), Function::Loss(Loss::BinaryCrossEntropy), LOSS,                                 "the loss for several labels per vertex: mean binary cross-entropy"),
+    row(Loss::SquaredError.name(), Function::Loss(Loss::SquaredError), LOSS,                                       "the loss for numbers: mean of `(logits - label)^2`"),
+    row(Loss::AbsoluteError.name(), Function::Loss(Loss::AbsoluteError), LOSS,                                      "the loss for numbers: mean of the absolute error"),
+    row(Loss::Huber.name(), Function::Loss(Loss::Huber), LOSS,                                              "the loss for numbers: half the squared error below an error of 1, the absolute error less 1/2 above"),
 ];
 
 /// Words with a meaning of their own, unless a variable shadows them.
@@ -187,6 +190,14 @@ pub const GRAPH_VALUES: &[&str] = &["in_degree", "out_degree", "relation_degree"
 /// Variables defined in every model: the input features, the number of classes, the number of
 /// features.
 pub const MODEL_VARIABLES: &[&str] = &["x", "classes", "features"];
+
+/// The names of the losses, for messages.
+pub fn losses() -> String {
+    let names = BUILTINS
+        .iter()
+        .filter(|entry| matches!(entry.function, Function::Loss(_)));
+    one_of(names.map(|entry| entry.name))
+}
 
 /// The function with a name.
 pub fn builtin(name: &str) -> Option<&'static Builtin> {

@@ -1,6 +1,6 @@
 //! Builds the operator graph by walking over the model: calls, statements, variables.
 
-use super::builtins::{MODEL_VARIABLES, builtin};
+use super::builtins::{Function, MODEL_VARIABLES, builtin, losses};
 use super::calls::MAX_CALLS;
 use super::names::builtin_signature;
 use super::repeat::Loop;
@@ -244,23 +244,18 @@ impl<'a, 'd> Elaborator<'a, 'd> {
             ExprKind::Pipe(piped, call) => (Some(&**piped), call),
             ExprKind::Error => return,
             _ => {
-                let message = "a loss is a call of `cross_entropy` or `bce_with_logits`";
+                let message = format!("a loss is a call of {}", losses());
                 return self.report(Diagnostic::new("E0302", message).at(value.span()));
             }
         };
-        let kind = match call.callee.name.as_str() {
-            "cross_entropy" => Loss::CrossEntropy,
-            "bce_with_logits" => Loss::BinaryCrossEntropy,
-            other => {
-                let message = format!("`{other}` is not a loss");
-                let help = "the losses are `cross_entropy` and `bce_with_logits`";
-                let wrong = Diagnostic::new("E0302", message).at(call.callee.span());
-                return self.report(wrong.help(help));
-            }
+        let named = builtin(&call.callee.name);
+        let Some((entry, Function::Loss(kind))) = named.map(|entry| (entry, entry.function)) else {
+            let message = format!("`{}` is not a loss", call.callee.name);
+            let help = format!("expected {}", losses());
+            let wrong = Diagnostic::new("E0302", message).at(call.callee.span());
+            return self.report(wrong.help(help));
         };
-        if let Some(entry) = builtin(&call.callee.name)
-            && let Some(bound) = self.bound(&builtin_signature(entry), piped, call, value.span())
-        {
+        if let Some(bound) = self.bound(&builtin_signature(entry), piped, call, value.span()) {
             self.set_loss(kind, entry, bound, value.span());
         }
     }

@@ -123,7 +123,7 @@ impl<'a> Elaborator<'a, '_> {
                 let x = self.tensor(args, 0)?;
                 Some(Value::Number(f64::from(self.ty(x).heads)))
             }
-            Function::CrossEntropy | Function::BceWithLogits => {
+            Function::Loss(_) => {
                 let message = format!("`{}` can only follow `loss`", args.builtin.name);
                 self.report(Diagnostic::new("E0104", message).at(span));
                 None

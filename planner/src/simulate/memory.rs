@@ -5,7 +5,6 @@ use super::sent::Sent;
 use crate::lower::offload::MemoryBudget;
 use crate::parts::{Messages, Parts};
 use gnnc_ir::cluster::{Cluster, DeviceKind};
-use gnnc_ir::graph::op::Loss;
 use gnnc_ir::kernel::{Body, End, Walk};
 use gnnc_ir::program::instr;
 use gnnc_ir::program::memory::Lives;
@@ -298,10 +297,8 @@ impl Needs {
                 self.features[usize::from(sliced)].1 = Some(u64::from(one.inner));
             }
             if let Some(labels) = instr.labels() {
-                self.labels = self.labels.max(match labels.loss {
-                    Loss::CrossEntropy => 1,
-                    Loss::BinaryCrossEntropy => u64::from(labels.classes),
-                });
+                let own = labels.loss.per_vertex(labels.classes);
+                self.labels = self.labels.max(own.into());
             }
             self.collect(instr.body().unwrap_or_default(), program);
         }

@@ -31,7 +31,7 @@ pub fn evaluate(graph: &Graph) -> Vec<Tensor> {
         indices: INDICES.to_vec(),
         types: (0..INDICES.len()).map(|edge| (edge % 3) as u16).collect(),
         features: tensor(Type::vertices(graph.features), 1),
-        labels: (0..vertices as i32).map(|v| v % 2).collect(),
+        labels: (0..vertices).map(|v| (v % 2) as f64).collect(),
         train: (0..vertices).map(|v| v % 3 != 0).collect(),
         params: (0u32..)
             .zip(&graph.params)

@@ -126,7 +126,7 @@ impl Sampled {
         let labels = match &self.labels {
             Labels::None => 0,
             Labels::Single(labels) => 4 * labels.len(),
-            Labels::Multi { values, .. } => 4 * values.len(),
+            Labels::Values { values, .. } => 4 * values.len(),
         };
         let lists = self.owners.bytes() + 4 * (self.type_degrees.len() + self.out_degrees.len());
         let splits: usize = self.splits.iter().map(Vec::len).sum();

@@ -59,6 +59,49 @@ static __device__ __forceinline__ double gnnc_binary_cross_entropy(
     return sum;
 }
 
+/* Losses, as `gnnc_loss` is told. */
+enum { GNNC_CROSS_ENTROPY, GNNC_BINARY_CROSS_ENTROPY, GNNC_SQUARED_ERROR, GNNC_ABSOLUTE_ERROR, GNNC_HUBER };
+
+/* The lane's share of the sum over columns of a loss of numbers, and its derivative. */
+static __device__ __forceinline__ double gnnc_of_numbers(
+    u64 kind, const float *z, const float *y, u32 classes, float scale, float *grad)
+{
+    double sum = 0.0;
+    for (u32 c = threadIdx.x % 32u; c < classes; c += 32u) {
+        const double e = (double)z[c] - (double)y[c];
+        const double size = e < 0.0 ? -e : e;
+        const double sign = e > 0.0 ? 1.0 : e < 0.0 ? -1.0 : 0.0;
+        double slope = sign;
+        if (kind == GNNC_SQUARED_ERROR) {
+            sum += e * e;
+            slope = 2.0 * e;
+        } else if (kind == GNNC_HUBER && size < 1.0) {
+            sum += 0.5 * e * e;
+            slope = e;
+        } else {
+            sum += kind == GNNC_HUBER ? size - 0.5 : size;
+        }
+        if (grad) {
+            grad[c] = (float)slope * scale;
+        }
+    }
+    return sum;
+}
+
+/* The share of a lane in the loss of a vertex, and its derivative times `scale`. */
+static __device__ __forceinline__ double gnnc_of_vertex(
+    u64 kind, const float *z, const int *labels, const float *targets, u64 v, u64 classes, float scale, float *grad)
+{
+    if (kind == GNNC_CROSS_ENTROPY) {
+        return gnnc_cross_entropy(z, (u32)classes, (u32)labels[v], scale, grad);
+    }
+    const float *y = targets + v * classes;
+    if (kind == GNNC_BINARY_CROSS_ENTROPY) {
+        return gnnc_binary_cross_entropy(z, y, (u32)classes, scale, grad);
+    }
+    return gnnc_of_numbers(kind, z, y, (u32)classes, scale, grad);
+}
+
 /* The sum of a block's numbers, in the same order always; all threads get it. */
 static __device__ __forceinline__ double gnnc_block_sum(double *shared, double x)
 {
@@ -98,11 +141,12 @@ static __device__ __forceinline__ u32 gnnc_argmax(const float *z, u32 classes)
 }
 
 /* The losses of the training vertices among rows `begin .. end`, a sum for each block, and the derivative of
- * their mean over `terms` terms by the logits, which is 0 for other vertices. `labels` are classes or, where
- * they are null, `targets` has a row of numbers for each vertex. Bit `n` of a set: training, validation, test. */
+ * their mean over `terms` terms by the logits, which is 0 for other vertices. `labels` are classes, `targets`
+ * has a row of numbers for each vertex; the loss `kind` reads one of them. Bit `n` of a set: training,
+ * validation, test. */
 extern "C" __global__ void __launch_bounds__(256, 4) gnnc_loss(
     const float *logits, u64 stride, float *grad, u64 grad_stride, const u32 *sets,
-    const int *labels, const float *targets, u64 begin, u64 end, u64 classes, u64 terms,
+    const int *labels, const float *targets, u64 begin, u64 end, u64 classes, u64 kind, u64 terms,
     double *parts)
 {
     __shared__ double shared[256];
@@ -116,10 +160,8 @@ extern "C" __global__ void __launch_bounds__(256, 4) gnnc_loss(
             for (u32 c = threadIdx.x % 32u; g && c < classes; c += 32u) {
                 g[c] = 0.0f;
             }
-        } else if (labels) {
-            sum += gnnc_cross_entropy(z, (u32)classes, (u32)labels[v], scale, g);
         } else {
-            sum += gnnc_binary_cross_entropy(z, targets + v * classes, (u32)classes, scale, g);
+            sum += gnnc_of_vertex(kind, z, labels, targets, v, classes, scale, g);
         }
     }
     sum = gnnc_block_sum(shared, sum);
@@ -129,11 +171,11 @@ extern "C" __global__ void __launch_bounds__(256, 4) gnnc_loss(
 }
 
 /* Of rows `begin .. end`, for each block 8 sums: correct and all vertices of the training, validation and test
- * set (with rows of numbers: twice the true positives, and that with the false ones), then the losses of the
- * validation vertices and how many terms they have. */
+ * set (of several labels: twice the true positives, and that with the false ones; of numbers: absolute errors
+ * and how many), then the losses of the validation vertices and how many terms they have. */
 extern "C" __global__ void __launch_bounds__(256, 4) gnnc_metrics(
     const float *logits, u64 stride, const u32 *sets, const int *labels, const float *targets,
-    u64 begin, u64 end, u64 classes, double *parts)
+    u64 begin, u64 end, u64 classes, u64 loss_kind, double *parts)
 {
     __shared__ double shared[256];
     const u32 lane = threadIdx.x % 32u;
@@ -147,10 +189,15 @@ extern "C" __global__ void __launch_bounds__(256, 4) gnnc_metrics(
         if (set == 0) {
             continue;
         }
-        if (labels) {
+        if (loss_kind == GNNC_CROSS_ENTROPY) {
             const int best = (int)gnnc_argmax(z, (u32)classes);
             hit = lane == 0 && best == labels[v] ? 1.0 : 0.0;
             count = lane == 0 ? 1.0 : 0.0;
+        } else if (loss_kind != GNNC_BINARY_CROSS_ENTROPY) {
+            hit = gnnc_of_numbers(GNNC_ABSOLUTE_ERROR, z, targets + v * classes, (u32)classes, 1.0f, 0);
+            for (u32 c = lane; c < classes; c += 32u) {
+                count += 1.0;
+            }
         } else {
             for (u32 c = lane; c < classes; c += 32u) {
                 const int predicted = z[c] > 0.0f;
@@ -163,12 +210,10 @@ extern "C" __global__ void __launch_bounds__(256, 4) gnnc_metrics(
             correct[n] += n == kind ? hit : 0.0;
             all[n] += n == kind ? count : 0.0;
         }
-        if (kind == 1u && labels) {
-            loss += gnnc_cross_entropy(z, (u32)classes, (u32)labels[v], 1.0f, 0);
-            terms += lane == 0 ? 1.0 : 0.0;
-        } else if (kind == 1u) {
-            loss += gnnc_binary_cross_entropy(z, targets + v * classes, (u32)classes, 1.0f, 0);
-            terms += lane == 0 ? (double)classes : 0.0;
+        if (kind == 1u) {
+            loss += gnnc_of_vertex(loss_kind, z, labels, targets, v, classes, 1.0f, 0);
+            const double own = loss_kind == GNNC_CROSS_ENTROPY ? 1.0 : (double)classes;
+            terms += lane == 0 ? own : 0.0;
         }
     }
     for (u32 n = 0; n < 8u; ++n) {

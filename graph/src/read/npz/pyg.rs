@@ -2,10 +2,9 @@
 //! targets), `x`, `y`, `edge_type`, and splits as masks or as lists of vertices (`train_idx`).
 
 use super::{Arrays, relations};
-use crate::read::array::Array;
 use crate::read::text::plausible_vertices;
 use crate::topology::Dropped;
-use crate::{GraphData, GraphError, Labels, Topology};
+use crate::{GraphData, GraphError, Topology};
 use std::io::{Read, Seek};
 
 /// Reads the edges.
@@ -70,14 +69,6 @@ fn vertices<R: Read + Seek>(arrays: &mut Arrays<R>) -> Result<Option<u64>, Graph
         }
     }
     Ok(None)
-}
-
-/// Labels, which may be a matrix of one column.
-pub(super) fn labels(array: &Array) -> Result<Labels, GraphError> {
-    match array.header.shape[..] {
-        [_, 1] => Ok(Labels::Single(array.labels()?)),
-        _ => super::labels(array),
-    }
 }
 
 /// Splits that are lists of vertices.

@@ -1,7 +1,7 @@
 //! Operators on plain tensors, row by row.
 
 use super::{EvalError, Machine, Tensor};
-use crate::graph::op::{Clip, Copies, Loss, Op, Product, Sampled, Site};
+use crate::graph::op::{Clip, Copies, LabelKind, Loss, Op, Product, Sampled, Site};
 use crate::kernel::{Axis, edge_hash, keep, vertex_hash};
 use crate::words::types::{Rows, Type};
 use std::collections::BTreeMap;
@@ -246,10 +246,7 @@ impl Machine<'_> {
     ) -> Result<f64, EvalError> {
         let (labels, train) = (&self.context.labels, &self.context.train);
         let classes = logits.ty.width as usize;
-        let expected = match loss {
-            Loss::CrossEntropy => self.vertices,
-            Loss::BinaryCrossEntropy => self.vertices * classes,
-        };
+        let expected = self.vertices * loss.per_vertex(logits.ty.width) as usize;
         self.check_count("labels", expected, labels.len())?;
         // All rows of a batch's logits are seeds.
         let seeds = |row: usize| logits.ty.rows.of_batch() || train[row];
@@ -258,34 +255,32 @@ impl Machine<'_> {
         for row in (0..logits.rows).filter(|row| seeds(*row)) {
             let v = self.vertex(logits.ty.rows, row) as usize;
             let z = logits.row(row);
-            match loss {
-                Loss::CrossEntropy => {
-                    let label = labels[v];
-                    let target = usize::try_from(label).ok().filter(|t| *t < classes);
-                    let Some(target) = target else {
-                        let classes = logits.ty.width;
-                        return Err(EvalError::Label {
-                            vertex: v,
-                            label,
-                            classes,
-                        });
-                    };
-                    let top = z.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-                    let sum: f64 = z.iter().map(|z| (z - top).exp()).sum();
-                    total += (sum.ln() + top - z[target]) / trained;
-                    for (c, z) in z.iter().enumerate() {
-                        let hit = f64::from(u8::from(c == target));
-                        grad(row, c, ((z - top).exp() / sum - hit) / trained);
-                    }
+            if loss.labels() == LabelKind::Class {
+                let label = labels[v];
+                let target = (0..classes).find(|class| *class as f64 == label);
+                let Some(target) = target else {
+                    let classes = logits.ty.width;
+                    return Err(EvalError::Label {
+                        vertex: v,
+                        label,
+                        classes,
+                    });
+                };
+                let top = z.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+                let sum: f64 = z.iter().map(|z| (z - top).exp()).sum();
+                total += (sum.ln() + top - z[target]) / trained;
+                for (c, z) in z.iter().enumerate() {
+                    let hit = f64::from(u8::from(c == target));
+                    grad(row, c, ((z - top).exp() / sum - hit) / trained);
                 }
-                Loss::BinaryCrossEntropy => {
-                    let n = trained * classes as f64;
-                    for (c, z) in z.iter().enumerate() {
-                        let y = f64::from(labels[v * classes + c]);
-                        // max(z, 0) - z y + ln(1 + exp(-|z|)) does not overflow for large |z|.
-                        total += (z.max(0.0) - z * y + (-z.abs()).exp().ln_1p()) / n;
-                        grad(row, c, (1.0 / (1.0 + (-z).exp()) - y) / n);
-                    }
+                continue;
+            }
+            let n = trained * classes as f64;
+            let targets = &labels[v * classes..][..classes];
+            for (c, (z, y)) in z.iter().zip(targets).enumerate() {
+                if let Some((value, slope)) = loss.of_number(*z, *y) {
+                    total += value / n;
+                    grad(row, c, slope / n);
                 }
             }
         }
@@ -346,7 +341,7 @@ mod tests {
             indices: Vec::new(),
             types: Vec::new(),
             features: Tensor::new(Type::vertices(7), rows, numbers),
-            labels: vec![0; rows],
+            labels: vec![0.0; rows],
             train: vec![true; rows],
             params: Vec::new(),
             dropout: Some(DropoutKey { seed: 5, epoch: 2 }),

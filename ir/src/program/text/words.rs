@@ -129,6 +129,9 @@ impl Named for Loss {
     const NAMES: &'static [(&'static str, Self)] = &[
         ("cross-entropy", Self::CrossEntropy),
         ("binary-cross-entropy", Self::BinaryCrossEntropy),
+        ("squared-error", Self::SquaredError),
+        ("absolute-error", Self::AbsoluteError),
+        ("huber", Self::Huber),
     ];
 }
 

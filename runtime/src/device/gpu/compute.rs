@@ -86,12 +86,7 @@ impl DeviceRank {
                 *classes,
                 iteration,
             ),
-            Instr::Metrics(instr::Metrics {
-                logits,
-                out,
-                classes,
-                ..
-            }) => self.metrics(gpu, *logits, *out, *classes, iteration),
+            Instr::Metrics(metrics) => self.metrics(gpu, metrics, iteration),
             Instr::Remember(instr::Remember { from, history }) => {
                 self.remember(gpu, *from, *history, iteration, step_context)
             }
@@ -314,10 +309,7 @@ impl DeviceRank {
         };
         let (logits, grad) = (tensor(logits), tensor(grad));
         let train = self.own.part.train_total;
-        let terms = match kind {
-            Loss::CrossEntropy => train,
-            Loss::BinaryCrossEntropy => train * u64::from(classes),
-        };
+        let terms = train * u64::from(kind.per_vertex(classes));
         let Targets {
             sets,
             labels,
@@ -334,6 +326,7 @@ impl DeviceRank {
             rows.start,
             rows.end,
             classes.into(),
+            number_of(kind),
             terms,
             self.scratch.0,
         ];
@@ -356,17 +349,10 @@ impl DeviceRank {
         }
     }
 
-    fn metrics(
-        &self,
-        gpu: &mut Gpu,
-        logits: Ref,
-        out: Ref,
-        classes: u32,
-        iteration: u32,
-    ) -> Result<(), Stop> {
+    fn metrics(&self, gpu: &mut Gpu, metrics: &instr::Metrics, iteration: u32) -> Result<(), Stop> {
         let rows = self.rows_at_hand();
-        let stride = u64::from(self.own.program.buffer(logits.buffer).columns);
-        let at = self.slot(logits, iteration);
+        let stride = u64::from(self.own.program.buffer(metrics.logits.buffer).columns);
+        let at = self.slot(metrics.logits, iteration);
         let Targets {
             sets,
             labels,
@@ -380,7 +366,8 @@ impl DeviceRank {
             values.0,
             rows.start,
             rows.end,
-            classes.into(),
+            metrics.classes.into(),
+            number_of(metrics.loss),
             self.scratch.0,
         ];
         let (count, on) = (rows.end - rows.start, self.streams.compute);
@@ -391,7 +378,7 @@ impl DeviceRank {
         ];
         gpu.library(on, Entry::Metrics, count, &arguments, &touched)?;
         let sums = (blocks, u64::from(METRICS));
-        self.sum(gpu, sums, 1, self.slot(out, iteration))
+        self.sum(gpu, sums, 1, self.slot(metrics.out, iteration))
     }
 
     /// Adds sums of doubles in scratch memory.
@@ -454,4 +441,15 @@ fn non_zeros(indptr: &[u64], rows: &Range<u64>) -> (u64, u64) {
     let first = |row: u64| indptr.get(row as usize).copied().unwrap_or(0);
     let begin = first(rows.start);
     (4 * begin, 4 * (first(rows.end) - begin))
+}
+
+/// How `loss.cu` numbers a loss.
+fn number_of(loss: Loss) -> u64 {
+    match loss {
+        Loss::CrossEntropy => 0,
+        Loss::BinaryCrossEntropy => 1,
+        Loss::SquaredError => 2,
+        Loss::AbsoluteError => 3,
+        Loss::Huber => 4,
+    }
 }

@@ -92,7 +92,7 @@ impl Targets {
         match &part.labels {
             Labels::None => {}
             Labels::Single(labels) => targets.labels = gpu.put_list(labels)?,
-            Labels::Multi { values, .. } => targets.values = gpu.put_list(values)?,
+            Labels::Values { values, .. } => targets.values = gpu.put_list(values)?,
         }
         Ok(targets)
     }
