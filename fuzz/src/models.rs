@@ -8,6 +8,7 @@ pub const FACTS: GraphFacts = GraphFacts {
     features: 12,
     classes: 3,
     relations: 5,
+    edge_features: 3,
 };
 
 /// Most steps of a model.

@@ -1,7 +1,7 @@
 //! A data graph with the attributes of its vertices.
 
 pub use crate::error::Problem;
-use crate::{Features, Names, Topology};
+use crate::{EdgeFeatures, Features, Names, Topology};
 use gnnc_ir::words::spelling::counted;
 
 /// A data graph: edges, features, labels and the split into training, validation and test vertices.
@@ -14,6 +14,8 @@ pub struct GraphData {
     pub topology: Topology,
     /// The input features, one row per vertex.
     pub features: Features,
+    /// Numbers of the edges.
+    pub edge_features: EdgeFeatures,
     /// The labels, one per vertex.
     pub labels: Labels,
     /// Vertices whose loss is minimized.
@@ -69,6 +71,7 @@ impl GraphData {
             name: name.into(),
             topology,
             features: Features::None,
+            edge_features: EdgeFeatures::default(),
             labels: Labels::None,
             train: none.clone(),
             val: none.clone(),
@@ -147,11 +150,25 @@ impl GraphData {
             length("vertex_ids", self.ids.len(), n);
         }
 
+        if let Some((count, first)) =
+            matches(self.edge_features.values.iter().map(|x| !x.is_finite()))
+        {
+            let columns = (self.edge_features.columns as usize).max(1);
+            problems.push(Problem::NotFinite {
+                array: "edge_features",
+                of: "edge",
+                count,
+                row: first / columns,
+                column: (first % columns) as u32,
+                value: self.edge_features.values[first],
+            });
+        }
         let values = self.features.values();
         if let Some((count, first)) = matches(values.iter().map(|x| !x.is_finite())) {
             let (row, column) = self.features.place(first);
             problems.push(Problem::NotFinite {
                 array: "features",
+                of: "vertex",
                 count,
                 row,
                 column,
@@ -171,16 +188,18 @@ impl GraphData {
                 });
             }
         }
-        if let Labels::Values { width, values } = &self.labels {
-            if let Some((count, first)) = matches(values.iter().map(|x| x.is_infinite())) {
-                problems.push(Problem::NotFinite {
-                    array: "labels",
-                    count,
-                    row: first / (*width).max(1) as usize,
-                    column: (first % (*width).max(1) as usize) as u32,
-                    value: values[first],
-                });
-            }
+        if let Labels::Values { width, values } = &self.labels
+            && let Some((count, first)) = matches(values.iter().map(|x| x.is_infinite()))
+        {
+            let width = (*width).max(1) as usize;
+            problems.push(Problem::NotFinite {
+                array: "labels",
+                of: "vertex",
+                count,
+                row: first / width,
+                column: (first % width) as u32,
+                value: values[first],
+            });
         }
         for (split, mask) in splits {
             let unknown = mask

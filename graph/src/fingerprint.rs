@@ -34,6 +34,9 @@ impl GraphData {
                 add(&mut hash, values, |x| x.to_le_bytes());
             }
         }
+        if self.edge_features.columns > 0 {
+            add(&mut hash, &self.edge_features.values, |x| x.to_le_bytes());
+        }
         match &self.labels {
             Labels::None => {}
             Labels::Single(classes) => add(&mut hash, classes, |x| x.to_le_bytes()),

@@ -51,7 +51,8 @@
 pub mod chunks;
 pub mod csr;
 pub mod data;
-pub mod error;
+pub mod edge_features;
+mod error;
 pub mod example;
 pub mod features;
 mod fingerprint;
@@ -71,6 +72,7 @@ pub mod write;
 pub use chunks::Chunks;
 pub use csr::Csr;
 pub use data::{GraphData, Labels, Problem};
+pub use edge_features::{EdgeFeatures, ListedEdge};
 pub use error::GraphError;
 pub use features::{DenseValues, Features};
 pub use local::{LocalChunks, LocalEdges, LocalPart};

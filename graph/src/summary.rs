@@ -28,6 +28,7 @@ pub fn summarise(
         column_nonzeros: column_nonzeros(&data.features),
         classes: data.classes(),
         relations: data.topology.relations(),
+        edge_features: data.edge_features.columns,
         split: [count(&data.train), count(&data.val), count(&data.test)],
         max_degree: most(&degrees),
         max_out_degree: Some(most(&data.topology.out_degrees()))

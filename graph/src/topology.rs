@@ -1,7 +1,7 @@
 //! The edges of a data graph, as rows of in-neighbors.
 
-use crate::GraphError;
 use crate::csr::{check_indices, check_indptr, row};
+use crate::{GraphError, ListedEdge};
 use gnnc_ir::workload::MAX_RELATIONS;
 use rayon::prelude::*;
 
@@ -195,6 +195,30 @@ impl Topology {
         edges
             .zip(self.types())
             .map(|((src, dst), kind)| (src, dst, *kind))
+    }
+
+    /// The edges in order.
+    pub fn listed(&self) -> Vec<ListedEdge> {
+        let edges = (0..self.vertices())
+            .flat_map(|target| self.in_neighbours(target).iter().map(move |u| (*u, target)));
+        let kinds = self.types().iter().copied().chain(std::iter::repeat(0));
+        let listed = edges.zip(kinds).map(|((source, target), kind)| ListedEdge {
+            source,
+            target,
+            kind,
+        });
+        listed.collect()
+    }
+
+    /// The place of an edge in [`Topology::indices`]; `None` if there is none.
+    pub fn place(&self, edge: ListedEdge) -> Option<usize> {
+        let row = self.in_neighbours(edge.target);
+        let first = row.partition_point(|u| *u < edge.source);
+        let sources = row[first..].iter().take_while(|u| **u == edge.source);
+        let kinds = self.types_into(edge.target);
+        let kind = |n: usize| kinds.get(first + n).copied().unwrap_or(0);
+        let found = (0..sources.count()).find(|n| kind(*n) == edge.kind)?;
+        Some(self.indptr[edge.target as usize] as usize + first + found)
     }
 
     /// Number of edge types; 0 if edges have no types.

@@ -73,6 +73,7 @@ pub fn save(data: &GraphData, path: impl AsRef<Path>) -> Result<Vec<&'static str
         ("labels", data.labels != Labels::None),
         ("split", has_split),
         ("edge types", data.topology.relations() > 0),
+        ("edge features", data.edge_features.columns > 0),
     ];
     let is_text = format != Format::Npz;
     Ok(kept
@@ -107,6 +108,11 @@ pub fn npz<W: Write + Seek>(data: &GraphData, out: W) -> io::Result<W> {
         let each = types.iter().map(|kind| kind.to_le_bytes());
         archive.array("edge_type", "<u2", &[edges], each)?;
         archive.array("relations", "<u4", &[1], [count.to_le_bytes()].into_iter())?;
+    }
+    if data.edge_features.columns > 0 {
+        let shape = [edges, data.edge_features.columns as usize];
+        let values = data.edge_features.values.iter().map(|x| x.to_le_bytes());
+        archive.array("edge_features", "<f4", &shape, values)?;
     }
     match &data.features {
         Features::None => {}

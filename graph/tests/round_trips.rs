@@ -163,6 +163,12 @@ fn attributes_survive_an_archive() {
         indices: (0..2000).map(|i| i % 2 * 5 + 1).collect(),
         values: (0..2000).map(|i| i as f32 + 0.5).collect(),
     };
+    graph.edge_features = EdgeFeatures {
+        columns: 2,
+        values: (0..2 * graph.topology.edges())
+            .map(|i| i as f32 * 0.25)
+            .collect(),
+    };
     graph.labels = Labels::Values {
         width: 3,
         values: (0..3000).map(|i| (i % 2) as f32).collect(),

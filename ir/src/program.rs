@@ -119,6 +119,8 @@ pub enum Role {
     /// For each edge of a graph with this many types, the number of edges of its type into its
     /// destination; filled before `setup`.
     RelationDegree(u32),
+    /// The features of each edge of a graph whose edges have so many; filled before `setup`.
+    EdgeFeatures(u32),
     /// A table with one number per slot.
     Table(u32),
     /// Parameter `n`; each slot is an iteration of a repeated layer.
@@ -143,7 +145,7 @@ impl Role {
         match self {
             Self::Features | Self::FeatureValues | Self::Degree(..) | Self::EdgeEnds(_) => true,
             Self::EdgePlaces(_) | Self::Relation(_) | Self::RelationDegree(_) => true,
-            Self::Table(_) | Self::Param(_) => true,
+            Self::EdgeFeatures(_) | Self::Table(_) | Self::Param(_) => true,
             Self::State(..) | Self::Static | Self::History(_) | Self::Result | Self::Temp => false,
         }
     }

@@ -98,6 +98,8 @@ pub struct GraphFacts {
     pub classes: u32,
     /// Edge types; 0 if edges have none.
     pub relations: u32,
+    /// Features per edge; 0 if edges have none.
+    pub edge_features: u32,
 }
 
 impl GraphFacts {
@@ -106,6 +108,7 @@ impl GraphFacts {
         features: 16,
         classes: 4,
         relations: 3,
+        edge_features: 2,
     };
 }
 
@@ -133,6 +136,9 @@ pub struct Workload {
     /// Edge types; 0 if edges have none.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub relations: u32,
+    /// Features per edge; 0 if edges have none.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub edge_features: u32,
     /// Training, validation and test vertices.
     pub split: [u64; 3],
     /// Largest in-degree.
@@ -156,6 +162,7 @@ impl Workload {
             features: self.features,
             classes: self.classes,
             relations: self.relations,
+            edge_features: self.edge_features,
         }
     }
 

@@ -67,6 +67,7 @@ fn run_typed(body: &str, classes: u32, train: &[usize], types: Vec<u16>) -> (f64
             features: 4,
             classes,
             relations,
+            edge_features: 0,
         },
         &[],
     );
@@ -76,6 +77,7 @@ fn run_typed(body: &str, classes: u32, train: &[usize], types: Vec<u16>) -> (f64
         .map(|k| f64::from((3 * (k / 4) + 5 * (k % 4)) % 7 - 3))
         .collect();
     let context = EvalContext {
+        edge_features: Vec::new(),
         indptr: INDPTR.to_vec(),
         indices: INDICES.to_vec(),
         types,

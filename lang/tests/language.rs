@@ -39,6 +39,7 @@ fn facts(module: &Module) -> GraphFacts {
         features: 1433,
         classes: 7,
         relations: 5,
+        edge_features: 3,
     })
 }
 

@@ -135,6 +135,7 @@ pub fn known(op: &Op, kids: &[Value], facts: &Facts) -> Known {
             };
             Known { sign, ..leaf }
         }
+        Op::Input(Input::EdgeFeatures(_)) => leaf,
         Op::Input(Input::Relation(_)) => Known {
             sign: Sign::NonNegative,
             ..leaf

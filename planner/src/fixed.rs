@@ -25,6 +25,7 @@ fn known(graph: &Graph, args: &[bool], of_batch: bool) -> Vec<bool> {
                 Input::History(_) | Input::Fresh(_) => false,
                 Input::Drawn(_) => of_batch,
                 Input::Features | Input::FeatureSlice(_) | Input::Relation(_) => true,
+                Input::EdgeFeatures(_) => true,
                 Input::InDegree(_) | Input::OutDegree(_) | Input::RelationDegree(_) => true,
             },
             ValueOrigin::Const(_) => true,

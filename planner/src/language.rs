@@ -90,6 +90,7 @@ impl Symbol {
                 Op::Input(Input::Fresh(set)) => two(2, 5, set_key(*set)),
                 Op::Input(Input::Relation(relations)) => two(2, 6, relations.count),
                 Op::Input(Input::RelationDegree(relations)) => two(2, 7, relations.count),
+                Op::Input(Input::EdgeFeatures(columns)) => two(2, 9, columns.count),
                 Op::Input(Input::InDegree(set)) => two(2, 1, set_key(*set)),
                 Op::Input(Input::OutDegree(set)) => two(2, 2, set_key(*set)),
                 Op::Const(value) => two(3, value.to_bits(), 0),

@@ -272,6 +272,10 @@ impl Form<'_> {
         if let Op::Input(Input::Relation(relations)) = node.op {
             return self.drawn(Drawn::Relation(Level::own(layer), relations.count), node);
         }
+        if let Op::Input(Input::EdgeFeatures(columns)) = node.op {
+            let drawn = Drawn::EdgeFeatures(Level::own(layer), columns.count);
+            return self.drawn(drawn, node);
+        }
         if let Op::Input(Input::RelationDegree(relations)) = node.op {
             return self.drawn(
                 Drawn::RelationDegree(Level::own(layer), relations.count),

@@ -207,6 +207,7 @@ impl Part {
             capacity,
             features: Some(data.features.columns()),
             relations: data.topology.relations(),
+            edge_features: data.edge_features.columns,
             chunks: Some(self.whole.chunks.count()),
         }
     }

@@ -306,8 +306,8 @@ fn message(program: &Program, instr: &Instr) -> Message {
             Message::Rows(how, *heads, *width, *moved, storage)
         }
         Some(Collective::AskRows(instr::AskRows { level })) => Message::Ask(*level),
-        Some(Collective::ShareLevels(instr::ShareLevels { level, typed })) => {
-            Message::Share(*level, *typed)
+        Some(Collective::ShareLevels(instr::ShareLevels { level, places })) => {
+            Message::Share(*level, *places)
         }
         Some(Collective::ServeRows(instr::ServeRows { to, .. })) => {
             Message::Halo(buffer(to.buffer).map(|b| (b.columns, b.storage)), None)

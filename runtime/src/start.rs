@@ -338,6 +338,16 @@ fn fill(
                     .for_each(|(x, &number)| *x = number as f32);
             }
         }
+        Role::EdgeFeatures(_) => {
+            let values = match buffer.extent.of_whole_graph() {
+                true => data.edge_features.values.clone(),
+                false => data.edge_features.into_vertices(&data.topology, own),
+            };
+            floats
+                .iter_mut()
+                .zip(values)
+                .for_each(|(x, value)| *x = value);
+        }
         Role::EdgeEnds(Grouped { set, by }) => {
             let table = Table::edges(buffer.extent, set, Walk::by(by));
             if let Some((walkable, _)) = table.and_then(|table| rank.part.table(table)) {

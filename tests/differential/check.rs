@@ -352,6 +352,12 @@ fn context(data: &GraphData) -> EvalContext {
         indptr: data.topology.indptr().to_vec(),
         indices: data.topology.indices().to_vec(),
         types: data.topology.types().to_vec(),
+        edge_features: data
+            .edge_features
+            .values
+            .iter()
+            .map(|&x| f64::from(x))
+            .collect(),
         features: Tensor::new(Type::vertices(data.features.columns()), rows, features),
         labels,
         train: data.train.clone(),

@@ -2,7 +2,7 @@
 //! features.
 
 use gnnc::graph::generate::{Attributes, PlantedPartition};
-use gnnc::graph::{Features, GraphData, Labels, Topology};
+use gnnc::graph::{EdgeFeatures, Features, GraphData, Labels, ListedEdge, Topology};
 
 /// How to generate a graph.
 #[derive(Clone, Copy, Debug)]
@@ -70,7 +70,7 @@ pub fn planted(shape: Shape) -> GraphData {
         data.features = Features::dense(rows, FEATURES, values).in_best_storage();
         assert!(matches!(data.features, Features::Sparse { .. }));
     }
-    data
+    with_edge_features(data)
 }
 
 /// The same graph with two numbers of any size as labels, unknown where a vertex is not trained.
@@ -86,6 +86,20 @@ pub fn with_numbers(mut data: GraphData) -> GraphData {
         width: 2,
         values: values.collect(),
     };
+    data
+}
+
+/// The same graph with two features of each edge, which differ by type and in both directions.
+pub fn with_edge_features(mut data: GraphData) -> GraphData {
+    let of = |edge: &ListedEdge| {
+        let (u, v, kind) = (edge.source, edge.target, f32::from(edge.kind));
+        [
+            0.2 + ((u * 3 + v * 7) % 11) as f32 / 11.0,
+            0.5 * kind - ((u + 2 * v) % 5) as f32 / 4.0,
+        ]
+    };
+    let values = data.topology.listed().iter().flat_map(of).collect();
+    data.edge_features = EdgeFeatures { columns: 2, values };
     data
 }
 

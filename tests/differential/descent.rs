@@ -29,6 +29,7 @@ pub fn read(data: &GraphData, blocks: &Blocks) -> EvalBatch {
             scales: Vec::new(),
             types: Vec::new(),
             degrees: Vec::new(),
+            features: Vec::new(),
         };
         for (row, ends) in layer.edges.indptr.windows(2).enumerate() {
             let v = ids[row];
@@ -47,6 +48,9 @@ pub fn read(data: &GraphData, blocks: &Blocks) -> EvalBatch {
                 read.scales.push(there as f64 / kept as f64);
                 read.degrees.push(there as f64);
                 read.types.extend(kind(at));
+                let place = topology.indptr()[v as usize] as usize + layer.positions[at] as usize;
+                let features = data.edge_features.row(place).iter();
+                read.features.extend(features.map(|x| f64::from(*x)));
             }
         }
         read

@@ -2,7 +2,7 @@
 //! also on graphs where all rows or none are interior.
 
 use crate::check::{Case, Way};
-use crate::data::{Shape, planted};
+use crate::data::{Shape, planted, with_edge_features};
 use crate::flow::{halves, programs, run};
 use crate::models::{APPNP, GAT, GCN, GCNII, GIN, RGCN, SAGE};
 use gnnc::graph::partition::{Partitioner, Range};
@@ -45,7 +45,7 @@ fn band() -> GraphData {
     let edges = near.flat_map(|(u, v)| [(u, v), (v, u)]);
     let directed = edges.filter(|(u, v)| u < v || !(u + 2 * v).is_multiple_of(3));
     data.topology = with_types(directed);
-    data
+    with_edge_features(data)
 }
 
 /// The edges of a graph with 90 vertices, with types.
@@ -56,7 +56,7 @@ fn with_types(edges: impl Iterator<Item = (u32, u32)>) -> Topology {
 
 /// Graphs on which parts have only interior rows, only boundary rows, both, or no edges.
 fn graphs() -> Vec<(&'static str, GraphData)> {
-    let with = |topology| GraphData { topology, ..band() };
+    let with = |topology| with_edge_features(GraphData { topology, ..band() });
     let pairs = (0..90u32)
         .filter(|v| v % 2 == 0)
         .flat_map(|v| [(v, v + 1), (v + 1, v)]);

@@ -2,10 +2,12 @@
 //! some it is what the interpreter computes on the batches that the sampler draws.
 
 use crate::check::{Case, Way};
-use crate::data::{Shape, planted, with_numbers, with_several_labels};
+use crate::data::{Shape, planted, with_edge_features, with_numbers, with_several_labels};
 use crate::descent::{LEARNING_RATE, differences};
-use crate::models::{APPNP, GAT, GCN, GCNII, GIN, KINDS, RGCN, RGCN_WEIGHTS, SAGE, shape};
-use gnnc::graph::{GraphData, Topology};
+use crate::models::{
+    APPNP, EDGE_MODELS, GAT, GCN, GCNII, GIN, KINDS, OF_EDGES, RGCN, RGCN_WEIGHTS, SAGE, shape,
+};
+use gnnc::graph::{EdgeFeatures, GraphData, Topology};
 use gnnc::ir::graph::model::Optimizer;
 use gnnc::ir::plan::Placement;
 use gnnc::ir::words::sampling::{ALL, Cut, Fanout, Kind, Roots, Sampling, SamplingSettings};
@@ -72,7 +74,7 @@ pub fn untyped(mut data: GraphData) -> GraphData {
     }
     edges.dedup();
     data.topology = Topology::from_edges(data.vertices(), edges).unwrap().0;
-    data
+    with_edge_features(data)
 }
 
 /// A model with steps that are small enough for several of them.
@@ -131,6 +133,10 @@ pub fn models() -> Vec<(&'static str, &'static str, bool)> {
         ("", SGC, false),
         ("", WIDE_GCN, false),
         ("", WIDE_SAGE, false),
+        (OF_EDGES, EDGE_MODELS[0], false),
+        (OF_EDGES, EDGE_MODELS[1], true),
+        (OF_EDGES, EDGE_MODELS[2], false),
+        (OF_EDGES, EDGE_MODELS[3], true),
     ]
 }
 
@@ -282,6 +288,7 @@ fn a_batch_that_is_larger_than_those_before_gets_more_memory() {
         edges.extend(data.topology.in_neighbours(v).iter().map(|u| (*u, v)));
     }
     data.topology = Topology::from_edges(400, edges).unwrap().0;
+    data.edge_features = EdgeFeatures::default();
     data.train = vec![true; 400];
     let all = sampling(8, vec![ALL; 2], Kind::Neighbor, Cut::Even);
     for body in [SAGE, WIDE_SAGE] {

@@ -73,6 +73,7 @@ fn loaded(body: &str) -> Loaded {
         features: 12,
         classes: 4,
         relations: 0,
+        edge_features: 0,
     };
     let (model, diagnostics) = source.check(&facts, &[]);
     Loaded {

@@ -20,11 +20,13 @@ pub enum Problem {
     },
     /// Features are NaN or infinite, or labels infinite.
     NotFinite {
-        /// `features` or `labels`.
+        /// `features`, `edge_features` or `labels`.
         array: &'static str,
+        /// What a row is of: `vertex` or `edge`.
+        of: &'static str,
         /// How many.
         count: usize,
-        /// Vertex of the first.
+        /// Number of the first's vertex or edge.
         row: usize,
         /// Column of the first.
         column: u32,
@@ -82,13 +84,14 @@ impl fmt::Display for Problem {
             }
             Self::NotFinite {
                 array,
+                of,
                 count,
                 row,
                 column,
                 value,
             } => write!(
                 f,
-                "found {} in `{array}`, the first is {value} at vertex {row}, column {column}; \
+                "found {} in `{array}`, the first is {value} at {of} {row}, column {column}; \
                  replace with finite numbers",
                 counted(count, "non-finite number")
             ),

@@ -210,10 +210,14 @@ pub(crate) fn finish(
         });
     }
     if options.symmetrise {
-        data.topology = match data.topology.relations() {
+        let both = match data.topology.relations() {
             0 => data.topology.symmetrised(),
             _ => data.topology.with_inverse_relations()?,
         };
+        if data.edge_features.columns > 0 {
+            data.edge_features = data.edge_features.with_reverses(&data.topology, &both);
+        }
+        data.topology = both;
     }
     data.features = data.features.in_best_storage();
     Ok(data)

@@ -3,12 +3,13 @@
 //! gnnc's: `indptr`, `indices` (rows of in-neighbors); `features` or `feat_indptr`, `feat_indices`,
 //! `feat_data`, `feat_shape`; `labels`; `train_mask`, `val_mask`, `test_mask`; `edge_type` for each
 //! index, with `relations` (how many) or `rel_names`; `vertex_ids` and `class_names`, bytes of a text
-//! with a line for each vertex or class. PyTorch Geometric's: `edge_index`, `x`, `y`, `train_mask` or
+//! with a line for each vertex or class; `edge_features`, a row for each index. PyTorch Geometric's: `edge_index`, `x`, `y`, `train_mask` or
 //! `train_idx`, and so on. SciPy's: `adj_data`, `adj_indices`,
 //! `adj_indptr`, `adj_shape` (row `u`, column `v` is the edge `u -> v`); `attr_*` or `attr_matrix`;
 //! `labels`. Other arrays are reported as not used. So are edge weights, except that a weight of 0
 //! means no edge.
 
+mod edge_features;
 mod labels;
 mod pyg;
 
@@ -18,12 +19,15 @@ use super::zip_names::repeated;
 use crate::csr::check_indptr;
 use crate::error::shape_text;
 use crate::topology::{Dropped, check_vertices};
-use crate::{Features, GraphData, GraphError, Topology};
+use crate::{EdgeFeatures, Features, GraphData, GraphError, Topology};
 use gnnc_ir::workload::MAX_RELATIONS;
 use std::collections::BTreeSet;
 use std::io::{Read, Seek};
 use zip::ZipArchive;
 use zip::result::ZipError;
+
+/// The array of a number or a row for each index.
+const EDGE_FEATURES: &str = "edge_features";
 
 /// Best compression ratio of deflate; an entry that claims more is lying.
 const MAX_DEFLATE_RATIO: u64 = 1032;
@@ -36,10 +40,11 @@ pub fn read(
 ) -> Result<(GraphData, Dropped), GraphError> {
     let mut arrays = Arrays::open(at, reader)?;
     let pyg = arrays.has("edge_index");
-    let (topology, mut dropped) = if pyg {
-        pyg::topology(&mut arrays)?
+    let (topology, edge_features, mut dropped) = if pyg {
+        pyg::edges(&mut arrays)?
     } else if arrays.has("adj_indptr") {
-        adjacency(&mut arrays)?
+        let (topology, dropped) = adjacency(&mut arrays)?;
+        (topology, EdgeFeatures::default(), dropped)
     } else {
         in_neighbours(&mut arrays)?
     };
@@ -53,6 +58,7 @@ pub fn read(
         });
     }
     let mut data = GraphData::new("", topology);
+    data.edge_features = edge_features;
     data.features = features(&mut arrays)?;
     if let Some(array) = arrays.optional("labels")? {
         data.labels = labels::labels(&array)?;
@@ -203,7 +209,7 @@ impl<R: Read + Seek> Arrays<R> {
 
 fn in_neighbours<R: Read + Seek>(
     arrays: &mut Arrays<R>,
-) -> Result<(Topology, Dropped), GraphError> {
+) -> Result<(Topology, EdgeFeatures, Dropped), GraphError> {
     if arrays.has("format") {
         return Err(GraphError::Unsupported {
             at: arrays.at.clone(),
@@ -217,10 +223,37 @@ fn in_neighbours<R: Read + Seek>(
     let indptr = arrays.required("indptr")?;
     let indices = arrays.required("indices")?;
     let (vertices, indptr, indices) = rows(&indptr, &indices, None)?;
-    if let Some(types) = arrays.optional("edge_type")? {
-        let relations = relations(arrays)?;
-        return typed(vertices, &indptr, &indices, &types, relations);
+    let types = match arrays.optional("edge_type")? {
+        Some(types) => {
+            let relations = relations(arrays)?;
+            Some(Types::read(&types, relations, indices.len())?)
+        }
+        None => None,
+    };
+    let mut listed = Vec::new();
+    if types.is_some() || arrays.has(EDGE_FEATURES) {
+        let kinds = types.as_ref().map(|types| &types.of[..]);
+        listed = edge_features::listed(&indptr, &indices, kinds);
     }
+    let (topology, dropped) = match types {
+        Some(Types { relations, .. }) => {
+            let edges = listed
+                .iter()
+                .map(|edge| (edge.source, edge.target, edge.kind));
+            Topology::typed(vertices, relations, edges)?
+        }
+        None => untyped(vertices, indptr, indices)?,
+    };
+    let features = edge_features::read(arrays, &[EDGE_FEATURES], &topology, &listed)?;
+    Ok((topology, features, dropped))
+}
+
+/// A topology of rows in any order.
+fn untyped(
+    vertices: u32,
+    indptr: Vec<u64>,
+    indices: Vec<u32>,
+) -> Result<(Topology, Dropped), GraphError> {
     let sorted = (0..vertices as usize).all(|v| {
         let row = &indices[indptr[v] as usize..indptr[v + 1] as usize];
         row.is_sorted_by(|a, b| a < b) && row.binary_search(&(v as u32)).is_err()
@@ -251,40 +284,33 @@ fn relations<R: Read + Seek>(arrays: &mut Arrays<R>) -> Result<Option<u64>, Grap
     }))
 }
 
-/// A topology with edge types.
-fn typed(
-    vertices: u32,
-    indptr: &[u64],
-    indices: &[u32],
-    types: &Array,
-    relations: Option<u64>,
-) -> Result<(Topology, Dropped), GraphError> {
-    types.dimensions(1, "one dimension")?;
-    if types.len() != indices.len() {
-        return Err(types.wrong_shape(format!("({}), one type per index", indices.len())));
+/// The types of edges in the order of the file.
+struct Types {
+    relations: u32,
+    of: Vec<u16>,
+}
+
+impl Types {
+    fn read(types: &Array, relations: Option<u64>, edges: usize) -> Result<Self, GraphError> {
+        types.dimensions(1, "one dimension")?;
+        if types.len() != edges {
+            return Err(types.wrong_shape(format!("({edges}), one type per index")));
+        }
+        let most = u64::from(MAX_RELATIONS);
+        let limit = relations.unwrap_or(most);
+        if !(1..=most).contains(&limit) {
+            return Err(GraphError::Unsupported {
+                at: types.at.clone(),
+                found: format!("a graph of {limit} relations"),
+                expected: format!("1 to {MAX_RELATIONS}; merge similar ones"),
+            });
+        }
+        // Types are below 2^16, as checked above.
+        let of: Vec<u16> = types.indices(limit)?.iter().map(|t| *t as u16).collect();
+        let used = || of.iter().max().map_or(1, |most| u32::from(*most) + 1);
+        let relations = relations.map_or_else(used, |count| count as u32);
+        Ok(Self { relations, of })
     }
-    let most = u64::from(MAX_RELATIONS);
-    let limit = relations.unwrap_or(most);
-    if !(1..=most).contains(&limit) {
-        return Err(GraphError::Unsupported {
-            at: types.at.clone(),
-            found: format!("a graph of {limit} relations"),
-            expected: format!("1 to {MAX_RELATIONS}; merge similar ones"),
-        });
-    }
-    // Types are below 2^16, as checked above.
-    let types: Vec<u16> = types.indices(limit)?.iter().map(|t| *t as u16).collect();
-    let used = || types.iter().max().map_or(1, |most| u32::from(*most) + 1);
-    let relations = relations.map_or_else(used, |count| count as u32);
-    let edges = (0..vertices).flat_map(|v| {
-        let row = indptr[v as usize] as usize..indptr[v as usize + 1] as usize;
-        let types = types[row.clone()].iter();
-        indices[row]
-            .iter()
-            .zip(types)
-            .map(move |(&u, &kind)| (u, v, kind))
-    });
-    Topology::typed(vertices, relations, edges)
 }
 
 fn adjacency<R: Read + Seek>(arrays: &mut Arrays<R>) -> Result<(Topology, Dropped), GraphError> {

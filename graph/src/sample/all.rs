@@ -43,33 +43,33 @@ struct Part {
 struct Lists {
     ends: Range<usize>,
     places: Range<usize>,
-    /// Empty if edges have no types.
+    /// Empty if nothing asks which edges of the graph these are.
     positions: Range<usize>,
 }
 
 /// Numbers of the message for the levels from `top` outwards.
-pub fn message_length(blocks: &Blocks, top: u8, typed: bool) -> usize {
+pub fn message_length(blocks: &Blocks, top: u8, places: bool) -> usize {
     let layers = (1..=usize::from(top)).map(|layer| {
         let edges = &blocks.layer(layer).edges;
-        edges.indptr.len() + edges.indices.len() * (1 + usize::from(typed))
+        edges.indptr.len() + edges.indices.len() * (1 + usize::from(places))
     });
     layers.sum::<usize>() + blocks.level(0).len()
 }
 
 /// Writes that message. `out` has its length.
-pub fn write_message(blocks: &Blocks, top: u8, typed: bool, out: &mut [u32]) {
+pub fn write_message(blocks: &Blocks, top: u8, places: bool, out: &mut [u32]) {
     let mut rest = out;
     for layer in (1..=usize::from(top)).rev() {
         let positions = &blocks.layer(layer).positions;
         let edges = &blocks.layer(layer).edges;
         let (ends, after) = std::mem::take(&mut rest).split_at_mut(edges.indptr.len());
-        let (places, after) = after.split_at_mut(edges.indices.len());
+        let (sources, after) = after.split_at_mut(edges.indices.len());
         ends[0] = edges.indptr.len() as u32 - 1;
         let of_rows = ends[1..].iter_mut().zip(&edges.indptr[1..]);
         of_rows.for_each(|(end, edge)| *end = *edge as u32);
-        places.copy_from_slice(&edges.indices);
+        sources.copy_from_slice(&edges.indices);
         rest = after;
-        if typed {
+        if places {
             let (own, after) = std::mem::take(&mut rest).split_at_mut(positions.len());
             own.copy_from_slice(positions);
             rest = after;
@@ -91,8 +91,9 @@ impl AllBlocks {
     /// graph's levels from `top` outwards, or if
     /// 32 bits cannot number their rows.
     #[must_use]
-    pub fn merge(&mut self, top: u8, topology: &Topology) -> bool {
-        let read = |part: &mut Part| part.read(usize::from(top), topology);
+    pub fn merge(&mut self, top: u8, places: bool, topology: &Topology) -> bool {
+        let read =
+            |part: &mut Part| part.lists(usize::from(top), places).is_some() && part.fits(topology);
         if !self.parts.iter_mut().all(read) {
             return false;
         }
@@ -196,7 +197,8 @@ impl AllBlocks {
         for (ends, vertex) in rows {
             let (kept, degree) = (ends[1] - ends[0], topology.in_neighbours(*vertex).len());
             layer.degrees.push(degree as u32);
-            if topology.relations() > 0 {
+            let placed = layer.positions.len() == layer.edges.indices.len();
+            if topology.relations() > 0 && placed {
                 let positions = &layer.positions[ends[0] as usize..ends[1] as usize];
                 scales_by_type(topology.types_into(*vertex), positions, &mut layer.scales);
             } else {
@@ -232,12 +234,8 @@ impl Part {
         known..self.sizes[depth]
     }
 
-    /// Finds the lists of a message; false if it is none about levels of a graph.
-    fn read(&mut self, top: usize, topology: &Topology) -> bool {
-        self.lists(top, topology.relations() > 0).is_some() && self.fits(topology)
-    }
-
-    fn lists(&mut self, top: usize, typed: bool) -> Option<()> {
+    /// Finds the lists of a message; `None` if it is none about levels.
+    fn lists(&mut self, top: usize, places: bool) -> Option<()> {
         let Self {
             words,
             sizes,
@@ -254,14 +252,14 @@ impl Part {
                 [] => 0,
                 [.., last] => *last as usize,
             };
-            let places = ends.end..ends.end + edges;
-            let positions = places.end..places.end + if typed { edges } else { 0 };
-            words.get(places.start..positions.end)?;
+            let sources = ends.end..ends.end + edges;
+            let positions = sources.end..sources.end + if places { edges } else { 0 };
+            words.get(sources.start..positions.end)?;
             at = positions.end;
             sizes.push(rows);
             layers.push(Lists {
                 ends,
-                places,
+                places: sources,
                 positions,
             });
         }

@@ -20,7 +20,8 @@ fn merged(messages: &[Vec<u32>], top: u8, topology: &Topology) -> Option<AllBloc
         let room = all.message(rank, messages.len() as u32, words.len());
         room.copy_from_slice(words);
     }
-    all.merge(top, topology).then_some(all)
+    all.merge(top, topology.relations() > 0, topology)
+        .then_some(all)
 }
 
 /// Eight vertices on two ranks, with the seeds 0 and 7: 14 numbers from each rank to the other.

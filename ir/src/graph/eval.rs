@@ -45,6 +45,8 @@ pub struct EvalContext {
     pub indices: Vec<u32>,
     /// Type of every plain edge, in the same order; empty if edges have no types.
     pub types: Vec<u16>,
+    /// The features of every plain edge, in the same order, edge by edge.
+    pub edge_features: Vec<f64>,
     /// The feature matrix, `[V x F]`.
     pub features: Tensor,
     /// As many as [`Loss::per_vertex`](crate::graph::op::Loss::per_vertex) says, row by row.
@@ -237,6 +239,11 @@ impl<'a> Machine<'a> {
             if let Op::Scan(scan) = &node.op {
                 self.check_types(&scan.body)?;
             }
+            if let Op::Input(Input::EdgeFeatures(columns)) = node.op {
+                let expected = self.plain.len() * columns.count as usize;
+                let found = self.context.edge_features.len();
+                self.check_count("features of edges", expected, found)?;
+            }
             let Op::Input(Input::Relation(types_of) | Input::RelationDegree(types_of)) = node.op
             else {
                 continue;
@@ -400,6 +407,10 @@ impl<'a> Machine<'a> {
                     degrees = self.edges(EdgeSet::Plain).degrees(end);
                 }
                 return self.levels.drawn(drawn, &degrees);
+            }
+            Input::EdgeFeatures(columns) => {
+                let values = self.context.edge_features.clone();
+                return Tensor::new(columns.ty(), self.plain.len(), values);
             }
             Input::RelationDegree(relations) => {
                 let degrees = self.plain.relation_degrees(&self.context.types);

@@ -134,6 +134,7 @@ pub fn infer(graph: &Graph, op: &Op, inputs: &[NodeId]) -> Result<Type, TypeErro
                 Input::History(history) => history.ty(),
                 Input::Fresh(set) => Type::new(Rows::Edges(*set), 1, 1),
                 Input::Relation(relations) | Input::RelationDegree(relations) => relations.ty(),
+                Input::EdgeFeatures(columns) => columns.ty(),
                 Input::Drawn(drawn) => drawn.ty(),
             })
         }

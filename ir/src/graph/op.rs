@@ -8,7 +8,7 @@ use crate::words::scalar::{Binary, Unary};
 use crate::words::types::{EdgeSet, Type};
 use serde::{Deserialize, Serialize};
 
-pub use data::{Clip, Copies, History, Input, Relations, Sampled, Site};
+pub use data::{Clip, Copies, EdgeColumns, History, Input, Relations, Sampled, Site};
 pub use origin::{Product, ValueOrigin};
 
 /// What a loss compares the numbers of a vertex with.

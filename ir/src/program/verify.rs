@@ -17,13 +17,13 @@ mod window;
 use self::reach::Reach;
 use super::instr::MatMul;
 use super::{
-    BatchSizes, BufferId, Capacity, Extent, Instr, Launch, Matrix, Product, Program, RankSizes,
-    Ref, Role,
+    BatchSizes, Buffer, BufferId, Capacity, Extent, Instr, Launch, Matrix, Product, Program,
+    RankSizes, Ref, Role,
 };
 use crate::kernel::{Body, Walk, result_shape};
 use crate::program::trace::Phase;
 use crate::words::mesh::Mesh;
-use crate::words::sampling::MAX_HOPS;
+use crate::words::sampling::{Drawn, MAX_HOPS};
 use crate::words::spelling::counted;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -41,6 +41,8 @@ pub struct RankData {
     pub features: Option<u32>,
     /// Edge types; 0 if edges have none.
     pub relations: u32,
+    /// Features of an edge; 0 if edges have none.
+    pub edge_features: u32,
     /// Chunks by edges in the whole graph; `None` accepts whatever the program says.
     pub chunks: Option<u32>,
 }
@@ -89,9 +91,31 @@ impl RankData {
             capacity: Capacity::of(sizes),
             features,
             relations: relations.unwrap_or(0),
+            edge_features: edge_features(program),
             chunks: None,
         }
     }
+}
+
+/// Features of an edge that a program reads; 0 if it reads none.
+fn edge_features(program: &Program) -> u32 {
+    let of_buffer = |buffer: &Buffer| match buffer.role {
+        Role::EdgeFeatures(columns) => Some(columns),
+        _ => None,
+    };
+    let of_buffers = program.buffers.iter().find_map(of_buffer);
+    let of_batches = || {
+        program.of_batches().find_map(|instr| {
+            let Instr::Numbers(numbers) = instr else {
+                return None;
+            };
+            numbers.outputs.iter().find_map(|one| match one.drawn {
+                Drawn::EdgeFeatures(_, columns) => Some(columns),
+                _ => None,
+            })
+        })
+    };
+    of_buffers.or_else(of_batches).unwrap_or(0)
 }
 
 /// A batch of the program's number of levels, none of whose sizes are equal.
@@ -252,6 +276,20 @@ impl Check<'_> {
             Some(rows) => (rows, size.1),
             None => size,
         };
+        let by_rows = match one.product {
+            Product::Nn | Product::Nt => [a, out],
+            Product::Tn => [a, b],
+        };
+        for matrix in by_rows {
+            let extent = self.program.buffer(matrix.at.buffer).extent;
+            let whole = self.runs(matrix.at).is_none();
+            if whole && extent.of_edges() != one.rows.of_edges() {
+                return Err(format!(
+                    "a product over {} rows of a matrix with {extent} rows",
+                    one.rows
+                ));
+            }
+        }
         self.matrix("a", a, here(a, (rows, inner)))?;
         self.matrix("b", b, here(b, b_size))?;
         self.matrix("out", out, here(out, out_size))?;

@@ -284,6 +284,8 @@ pub enum Drawn {
     Relation(Level, u32),
     /// For each edge of a layer, the edges of its type into its destination in the whole graph.
     RelationDegree(Level, u32),
+    /// For each edge of a layer, its features: `[edges of the layer x columns]`.
+    EdgeFeatures(Level, u32),
 }
 
 impl Drawn {
@@ -296,6 +298,7 @@ impl Drawn {
             Self::Scale(layer, set) => Self::Scale(all(layer), set),
             Self::Relation(layer, types) => Self::Relation(all(layer), types),
             Self::RelationDegree(layer, types) => Self::RelationDegree(all(layer), types),
+            Self::EdgeFeatures(layer, columns) => Self::EdgeFeatures(all(layer), columns),
         }
     }
 
@@ -304,6 +307,7 @@ impl Drawn {
         match self {
             Self::Kept(level, _) | Self::Degree(level, ..) | Self::Scale(level, _) => level,
             Self::Relation(level, _) | Self::RelationDegree(level, _) => level,
+            Self::EdgeFeatures(level, _) => level,
         }
     }
 
@@ -311,19 +315,28 @@ impl Drawn {
     pub fn types(self) -> Option<u32> {
         match self {
             Self::Relation(_, types) | Self::RelationDegree(_, types) => Some(types),
-            Self::Kept(..) | Self::Degree(..) | Self::Scale(..) => None,
+            Self::Kept(..) | Self::Degree(..) | Self::Scale(..) | Self::EdgeFeatures(..) => None,
         }
     }
 
-    /// The type of a tensor with one number a row.
+    /// Numbers of a row.
+    pub fn columns(self) -> u32 {
+        match self {
+            Self::EdgeFeatures(_, columns) => columns,
+            Self::Kept(..) | Self::Degree(..) | Self::Scale(..) => 1,
+            Self::Relation(..) | Self::RelationDegree(..) => 1,
+        }
+    }
+
+    /// The type of a tensor with these numbers.
     pub fn ty(self) -> Type {
         let rows = match self {
             Self::Kept(level, _) | Self::Degree(level, ..) => Rows::Level(level),
             Self::Scale(layer, set) => Rows::LevelEdges(layer, set),
-            Self::Relation(layer, _) | Self::RelationDegree(layer, _) => {
-                Rows::LevelEdges(layer, EdgeSet::Plain)
-            }
+            Self::Relation(layer, _)
+            | Self::RelationDegree(layer, _)
+            | Self::EdgeFeatures(layer, _) => Rows::LevelEdges(layer, EdgeSet::Plain),
         };
-        Type::new(rows, 1, 1)
+        Type::new(rows, 1, self.columns())
     }
 }

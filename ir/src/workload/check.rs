@@ -350,6 +350,7 @@ mod tests {
             column_nonzeros: vec![5, 3, 4],
             classes: 2,
             relations: 0,
+            edge_features: 0,
             split: [2, 1, 1],
             max_degree: 2,
             max_out_degree: 0,

@@ -254,6 +254,7 @@ pub fn context(graph: &Graph, seed: u64, dropout: bool) -> EvalContext {
     let batch = Some(batch(&indptr, &indices));
     EvalContext {
         batch,
+        edge_features: Vec::new(),
         types: (0..indices.len())
             .map(|edge| (edge * 5 % 7 % 3) as u16)
             .collect(),
@@ -282,6 +283,7 @@ fn batch(indptr: &[u64], indices: &[u32]) -> EvalBatch {
             scales: Vec::new(),
             types: Vec::new(),
             degrees: Vec::new(),
+            features: Vec::new(),
         };
         for v in ids.clone() {
             let sources = &indices[indptr[v as usize] as usize..indptr[v as usize + 1] as usize];

@@ -183,9 +183,15 @@ pub const WORDS: &[&str] = &[
     "sum", "mean", "max", "none", "sym", "glorot", "kaiming", "zeros", "ones", "labels", "train",
 ];
 
-/// Values of the data graph that every layer and model can read: `[V x 1]` tensors, one `[E x
-/// 1]` tensor, and the number of edge types.
-pub const GRAPH_VALUES: &[&str] = &["in_degree", "out_degree", "relation_degree", "relations"];
+/// Values of the data graph that every layer and model can read: `[V x 1]` tensors, `[E x 1]` and
+/// `[E x D]` tensors, and the number of edge types.
+pub const GRAPH_VALUES: &[&str] = &[
+    "in_degree",
+    "out_degree",
+    "relation_degree",
+    "edge_features",
+    "relations",
+];
 
 /// Variables defined in every model: the input features, the number of classes, the number of
 /// features.

@@ -8,7 +8,7 @@ use super::standard;
 use super::value::{Layer, Value};
 use crate::diagnostic::{Diagnostic, Span};
 use crate::syntax::ast::{Call, Expr};
-use gnnc_ir::graph::op::{Input, Op, Relations};
+use gnnc_ir::graph::op::{EdgeColumns, Input, Op, Relations};
 use gnnc_ir::words::types::EdgeSet;
 use std::collections::BTreeMap;
 
@@ -40,6 +40,7 @@ impl<'a> Elaborator<'a, '_> {
             "in_degree" => Input::InDegree(set),
             "out_degree" => Input::OutDegree(set),
             "relation_degree" => Input::RelationDegree(self.typed_edges(name, span)?),
+            "edge_features" => Input::EdgeFeatures(self.edge_columns(span)?),
             _ => {
                 let count = self.relations(name, span)?;
                 return Some(Value::Number(f64::from(count)));
@@ -68,6 +69,25 @@ impl<'a> Elaborator<'a, '_> {
         }
         let message =
             format!("`{name}` is in a layer on `edges + loops`, and self loops have no type");
+        let help = "make it a layer on `edges`, and add the vertex's own term in it";
+        self.report(Diagnostic::new("E0312", message).at(span).help(help));
+        None
+    }
+
+    /// The edges of the layer, with their features; `None` after reporting that they have none.
+    fn edge_columns(&mut self, span: Span) -> Option<EdgeColumns> {
+        let count = self.facts.edge_features;
+        if count == 0 {
+            let message = "the edges of the graph have no features";
+            let help = "set `edge_features = N` for statistics, or add the array `edge_features` to a graph file";
+            self.report(Diagnostic::new("E0312", message).at(span).help(help));
+            return None;
+        }
+        if self.frame().edges == EdgeSet::Plain {
+            return Some(EdgeColumns { count, all: false });
+        }
+        let message =
+            "`edge_features` is in a layer on `edges + loops`, and self loops have no features";
         let help = "make it a layer on `edges`, and add the vertex's own term in it";
         self.report(Diagnostic::new("E0312", message).at(span).help(help));
         None

@@ -25,6 +25,7 @@ const STATISTICS: &[&str] = &[
     "replication",
     "feature_density",
     "relations",
+    "edge_features",
 ];
 
 impl Module {
@@ -70,6 +71,7 @@ fn statistics(item: &GraphItem, diagnostics: &mut Vec<Diagnostic>) -> Option<Wor
     }
     let vertices = reader.count("vertices", 1.0..=MAX_VERTICES as f64);
     let relations = reader.count("relations", 1.0..=f64::from(MAX_RELATIONS));
+    let edge_features = reader.count("edge_features", 1.0..=f64::from(MAX_WIDTH));
     let edges = reader.count("edges", 0.0..=MAX_EDGES as f64);
     if let (Some(vertices), Some(edges)) = (vertices, edges) {
         let most = most_edges(vertices, relations.unwrap_or(0) as u32);
@@ -117,6 +119,7 @@ fn statistics(item: &GraphItem, diagnostics: &mut Vec<Diagnostic>) -> Option<Wor
         column_nonzeros: Vec::new(),
         classes,
         relations: relations.unwrap_or(0) as u32,
+        edge_features: edge_features.unwrap_or(0) as u32,
         // By default, all vertices are training vertices.
         split: [
             split[0].unwrap_or(vertices),

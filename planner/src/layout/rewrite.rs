@@ -212,6 +212,7 @@ impl<'a> Writer<'a> {
                 Input::Relation(relations) | Input::RelationDegree(relations) => {
                     *relations = whole(*relations);
                 }
+                Input::EdgeFeatures(columns) => columns.all = true,
                 Input::Drawn(drawn) => *drawn = drawn.of_all(),
                 _ => {}
             }

@@ -78,12 +78,14 @@ pub fn analyse(graph: &Graph, partial: Partials, distributed: bool) -> Analysis 
     let fixed = fixed(graph, &[]);
     let uses = uses(graph);
     let blends = graph.nodes.iter().any(|node| node.op == Op::Blend);
+    let kept = of_products(graph);
     let passes = passes(graph, &fixed, &|id| {
         let node = graph.node(id);
         let value = node.inputs[0];
         // What edges see of a blend is known only while the chunks of destinations take turns.
         let late = blends && matches!(node.op, Op::Gather(_, End::Src, _));
-        late || matches!(graph.node(value).op, Op::PlaceHead(_)) || collects_fresh(graph, value)
+        let places = matches!(graph.node(value).op, Op::PlaceHead(_));
+        late || places || collects_fresh(graph, value) || kept[value.0 as usize]
     });
     let mut stored = stored(graph, &users, &uses, &fixed);
     for (n, of) in passes.of.iter().enumerate() {
@@ -153,6 +155,29 @@ fn needs_memory(graph: &Graph, user: &Op, position: usize, operand: NodeId) -> b
     }
 }
 
+/// Edge tensors that a product reads, and what is computed from them edge by edge. They are in
+/// memory, and may need numbers that a pass stores, so no pass may wait for them.
+fn of_products(graph: &Graph) -> Vec<bool> {
+    let mut found = vec![false; graph.nodes.len()];
+    for node in graph
+        .nodes
+        .iter()
+        .filter(|node| node.op.product().is_some())
+    {
+        for input in &node.inputs {
+            let operand = graph.node(*input);
+            found[input.0 as usize] |= is_edge(operand.ty) && pointwise(&operand.op);
+        }
+    }
+    for (id, node) in graph.iter() {
+        let n = id.0 as usize;
+        found[n] |= is_edge(node.ty)
+            && pointwise(&node.op)
+            && node.inputs.iter().any(|input| found[input.0 as usize]);
+    }
+    found
+}
+
 fn stored(graph: &Graph, users: &[Vec<NodeId>], uses: &[u32], fixed: &[bool]) -> Vec<bool> {
     let mut stored: Vec<bool> = graph.nodes.iter().map(|n| !pointwise(&n.op)).collect();
     for (id, node) in graph.iter() {
@@ -219,7 +244,9 @@ fn hosts(
             .inputs
             .first()
             .is_some_and(|i| matches!(graph.node(*i).op, Op::PlaceHead(_)));
-        let early = early || places;
+        // A product of edge rows goes to a library, and a kernel after it walks edges.
+        let edges = node.op.product().is_some() && node.ty.rows.edge_set().is_some();
+        let early = early || places || edges;
         let apart = passes.inlined[g.0 as usize] || reduce_now[g.0 as usize].is_some();
         if !hosting || early || apart || graph.results.contains(&g) {
             continue;

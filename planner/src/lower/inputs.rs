@@ -65,6 +65,11 @@ impl Lowerer {
                 let role = Role::RelationDegree(relations.count);
                 ("relation_degree".to_owned(), role, ty, self.extent(ty))
             }
+            Input::EdgeFeatures(columns) => {
+                let ty = columns.ty();
+                let role = Role::EdgeFeatures(columns.count);
+                ("edge_features".to_owned(), role, ty, self.extent(ty))
+            }
             Input::Drawn(drawn) => return Ok(self.drawn(drawn)),
             Input::Fresh(_) => {
                 let why = "which edges are fresh is not known to kernels";

@@ -323,6 +323,7 @@ fn has_home(buffer: &Buffer) -> bool {
             | Role::FeatureValues
             | Role::Degree(..)
             | Role::RelationDegree(_)
+            | Role::EdgeFeatures(_)
             | Role::Param(_)
             | Role::State(..)
             | Role::Static

@@ -231,8 +231,10 @@ impl Region<'_> {
             (None, Some(a)) => {
                 let rows = match self.embeddings.near(last) {
                     true => Extent::Local,
-                    false if product == Product::Tn => self.summed(right),
-                    false => launch_rows(a.ty),
+                    false if product == Product::Tn && self.embeddings.beside(right) => {
+                        Extent::Local
+                    }
+                    false => lowerer.extent(a.ty),
                 };
                 let (a, b, to) = (a.matrix(), b.matrix(), out.matrix());
                 let instr = Instr::MatMul(instr::MatMul {

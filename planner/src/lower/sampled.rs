@@ -36,7 +36,7 @@ impl Lowerer {
         let known = self.drawn.iter().find(|one| one.drawn == drawn);
         let at = known.map(|one| one.at).unwrap_or_else(|| {
             let (name, extent) = (name(drawn), self.extent(drawn.ty()));
-            let at = Ref::first(self.buffer(name, extent, 1, 1, Role::Temp));
+            let at = Ref::first(self.buffer(name, extent, drawn.columns(), 1, Role::Temp));
             self.drawn.push(DrawnBuffer { drawn, at });
             at
         });
@@ -48,7 +48,9 @@ impl Lowerer {
         let outputs = std::mem::take(&mut self.drawn);
         let mut body = vec![Instr::Sample(instr::Sample {})];
         if let Some(level) = self.top_of_all(&code) {
-            body.push(Instr::ShareLevels(instr::ShareLevels { level, typed }));
+            let featured = |one: &DrawnBuffer| matches!(one.drawn, Drawn::EdgeFeatures(..));
+            let places = typed || outputs.iter().any(featured);
+            body.push(Instr::ShareLevels(instr::ShareLevels { level, places }));
         }
         if !outputs.is_empty() {
             body.push(Instr::Numbers(instr::Numbers { outputs }));
@@ -79,6 +81,7 @@ fn name(drawn: Drawn) -> String {
         Drawn::Scale(..) => format!("scale{level}"),
         Drawn::Relation(..) => format!("relation{level}"),
         Drawn::RelationDegree(..) => format!("relation_degree{level}"),
+        Drawn::EdgeFeatures(..) => format!("edge_features{level}"),
     }
 }
 

@@ -14,6 +14,7 @@ pub(crate) fn workload(vertices: u64, edges: u64) -> Workload {
         column_nonzeros: Vec::new(),
         classes: 4,
         relations: 0,
+        edge_features: 0,
         split: [0; 3],
         max_degree: 0,
         max_out_degree: 0,

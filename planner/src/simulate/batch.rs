@@ -120,7 +120,7 @@ fn all_bytes(share: ShareLevels, sizes: &RankSizes, ranks: u32) -> u64 {
             sizes.batch.edges(Level::all(layer), EdgeSet::Plain),
         );
         let message = rows + u64::from(ranks) + edges;
-        let positions = if share.typed { 2 * edges } else { 0 };
+        let positions = if share.places { 2 * edges } else { 0 };
         message + rows + 2 * (2 * rows + 1) + edges + positions
     };
     4 * (3 * rows(0) + (1..=share.level).map(layer).sum::<u64>())

@@ -45,6 +45,7 @@ pub fn workload(
         column_nonzeros: Vec::new(),
         classes: shape.classes,
         relations: 0,
+        edge_features: 0,
         split: [0; 3],
         max_degree: 0,
         max_out_degree: 0,

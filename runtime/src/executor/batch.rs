@@ -91,7 +91,8 @@ impl Worker {
         for output in &numbers.outputs {
             let buffer = program.buffer(output.at.buffer);
             let rows = self.own.part.sizes.rows(buffer.extent) as usize;
-            let out = self.slot(output.at, 0).part(0, rows);
+            let floats = rows * output.drawn.columns() as usize;
+            let out = self.slot(output.at, 0).part(0, floats);
             if let Some(batch) = self.own.part.batches.at_hand() {
                 // SAFETY: instructions run one after another.
                 batch.write(output.drawn, unsafe { out.write() });

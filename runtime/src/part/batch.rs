@@ -197,7 +197,7 @@ impl Batch {
         let batch = self.at_hand();
         match self.shares {
             Some(share) if batch.blocks.layers() > 0 => {
-                message_length(&batch.blocks, share.level, share.typed)
+                message_length(&batch.blocks, share.level, share.places)
             }
             _ => 0,
         }
@@ -206,7 +206,7 @@ impl Batch {
     /// Writes that message.
     pub(crate) fn write_message(&self, out: &mut [u32]) {
         if let Some(share) = self.shares {
-            write_message(&self.at_hand().blocks, share.level, share.typed, out);
+            write_message(&self.at_hand().blocks, share.level, share.places, out);
         }
     }
 
@@ -225,7 +225,7 @@ impl Batch {
             return Err(Fault::Missing("levels to share"));
         };
         let batch = &mut self.under_way[self.at_hand];
-        if !batch.all.merge(share.level, topology) {
+        if !batch.all.merge(share.level, share.places, topology) {
             return Err(Fault::Missing("the levels that another rank shares"));
         }
         let blocks = batch.all.blocks();
@@ -344,6 +344,12 @@ impl Batch {
             Drawn::RelationDegree(..) => {
                 let degrees = &self.shared.type_degrees;
                 self.each_edge(layer, ids, |at, edge| out[at] = degrees[edge] as f32);
+            }
+            Drawn::EdgeFeatures(_, columns) => {
+                let (features, width) = (&self.shared.edge_features, columns as usize);
+                self.each_edge(layer, ids, |at, edge| {
+                    out[at * width..][..width].copy_from_slice(features.row(edge));
+                });
             }
         }
     }

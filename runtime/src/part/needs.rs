@@ -114,6 +114,8 @@ pub(crate) struct Needs {
     pub(crate) batches: [BatchNeeds; 2],
     /// Whether a batch gives the numbers of edges by type.
     pub(crate) type_degrees: bool,
+    /// Whether batches read the features of edges.
+    pub(crate) edge_features: bool,
     /// Whether a batch gives the numbers of edges out of vertices.
     pub(crate) out_degrees: bool,
     /// Whether kernels run over all vertices.
@@ -157,6 +159,8 @@ impl Needs {
             if let Instr::Numbers(numbers) = instr {
                 let of_types = |one: &DrawnBuffer| matches!(one.drawn, Drawn::RelationDegree(..));
                 self.type_degrees |= numbers.outputs.iter().any(of_types);
+                let features = |one: &DrawnBuffer| matches!(one.drawn, Drawn::EdgeFeatures(..));
+                self.edge_features |= numbers.outputs.iter().any(features);
                 let out = |one: &DrawnBuffer| matches!(one.drawn, Drawn::Degree(.., End::Src));
                 self.out_degrees |= numbers.outputs.iter().any(out);
             }

@@ -6,7 +6,7 @@ use crate::RuntimeError;
 use crate::options::RunOptions;
 use gnnc_graph::partition::Partition;
 use gnnc_graph::sample::{At, PILOT, Replay, Rule, SampleError, Sampler, seeds};
-use gnnc_graph::{GraphData, Labels, LocalPart, Topology};
+use gnnc_graph::{EdgeFeatures, GraphData, Labels, LocalPart, Topology};
 use gnnc_ir::kernel::End;
 use gnnc_ir::program::trace::Phase;
 use gnnc_ir::program::{BatchSizes, Program};
@@ -23,6 +23,8 @@ pub(crate) struct OfList<'a> {
 /// What all ranks of a process need of a graph that they sample.
 pub(crate) struct Sampled {
     pub(super) topology: Arc<Topology>,
+    /// None if nothing reads them.
+    pub(super) edge_features: EdgeFeatures,
     /// For each edge of the graph, the edges of its type into its destination; empty if nothing
     /// reads that.
     pub(super) type_degrees: Vec<u32>,
@@ -74,6 +76,10 @@ impl Sampled {
                 false => Vec::new(),
             },
             topology: Arc::new(data.topology.clone()),
+            edge_features: match needs.edge_features {
+                true => data.edge_features.clone(),
+                false => EdgeFeatures::default(),
+            },
             labels: match parts.len() {
                 1 => Labels::None,
                 _ => data.labels.clone(),
@@ -128,7 +134,9 @@ impl Sampled {
             Labels::Single(labels) => 4 * labels.len(),
             Labels::Values { values, .. } => 4 * values.len(),
         };
-        let lists = self.owners.bytes() + 4 * (self.type_degrees.len() + self.out_degrees.len());
+        let numbers = 4 * self.edge_features.values.len();
+        let lists =
+            numbers + self.owners.bytes() + 4 * (self.type_degrees.len() + self.out_degrees.len());
         let splits: usize = self.splits.iter().map(Vec::len).sum();
         graph + (labels + splits + lists) as u64
     }

@@ -1,16 +1,16 @@
 //! Archives with the arrays of a PyTorch Geometric `Data`: `edge_index` (row 0 are sources, row 1
-//! targets), `x`, `y`, `edge_type`, and splits as masks or as lists of vertices (`train_idx`).
+//! targets), `x`, `y`, `edge_type`, `edge_attr` or `edge_weight`, and splits as masks or as lists of vertices (`train_idx`).
 
-use super::{Arrays, relations};
+use super::Arrays;
 use crate::read::text::plausible_vertices;
 use crate::topology::Dropped;
-use crate::{GraphData, GraphError, Topology};
+use crate::{EdgeFeatures, GraphData, GraphError, ListedEdge, Topology};
 use std::io::{Read, Seek};
 
 /// Reads the edges.
-pub(super) fn topology<R: Read + Seek>(
+pub(super) fn edges<R: Read + Seek>(
     arrays: &mut Arrays<R>,
-) -> Result<(Topology, Dropped), GraphError> {
+) -> Result<(Topology, EdgeFeatures, Dropped), GraphError> {
     let edges = arrays.required("edge_index")?;
     let ends = edges.indices(u64::from(u32::MAX))?;
     let count = ends.len() / 2;
@@ -37,21 +37,35 @@ pub(super) fn topology<R: Read + Seek>(
     let claimed = stated.map_or(largest, u128::from);
     let known = stated.and_then(|stated| u32::try_from(stated).ok());
     let vertices = plausible_vertices(&edges.at, claimed, count as u64, known)?;
-    let Some(types) = arrays.optional("edge_type")? else {
-        return Topology::from_edges(vertices, (0..count).map(pair));
-    };
-    let stated = relations(arrays)?;
-    let kinds = types.indices(stated.unwrap_or(1 << 16).min(1 << 16))?;
-    if kinds.len() != count {
-        return Err(types.wrong_shape(format!("({count}), one type per edge")));
+    let mut kinds = Vec::new();
+    let mut relations = 0;
+    if let Some(types) = arrays.optional("edge_type")? {
+        let stated = super::relations(arrays)?;
+        let read = super::Types::read(&types, stated, count)?;
+        (relations, kinds) = (read.relations, read.of);
     }
-    let used = kinds.iter().max().map_or(1, |most| most + 1);
-    let relations = stated.map_or(used, |stated| stated as u32);
-    let typed = (0..count).map(|edge| {
+    let listed = (0..count).map(|edge| {
         let (source, target) = pair(edge);
-        (source, target, kinds[edge] as u16)
+        let kind = kinds.get(edge).copied().unwrap_or(0);
+        ListedEdge {
+            source,
+            target,
+            kind,
+        }
     });
-    Topology::typed(vertices, relations, typed)
+    let listed: Vec<ListedEdge> = listed.collect();
+    let (topology, dropped) = match relations {
+        0 => Topology::from_edges(vertices, (0..count).map(pair))?,
+        relations => {
+            let typed = listed
+                .iter()
+                .map(|edge| (edge.source, edge.target, edge.kind));
+            Topology::typed(vertices, relations, typed)?
+        }
+    };
+    let names = ["edge_attr", "edge_weight"];
+    let features = super::edge_features::read(arrays, &names, &topology, &listed)?;
+    Ok((topology, features, dropped))
 }
 
 /// The number of vertices, if some array says it.

@@ -31,6 +31,8 @@ pub struct EvalLayer {
     /// For each edge, the edges of its type into its destination in the whole graph; empty if
     /// edges have no types.
     pub degrees: Vec<f64>,
+    /// The features of each edge, edge by edge; empty if edges have none.
+    pub features: Vec<f64>,
 }
 
 /// A batch with its edges listed; without one, there are no rows.
@@ -124,7 +126,10 @@ impl<'a> Levels<'a> {
             Drawn::RelationDegree(into, _) => {
                 layer(into).map_or(Vec::new(), |layer| layer.degrees.clone())
             }
+            Drawn::EdgeFeatures(into, _) => {
+                layer(into).map_or(Vec::new(), |layer| layer.features.clone())
+            }
         };
-        Tensor::new(ty, data.len(), data)
+        Tensor::new(ty, data.len() / ty.columns().max(1) as usize, data)
     }
 }

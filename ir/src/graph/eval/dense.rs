@@ -339,6 +339,7 @@ mod tests {
         let context = EvalContext {
             indptr: vec![0; rows + 1],
             indices: Vec::new(),
+            edge_features: Vec::new(),
             types: Vec::new(),
             features: Tensor::new(Type::vertices(7), rows, numbers),
             labels: vec![0.0; rows],

@@ -27,6 +27,8 @@ pub enum Input {
     Relation(Relations),
     /// Number of edges of the same type into the same vertex, `[E x 1]`.
     RelationDegree(Relations),
+    /// The features of each edge, `[E x D]`.
+    EdgeFeatures(EdgeColumns),
     /// Numbers of the batch at hand.
     Drawn(Drawn),
 }
@@ -102,6 +104,26 @@ impl Relations {
             false => Rows::Edges(EdgeSet::Plain),
         };
         Type::new(rows, 1, 1)
+    }
+}
+
+/// The edges whose features are read. Self loops have none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct EdgeColumns {
+    /// Features of an edge.
+    pub count: u32,
+    /// Whether these are the edges of the whole graph, on every rank.
+    pub all: bool,
+}
+
+impl EdgeColumns {
+    /// The type of a tensor with the features of the edges.
+    pub fn ty(self) -> Type {
+        let rows = match self.all {
+            true => Rows::AllEdges(EdgeSet::Plain),
+            false => Rows::Edges(EdgeSet::Plain),
+        };
+        Type::new(rows, 1, self.count)
     }
 }
 

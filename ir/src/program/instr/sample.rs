@@ -206,10 +206,15 @@ impl Check<'_> {
                 self.typed(types)?;
                 Extent::LevelEdges(layer, EdgeSet::Plain)
             }
+            Drawn::EdgeFeatures(layer, columns) => {
+                self.edge_features(columns)?;
+                Extent::LevelEdges(layer, EdgeSet::Plain)
+            }
         };
-        if buffer.extent != expected || buffer.columns != 1 {
+        let columns = output.drawn.columns();
+        if buffer.extent != expected || buffer.columns != columns {
             return Err(format!(
-                "`{}` has {} x {}, expected {expected} x 1",
+                "`{}` has {} x {}, expected {expected} x {columns}",
                 buffer.name, buffer.extent, buffer.columns
             ));
         }

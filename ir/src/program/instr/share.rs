@@ -19,7 +19,7 @@ pub struct ShareLevels {
     pub level: u8,
     /// Whether edges have types, so that messages say which edges they are.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub typed: bool,
+    pub places: bool,
 }
 
 impl Instruction for ShareLevels {
@@ -56,8 +56,8 @@ impl Instruction for ShareLevels {
 
     fn print(&self, _: &Program) -> String {
         let level = Extent::Level(Level::own(self.level)).text();
-        let types = if self.typed { " with types" } else { "" };
-        format!("share-levels {level}{types}")
+        let with = if self.places { " with places" } else { "" };
+        format!("share-levels {level}{with}")
     }
 
     fn collective(&self) -> Option<Collective<'_>> {
@@ -68,18 +68,18 @@ impl Instruction for ShareLevels {
 impl ShareLevels {
     pub(super) fn parse(from: &mut Reader<'_>) -> Result<Self, TextError> {
         let level = own_level(from)?;
-        let typed = from.skip("with");
-        if typed {
+        let places = from.skip("with");
+        if places {
             from.expect("types")?;
         }
-        Ok(Self { level, typed })
+        Ok(Self { level, places })
     }
 
     /// Numbers that a rank sends to each other one: the vertices of level 0, and for each layer the
     /// ends of the rows, one more, and the sources of the edges (with types, their positions too).
     pub fn numbers(&self, sizes: &RankSizes) -> u64 {
         let layers = (1..=self.level).map(Level::own);
-        let of_edge = 1 + u64::from(self.typed);
+        let of_edge = 1 + u64::from(self.places);
         let lists = layers.map(|layer| {
             let edges = sizes.batch.edges(layer, EdgeSet::Plain);
             sizes.batch.rows(layer) + 1 + of_edge * edges

@@ -227,6 +227,9 @@ impl Text for Drawn {
             Self::RelationDegree(layer, types) => {
                 format!("relation-degree({}, {types})", layer.text())
             }
+            Self::EdgeFeatures(layer, columns) => {
+                format!("edge-features({}, {columns})", layer.text())
+            }
         };
     }
 
@@ -262,9 +265,13 @@ impl Text for Drawn {
                 let (layer, types) = from.in_brackets(types)?;
                 Self::RelationDegree(layer, types)
             }
+            "edge-features" => {
+                let (layer, columns) = from.in_brackets(types)?;
+                Self::EdgeFeatures(layer, columns)
+            }
             _ => {
                 return Err(from.wrong_before(
-                    "numbers of a batch: kept(LEVEL, EDGES), scale(LEVEL, EDGES), relation(LEVEL, N) or relation-degree(LEVEL, N)",
+                    "numbers of a batch: kept(LEVEL, EDGES), scale(LEVEL, EDGES), relation(LEVEL, N), relation-degree(LEVEL, N) or edge-features(LEVEL, N)",
                 ));
             }
         })
@@ -289,6 +296,7 @@ impl Text for Role {
             Self::EdgePlaces(set) => format!("edge-places({})", set.text()),
             Self::Relation(types) => format!("relation({types})"),
             Self::RelationDegree(types) => format!("relation-degree({types})"),
+            Self::EdgeFeatures(columns) => format!("edge-features({columns})"),
             Self::Table(number) => format!("table({number})"),
             Self::Param(number) => format!("param({number})"),
             Self::State(number, param) => format!("state({number}, {param})"),
@@ -317,6 +325,7 @@ impl Text for Role {
             "edge-places" => Self::EdgePlaces(from.in_brackets(EdgeSet::parse)?),
             "relation" => Self::Relation(from.in_brackets(Reader::number)?),
             "relation-degree" => Self::RelationDegree(from.in_brackets(Reader::number)?),
+            "edge-features" => Self::EdgeFeatures(from.in_brackets(Reader::number)?),
             "table" => Self::Table(from.in_brackets(Reader::number)?),
             "param" => Self::Param(from.in_brackets(Reader::number)?),
             "state" => from.in_brackets(|from| {

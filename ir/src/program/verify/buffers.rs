@@ -45,6 +45,14 @@ impl Check<'_> {
                     );
                     (buffer.columns, buffer.slots) == (1, 1) && by_edge
                 }
+                Role::EdgeFeatures(count) => {
+                    self.edge_features(count)?;
+                    let by_edge = matches!(
+                        buffer.extent,
+                        Extent::Edges(EdgeSet::Plain) | Extent::AllEdges(EdgeSet::Plain)
+                    );
+                    (buffer.columns, buffer.slots) == (count, 1) && by_edge
+                }
                 Role::Table(n) => {
                     let table = self.program.tables.get(n as usize);
                     table.is_some_and(|t| t.len() as u128 == floats) && fixed
@@ -101,6 +109,16 @@ impl Check<'_> {
             found if found == count => Ok(()),
             found => Err(format!(
                 "it is for a graph with {count} edge types, but this one has {found}; make a plan for this graph"
+            )),
+        }
+    }
+
+    /// Checks that edges have so many features.
+    pub(in crate::program) fn edge_features(&self, count: u32) -> Checked {
+        match self.data.edge_features {
+            found if found == count => Ok(()),
+            found => Err(format!(
+                "it is for a graph whose edges have {count} features, but this one's have {found}; make a plan for this graph"
             )),
         }
     }

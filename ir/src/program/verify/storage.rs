@@ -13,6 +13,7 @@ pub(super) fn always_floats(role: Role) -> bool {
         | Role::EdgePlaces(_)
         | Role::Relation(_)
         | Role::RelationDegree(_)
+        | Role::EdgeFeatures(_)
         | Role::Table(_)
         | Role::Param(_)
         | Role::State(..)
