@@ -33,6 +33,16 @@ pub enum GraphError {
         /// What it looks like.
         found: String,
     },
+    /// A file that belongs to another program.
+    #[error("{at}: found {found}, expected a graph file; convert it in Python:\n{python}")]
+    Foreign {
+        /// The file.
+        at: String,
+        /// What it is.
+        found: String,
+        /// Lines of Python that convert it.
+        python: String,
+    },
     /// A zip or gzip container is damaged.
     #[error(
         "{at}: damaged archive: {reason}; the file is truncated or was altered, download it again"

@@ -79,27 +79,41 @@ impl Topology {
         vertices: u32,
         edges: impl IntoIterator<Item = (u32, u32)>,
     ) -> Result<(Self, Dropped), GraphError> {
-        let mut dropped = Dropped::default();
-        let mut keys = Vec::new();
-        for (position, (src, dst)) in edges.into_iter().enumerate() {
-            if src.max(dst) >= vertices {
-                return Err(GraphError::IndexOutOfRange {
-                    at: "edges".to_owned(),
-                    position: position as u64,
-                    found: i128::from(src.max(dst)),
-                    limit: u64::from(vertices),
-                });
-            }
-            if src == dst {
-                dropped.self_loops += 1;
-            } else {
-                keys.push(u64::from(dst) << 32 | u64::from(src));
-            }
+        let key = |(src, dst): (u32, u32)| u64::from(dst) << 32 | u64::from(src);
+        Self::from_keys(vertices, edges.into_iter().map(key).collect())
+    }
+
+    /// [`Topology::from_edges`] of `destination << 32 | source` keys, in their memory.
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) fn from_keys(
+        vertices: u32,
+        mut keys: Vec<u64>,
+    ) -> Result<(Self, Dropped), GraphError> {
+        let ends = |key: u64| [key as u32, (key >> 32) as u32];
+        let largest = |key: &u64| ends(*key).into_iter().max();
+        if let Some(position) = keys.iter().position(|key| largest(key) >= Some(vertices)) {
+            return Err(GraphError::IndexOutOfRange {
+                at: "edges".to_owned(),
+                position: position as u64,
+                found: largest(&keys[position]).map_or(0, i128::from),
+                limit: u64::from(vertices),
+            });
         }
+        let all = keys.len();
+        keys.retain(|key| {
+            let [src, dst] = ends(*key);
+            src != dst
+        });
+        let edges = keys.len();
         keys.par_sort_unstable();
-        let before = keys.len();
         keys.dedup();
-        dropped.repeats = (before - keys.len()) as u64;
+        let dropped = Dropped {
+            self_loops: (all - edges) as u64,
+            repeats: (edges - keys.len()) as u64,
+            ..Dropped::default()
+        };
         Ok((Self::from_sorted_keys(vertices, &keys), dropped))
     }
 

@@ -214,6 +214,75 @@ fn mistakes_are_named_with_their_place() {
     assert!(import(&of(Path::new("/nowhere/edges.csv"), None)).is_err());
 }
 
+#[test]
+fn columns_may_hold_lists_and_masks() {
+    let files = Files::new();
+    let edges = files.file("edges.csv", "0,1\n");
+    let text = "id,feat,age,pair,label,train_mask,val_mask,test_mask\n\
+                0,\"1,2,3\",7,\"1,5\",2.0,True,0,0\n\
+                1,\"[4 5 6]\",8,\"2,5\",,0,1,False\n\
+                2,\"7, 8,9\",9,\"3,5\",0.0,0,,1.0\n";
+    let read = |text: &str| import(&of(&edges, Some(&files.file("nodes.csv", text))));
+    let Imported { data, notes, .. } = read(text).unwrap();
+    let values = [1, 2, 3, 7, 4, 5, 6, 8, 7, 8, 9, 9].map(|x| x as f32);
+    let expected = Features::dense(3, 4, values.to_vec()).in_best_storage();
+    assert_eq!(data.features, expected);
+    assert_eq!(data.labels, Labels::Single(vec![2, -1, 0]));
+    assert_eq!(data.train, [true, false, false]);
+    // The second vertex has no label.
+    assert_eq!((data.val, data.test[2]), (vec![false; 3], true));
+    let said: Vec<&str> = notes.iter().map(|note| note.0.as_str()).collect();
+    // A comma between two numbers may be that of a decimal.
+    assert!(
+        said.join("\n").contains("left out column `pair`"),
+        "{said:?}"
+    );
+    for (text, expected) in [
+        (
+            "id,f\n0,\"1,2,3\"\n1,\"1,2,3,4\"\n",
+            "found 4 numbers in `f`, expected 3",
+        ),
+        (
+            "id,f\n0,\"1,2,3\"\n1,4\n",
+            "found 1 number in `f`, expected 3",
+        ),
+        ("id,f\n0,\"1,nan,3\"\n", "expected a finite number"),
+        (
+            "id,test_mask\n0,maybe\n",
+            "found `maybe` in a mask, expected 1 or 0",
+        ),
+        (
+            "id,label,train_mask,val_mask\n0,1,1,1\n1,0,0,0\n",
+            "both the train and the val split",
+        ),
+    ] {
+        let error = read(text).unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}\nexpected {expected}");
+    }
+}
+
+#[test]
+fn files_of_other_programs_are_refused_with_what_to_do() {
+    let files = Files::new();
+    let torch = files.file("data.pt", b"PK\x03\x04 and so on");
+    let hdf = files.file("edges.csv", b"\x89HDF\r\n\x1a\n and so on");
+    let nodes = files.file("nodes.csv", "id\n0\n");
+    let of_name = files.file("graph.bin", b"what DGL writes");
+    for (options, found) in [
+        (of(&hdf, None), "HDF5"),
+        (of(&nodes, Some(&hdf)), "HDF5"),
+        (of(&of_name, None), "DGL"),
+    ] {
+        let error = import(&options).unwrap_err();
+        assert!(matches!(error, GraphError::Foreign { .. }), "{error}");
+        assert!(error.to_string().contains(found), "{error}");
+    }
+    let error = load(&of_name, &LoadOptions::default()).unwrap_err();
+    assert!(error.to_string().contains("dgl.load_graphs"), "{error}");
+    let error = load(&torch, &LoadOptions::default()).unwrap_err();
+    assert!(error.to_string().contains("torch.load"), "{error}");
+}
+
 /// Any bytes give a graph or an error.
 #[test]
 fn damaged_tables_do_no_harm() {

@@ -3,12 +3,14 @@
 use crate::GraphError;
 use crate::names::Names;
 use crate::topology::check_vertices;
-use std::collections::HashMap;
+use hashbrown::HashTable;
+use std::hash::{BuildHasher, RandomState};
 
-/// Ids in the order in which they were first seen.
+/// Ids in the order in which they were first seen. Their texts are kept once.
 #[derive(Default)]
 pub(super) struct Ids {
-    numbers: HashMap<Box<str>, u32>,
+    numbers: HashTable<u32>,
+    random: RandomState,
     /// The ids by number.
     pub(super) names: Names,
     /// The largest id, as long as all are whole numbers without leading zeros.
@@ -29,7 +31,8 @@ fn whole(id: &str) -> Option<u32> {
 impl Ids {
     /// The number of an id, if it is known.
     pub(super) fn find(&self, id: &str) -> Option<u32> {
-        self.numbers.get(id).copied()
+        let is_own = |number: &u32| self.names.get(*number as usize) == Some(id);
+        self.numbers.find(self.random.hash_one(id), is_own).copied()
     }
 
     /// The number of an id, which is a new one if the id is.
@@ -47,8 +50,15 @@ impl Ids {
             (Some(Some(largest)), Some(own)) => Some(Some(largest.max(own))),
             (Some(None), _) | (_, None) => Some(None),
         };
-        self.numbers.insert(id.into(), number);
         self.names.push(id);
+        let Self {
+            numbers,
+            random,
+            names,
+            ..
+        } = self;
+        let hash = |number: &u32| random.hash_one(names.get(*number as usize).unwrap_or_default());
+        numbers.insert_unique(random.hash_one(id), number, hash);
         Ok(number)
     }
 

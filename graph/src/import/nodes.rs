@@ -1,40 +1,61 @@
 //! Tables of vertices: an id, a label, a split, and features.
 
 use super::ids::Ids;
-use super::table::{Row, Table};
+use super::lists::numbers;
+use super::table::{Layout, Row, Table};
 use super::{Import, Note};
 use crate::names::Names;
 use crate::read::syntax;
-use crate::{Features, GraphError, Labels};
+use crate::{Features, GraphData, GraphError, Labels};
 use gnnc_ir::words::spelling::counted;
+use gnnc_ir::workload::MAX_WIDTH;
 use std::path::Path;
 
 /// Usual names of the columns.
-const ID: [&str; 5] = ["id", "node", "node_id", "vertex", "name"];
-const LABEL: [&str; 4] = ["label", "class", "y", "target"];
-const SPLIT: [&str; 4] = ["split", "set", "fold", "subset"];
+pub(super) const ID: [&str; 5] = ["id", "node", "node_id", "vertex", "name"];
+pub(super) const LABEL: [&str; 4] = ["label", "class", "y", "target"];
+pub(super) const SPLIT: [&str; 4] = ["split", "set", "fold", "subset"];
+/// Names of columns that say whether a vertex is of a split, in the order of [`SETS`].
+const MASKS: [&[&str]; 3] = [&["train_mask"], &["val_mask", "valid_mask"], &["test_mask"]];
+/// The splits in messages.
+const SETS: [&str; 3] = ["training", "validation", "test"];
 
 /// A column of labels that are whole numbers below this stays as it is.
 const MOST_CLASSES: i32 = 1 << 16;
 
 /// What a table says about vertices.
 pub(super) struct Nodes {
+    at: String,
     pub(super) ids: Ids,
-    pub(super) features: Features,
-    /// The names of the features' columns.
-    pub(super) columns: Vec<String>,
-    pub(super) labels: Labels,
-    pub(super) classes: Names,
+    features: Features,
+    labels: Labels,
+    classes: Names,
     /// Training, validation and test vertices.
-    pub(super) masks: [Vec<bool>; 3],
+    masks: [Vec<bool>; 3],
 }
 
 /// A column that may hold features.
 struct Column {
     index: usize,
     name: String,
+    /// How many numbers a field holds, once one was read.
+    width: Option<usize>,
     /// The first field that is no number, and its line.
     text: Option<(String, u64)>,
+}
+
+/// Opens a table of vertices. It has names, or nobody knows which column is the id.
+///
+/// # Errors
+/// As [`Table::open`].
+pub(super) fn open(path: &Path, options: &Import) -> Result<Table, GraphError> {
+    Table::open(
+        path,
+        &Layout {
+            named: options.header.or(Some(true)),
+            ..Layout::default()
+        },
+    )
 }
 
 /// Reads a table of vertices.
@@ -42,16 +63,14 @@ struct Column {
 /// # Errors
 /// A file that is none, an id that comes twice, or an unknown split.
 pub(super) fn read(
-    path: &Path,
+    mut table: Table,
     options: &Import,
     notes: &mut Vec<Note>,
 ) -> Result<Nodes, GraphError> {
-    // A table of features has names, or nobody knows which column is the id.
-    let mut table = Table::open(path, options.header.or(Some(true)), &|_, _| true)?;
     let at = table.at.clone();
+    let header = table.header.clone().unwrap_or_default();
     let id = table.chosen("id", options.id.as_deref(), &ID)?;
     let Some(id) = id else {
-        let header = table.header.clone().unwrap_or_default();
         return Err(GraphError::Unsupported {
             at,
             found: format!("a table without a column of ids ({})", header.join(", ")),
@@ -63,52 +82,54 @@ pub(super) fn read(
     for name in &options.without {
         table.chosen("without", Some(name), &[])?;
     }
-    let header = table.header.clone().unwrap_or_default();
+    let mut own_masks = MASKS.map(|names| table.column(names));
+    let mut used = vec![Some(id), label, split];
+    used.extend(own_masks);
+    if split.is_some() {
+        own_masks = [None; 3];
+    }
     let left_out = |name: &String| {
-        options
-            .without
-            .iter()
-            .any(|own| own.eq_ignore_ascii_case(name))
+        let mut without = options.without.iter();
+        without.any(|own| own.eq_ignore_ascii_case(name))
     };
     let mut columns: Vec<Column> = (header.iter().enumerate())
-        .filter(|(index, name)| {
-            ![Some(id), label, split].contains(&Some(*index)) && !left_out(name)
-        })
+        .filter(|(index, name)| !used.contains(&Some(*index)) && !left_out(name))
         .map(|(index, name)| Column {
             index,
             name: name.clone(),
+            width: None,
             text: None,
         })
         .collect();
     let mut ids = Ids::default();
-    let (mut values, mut labels) = (Vec::new(), Vec::new());
+    let (mut values, mut labels) = (Vec::new(), Names::default());
     let mut masks = [(); 3].map(|()| Vec::new());
-    while let Some(row) = table.next()? {
-        let word = text(&at, &row, id)?;
+    let mut row = Row::default();
+    while table.next(&mut row)? {
+        let word = row.text(&at, id)?;
         let known = ids.names.len() as u32;
         if ids.number(word, &at)? != known {
-            return Err(syntax(
-                &at,
-                row.line,
-                format!("id `{word}` again"),
-                "each id once",
-            ));
+            let found = format!("id `{word}` again");
+            return Err(syntax(&at, row.line, found, "each id once"));
         }
         if let Some(column) = label {
-            labels.push(text(&at, &row, column)?.to_owned());
+            labels.push(row.text(&at, column)?);
         }
-        let set = split
-            .map(|column| set(&at, &row, column))
-            .transpose()?
-            .flatten();
+        let set = match split {
+            Some(column) => set(&at, &row, column)?,
+            None => None,
+        };
         for (own, mask) in masks.iter_mut().enumerate() {
-            mask.push(set == Some(own));
+            let masked = match own_masks[own] {
+                Some(column) => flag(&at, &row, column)?,
+                None => false,
+            };
+            mask.push(set == Some(own) || masked);
         }
         for column in &mut columns {
-            values.push(number(&at, &row, column)?);
+            column.read(&at, &row, table.shortest_list, &mut values)?;
         }
     }
-    let numeric: Vec<bool> = columns.iter().map(|column| column.text.is_none()).collect();
     for column in &columns {
         if let Some((word, line)) = &column.text {
             notes.push(Note(format!(
@@ -117,83 +138,116 @@ pub(super) fn read(
             )));
         }
     }
-    let kept = numeric.iter().filter(|kept| **kept).count();
-    let features = match kept {
-        0 => Features::None,
-        _ => {
-            let cells = values.chunks(columns.len().max(1));
-            let own = cells.flat_map(|row| row.iter().zip(&numeric).filter(|(_, kept)| **kept));
-            let values = own.map(|(value, _)| *value).collect();
-            Features::dense(ids.names.len(), kept as u32, values)
-        }
-    };
+    let features = features(&at, &columns, values, ids.names.len())?;
     let (labels, classes) = classes(&labels);
-    if labels != Labels::None {
-        for (mask, set) in masks.iter_mut().zip(["training", "validation", "test"]) {
-            let unknown = mask
-                .iter_mut()
-                .enumerate()
-                .filter(|(v, own)| **own && !labels.known(*v));
-            let unknown = unknown.map(|(_, own)| *own = false).count();
-            if unknown > 0 {
-                let unknown = counted(unknown, "vertex");
-                notes.push(Note(format!(
-                    "{at}: {unknown} of the {set} split without a label; left out of it"
-                )));
-            }
-        }
-    }
-    columns.retain(|column| column.text.is_none());
-    Ok(Nodes {
+    let nodes = Nodes {
+        at,
         ids,
         features,
-        columns: columns.into_iter().map(|column| column.name).collect(),
         labels,
         classes,
         masks,
-    })
+    };
+    notes.push(Note(nodes.summary()));
+    Ok(nodes)
 }
 
-/// A field as text.
-pub(super) fn text<'a>(at: &str, row: &'a Row, column: usize) -> Result<&'a str, GraphError> {
-    let field = row.field(column);
-    let wrong = || syntax(at, row.line, "bytes that are no UTF-8", "text in UTF-8");
-    std::str::from_utf8(field).map_err(|_| wrong())
+/// The features of all columns that hold numbers.
+fn features(
+    at: &str,
+    columns: &[Column],
+    mut values: Vec<f32>,
+    rows: usize,
+) -> Result<Features, GraphError> {
+    let widths = columns.iter().map(|column| column.width.unwrap_or(1));
+    let numeric = columns.iter().map(|column| column.text.is_none());
+    let kept: Vec<bool> = widths
+        .zip(numeric)
+        .flat_map(|(width, numeric)| std::iter::repeat_n(numeric, width))
+        .collect();
+    let count = kept.iter().filter(|kept| **kept).count();
+    if count > MAX_WIDTH as usize {
+        return Err(GraphError::Unsupported {
+            at: at.to_owned(),
+            found: counted(count, "feature"),
+            expected: format!("at most {MAX_WIDTH}; leave out columns with --without"),
+        });
+    }
+    if count == 0 {
+        return Ok(Features::None);
+    }
+    if count < kept.len() {
+        let mut places = (0..kept.len()).cycle();
+        values.retain(|_| places.next().is_some_and(|place| kept[place]));
+    }
+    Ok(Features::dense(rows, count as u32, values))
 }
 
-/// A feature. A field that is no number makes its column one of text; an empty field is an error, since
-/// nobody knows what it means.
-fn number(at: &str, row: &Row, column: &mut Column) -> Result<f32, GraphError> {
-    if column.text.is_some() {
-        return Ok(0.0);
+impl Column {
+    /// Appends the features of a row. A field that is no number makes its column one of text; an empty
+    /// field is an error, since nobody knows what it means.
+    fn read(
+        &mut self,
+        at: &str,
+        row: &Row,
+        shortest: usize,
+        values: &mut Vec<f32>,
+    ) -> Result<(), GraphError> {
+        let before = values.len();
+        if self.text.is_none() {
+            let word = row.text(at, self.index)?;
+            let name = &self.name;
+            if word.is_empty() {
+                let expected = format!("a number; fill it in, or pass --without {name}");
+                return Err(syntax(
+                    at,
+                    row.line,
+                    format!("no value of `{name}`"),
+                    expected,
+                ));
+            }
+            let short = || word.chars().take(40).collect::<String>();
+            match (numbers(word, shortest, values), self.width) {
+                (None, _) => self.text = Some((short(), row.line)),
+                (Some(found), Some(width)) if found != width => {
+                    let found = format!("{} in `{name}`", counted(found, "number"));
+                    let expected = format!("{width}, as in the first row");
+                    return Err(syntax(at, row.line, found, expected));
+                }
+                (Some(found), _) => self.width = Some(found),
+            }
+            if !values[before..].iter().all(|value| value.is_finite()) {
+                let found = format!("`{}` as `{name}`", short());
+                return Err(syntax(at, row.line, found, "a finite number"));
+            }
+        }
+        values.resize(before + *self.width.get_or_insert(1), 0.0);
+        Ok(())
     }
-    let word = text(at, row, column.index)?;
-    if word.is_empty() {
-        return Err(syntax(
-            at,
-            row.line,
-            format!("no value of `{}`", column.name),
-            format!("a number; fill it in, or pass --without {}", column.name),
-        ));
+}
+
+/// Leaves vertices without a label out of the splits.
+pub(super) fn labeled_splits(at: &str, data: &mut GraphData, notes: &mut Vec<Note>) {
+    if data.labels == Labels::None {
+        return;
     }
-    match word.parse::<f32>() {
-        Ok(value) if value.is_finite() => Ok(value),
-        Ok(_) => Err(syntax(
-            at,
-            row.line,
-            format!("`{word}` as `{}`", column.name),
-            "a finite number",
-        )),
-        Err(_) => {
-            column.text = Some((word.chars().take(40).collect(), row.line));
-            Ok(0.0)
+    let masks = [&mut data.train, &mut data.val, &mut data.test];
+    for (mask, set) in masks.into_iter().zip(SETS) {
+        let unknown =
+            (mask.iter_mut().enumerate()).filter(|(v, own)| **own && !data.labels.known(*v));
+        let unknown = unknown.map(|(_, own)| *own = false).count();
+        if unknown > 0 {
+            let unknown = counted(unknown, "vertex");
+            notes.push(Note(format!(
+                "{at}: {unknown} of the {set} split without a label; left out of it"
+            )));
         }
     }
 }
 
-/// The set that a vertex belongs to, from 0 for training; `None` if to no set.
-fn set(at: &str, row: &Row, column: usize) -> Result<Option<usize>, GraphError> {
-    let word = text(at, row, column)?;
+/// The split that a field names: 0, 1 or 2.
+pub(super) fn set(at: &str, row: &Row, column: usize) -> Result<Option<usize>, GraphError> {
+    let word = row.text(at, column)?;
     match word.to_ascii_lowercase().as_str() {
         "train" | "training" => Ok(Some(0)),
         "val" | "valid" | "validation" | "dev" => Ok(Some(1)),
@@ -208,41 +262,51 @@ fn set(at: &str, row: &Row, column: usize) -> Result<Option<usize>, GraphError> 
     }
 }
 
+/// Whether a field says yes.
+fn flag(at: &str, row: &Row, column: usize) -> Result<bool, GraphError> {
+    let word = row.text(at, column)?;
+    match word.to_ascii_lowercase().as_str() {
+        "1" | "1.0" | "true" | "yes" => Ok(true),
+        "" | "0" | "0.0" | "false" | "no" => Ok(false),
+        _ => Err(syntax(
+            at,
+            row.line,
+            format!("`{}` in a mask", word.chars().take(40).collect::<String>()),
+            "1 or 0, or true or false",
+        )),
+    }
+}
+
 /// Labels as classes from 0, -1 if a vertex has none, and the names of the classes unless these are
 /// whole numbers themselves. Other numbers stay what they are.
-fn classes(labels: &[String]) -> (Labels, Names) {
-    if labels.iter().all(String::is_empty) {
+pub(super) fn classes(labels: &Names) -> (Labels, Names) {
+    if labels.iter().all(str::is_empty) {
         return (Labels::None, Names::default());
     }
-    let number = |label: &String| match label.as_str() {
+    // Tables with gaps have whole numbers as `3.0`.
+    let gaps = labels.iter().any(str::is_empty);
+    let whole = |label: &str| {
+        let short = label.strip_suffix(".0").filter(|_| gaps);
+        short.unwrap_or(label).parse::<i32>().ok()
+    };
+    let number = |label: &str| match label {
         "" => Some(-1),
-        label => label
-            .parse::<i32>()
-            .ok()
-            .filter(|n| (-1..MOST_CLASSES).contains(n)),
+        label => whole(label).filter(|n| (-1..MOST_CLASSES).contains(n)),
     };
     if let Some(numbers) = labels.iter().map(number).collect() {
         return (Labels::Single(numbers), Names::default());
     }
-    let number = |label: &String| match label.as_str() {
+    let number = |label: &str| match label {
         "" => Some(f32::NAN),
         label => label.parse::<f32>().ok().filter(|x| x.is_finite()),
     };
     if let Some(values) = labels.iter().map(number).collect() {
         return (Labels::Values { width: 1, values }, Names::default());
     }
-    let mut sorted: Vec<&str> = labels
-        .iter()
-        .map(String::as_str)
-        .filter(|l| !l.is_empty())
-        .collect();
+    let mut sorted: Vec<&str> = labels.iter().filter(|label| !label.is_empty()).collect();
     sorted.sort_unstable();
     sorted.dedup();
-    let place = |label: &String| {
-        sorted
-            .binary_search(&label.as_str())
-            .map_or(-1, |n| n as i32)
-    };
+    let place = |label: &str| sorted.binary_search(&label).map_or(-1, |n| n as i32);
     (
         Labels::Single(labels.iter().map(place).collect()),
         sorted.iter().collect(),
@@ -250,8 +314,16 @@ fn classes(labels: &[String]) -> (Labels, Names) {
 }
 
 impl Nodes {
+    /// Gives a graph what is known about its vertices.
+    pub(super) fn describe(self, data: &mut GraphData, notes: &mut Vec<Note>) {
+        data.features = self.features;
+        (data.labels, data.class_names) = (self.labels, self.classes);
+        [data.train, data.val, data.test] = self.masks;
+        labeled_splits(&self.at, data, notes);
+    }
+
     /// A line about what was read.
-    pub(super) fn summary(&self) -> String {
+    fn summary(&self) -> String {
         let classes = match &self.labels {
             Labels::None => "no labels".to_owned(),
             Labels::Values { .. } => "labels that are numbers".to_owned(),
@@ -259,9 +331,10 @@ impl Nodes {
             Labels::Single(_) => counted(self.classes.len(), "class"),
         };
         format!(
-            "{}, {}, {classes}",
+            "{}: {}, {}, {classes}",
+            self.at,
             counted(self.ids.names.len(), "vertex"),
-            counted(self.columns.len(), "feature")
+            counted(self.features.columns(), "feature")
         )
     }
 }

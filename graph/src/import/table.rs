@@ -1,34 +1,45 @@
-//! Tables of text: rows of fields, with the names of their columns if the first row has them.
+//! Tables: rows of fields, with the names of their columns if the first row has them.
 
+use super::text::{Separator, fields};
 use crate::GraphError;
 use crate::read::syntax;
-use csv::{ByteRecord, Reader, ReaderBuilder};
-use flate2::read::MultiGzDecoder;
+use csv::{ByteRecord, Reader};
 use gnnc_ir::words::spelling::counted;
 use std::collections::VecDeque;
-use std::io::{self, BufReader, Cursor, Read};
+use std::io::Read;
 use std::path::Path;
-
-/// Bytes from which the separator is found.
-const SEEN: usize = 1 << 16;
 
 /// Whether a first row has names, given the row behind it.
 pub(super) type IsHeader = dyn Fn(&[String], Option<&[String]>) -> bool;
+
+/// How to read a table of text.
+#[derive(Default)]
+pub(super) struct Layout<'a> {
+    /// What separates fields; found by looking if open.
+    pub(super) separator: Option<Separator>,
+    /// Whether the first row has names; if open, `is_header` is asked.
+    pub(super) named: Option<bool>,
+    /// As above; a first row has no names without it.
+    pub(super) is_header: Option<&'a IsHeader>,
+}
 
 /// Rows of fields.
 pub(super) struct Table {
     /// The file in messages.
     pub(super) at: String,
-    reader: Reader<Box<dyn Read>>,
+    rows: Reader<Box<dyn Read>>,
     /// Names of the columns, if the table has them.
     pub(super) header: Option<Vec<String>>,
     /// Number of columns.
     pub(super) columns: usize,
     /// Rows that were read to find the names.
     ahead: VecDeque<ByteRecord>,
+    /// Fewest numbers of a list without brackets.
+    pub(super) shortest_list: usize,
 }
 
 /// A row of a table.
+#[derive(Default)]
 pub(super) struct Row {
     record: ByteRecord,
     /// Its line in the file.
@@ -40,203 +51,88 @@ impl Row {
     pub(super) fn field(&self, column: usize) -> &[u8] {
         self.record.get(column).unwrap_or_default()
     }
-}
 
-/// Opens a file, or standard input if the path is `-`; decompresses gzip.
-fn open(path: &Path) -> Result<Box<dyn Read>, GraphError> {
-    let failed = |source| GraphError::Io {
-        file: path.to_owned(),
-        source,
-    };
-    let mut source: Box<dyn Read> = match path == Path::new("-") {
-        true => Box::new(io::stdin()),
-        false => Box::new(gnnc_files::open(path).map_err(failed)?),
-    };
-    let start = peek(&mut source, 2).map_err(failed)?;
-    let is_gzip = start == [0x1f, 0x8b];
-    let whole = Cursor::new(start).chain(source);
-    Ok(match is_gzip {
-        true => Box::new(MultiGzDecoder::new(BufReader::new(whole))),
-        false => Box::new(whole),
-    })
-}
-
-/// The first bytes of a source, at most `count`.
-fn peek(source: &mut dyn Read, count: usize) -> io::Result<Vec<u8>> {
-    let mut start = Vec::new();
-    source.take(count as u64).read_to_end(&mut start)?;
-    Ok(start)
-}
-
-/// What separates the fields of a row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Separator {
-    Byte(u8),
-    /// Any number of spaces and tabs.
-    White,
-}
-
-impl Separator {
-    /// The separator of a text that starts with these bytes: the one of `, ; |` and tab that makes most
-    /// fields of the first line, or white space.
-    fn of(start: &[u8]) -> Self {
-        let lines = start.split(|byte| *byte == b'\n');
-        let mut written =
-            lines.filter(|line| !matches!(line.trim_ascii().first(), None | Some(b'#')));
-        let line = written.next().unwrap_or_default();
-        let count = |wanted: u8| line.iter().filter(|byte| **byte == wanted).count();
-        let best = [b',', b'\t', b';', b'|']
-            .into_iter()
-            .rev()
-            .max_by_key(|byte| count(*byte));
-        match best.filter(|byte| count(*byte) > 0) {
-            // Tabs beside spaces align columns.
-            Some(b'\t') if line.windows(2).any(|pair| pair == b"\t\t") => Self::White,
-            Some(byte) => Self::Byte(byte),
-            None => Self::White,
-        }
-    }
-}
-
-/// A text in which white space within a line becomes one tab, and that at its ends nothing.
-struct Squeezed<R> {
-    source: R,
-    pending: bool,
-    begun: bool,
-}
-
-impl<R: Read> Read for Squeezed<R> {
-    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        // A byte that ends white space makes two.
-        let mut bytes = vec![0; (out.len() / 2).max(1)];
-        if out.len() < 2 {
-            return Err(io::Error::other("a buffer of one byte"));
-        }
-        loop {
-            let count = self.source.read(&mut bytes)?;
-            let mut written = 0;
-            for byte in &bytes[..count] {
-                match byte {
-                    b' ' | b'\t' | b'\r' => self.pending = self.begun,
-                    b'\n' => {
-                        (self.pending, self.begun) = (false, false);
-                        out[written] = b'\n';
-                        written += 1;
-                    }
-                    byte => {
-                        if self.pending {
-                            out[written] = b'\t';
-                            written += 1;
-                        }
-                        (self.pending, self.begun) = (false, true);
-                        out[written] = *byte;
-                        written += 1;
-                    }
-                }
-            }
-            if written > 0 || count == 0 {
-                return Ok(written);
-            }
-        }
+    /// The field in a column as text.
+    ///
+    /// # Errors
+    /// A field that is no UTF-8.
+    pub(super) fn text(&self, at: &str, column: usize) -> Result<&str, GraphError> {
+        let wrong = || syntax(at, self.line, "bytes that are no UTF-8", "text in UTF-8");
+        std::str::from_utf8(self.field(column)).map_err(|_| wrong())
     }
 }
 
 impl Table {
-    /// Opens a table. `named` says whether the first row has names; `None` asks `is_header` about it and
-    /// the row behind it.
+    /// Opens a table.
     ///
     /// # Errors
     /// A file that cannot be read, or whose first row cannot.
-    pub(super) fn open(
-        path: &Path,
-        named: Option<bool>,
-        is_header: &IsHeader,
-    ) -> Result<Self, GraphError> {
-        let mut source = open(path)?;
-        let at = crate::read::place(path);
-        let failed = |source| GraphError::Io {
-            file: path.to_owned(),
-            source,
-        };
-        let mut start = peek(&mut source, SEEN).map_err(failed)?;
-        if start.starts_with(b"\xef\xbb\xbf") {
-            start.drain(..3);
-        }
-        let separator = Separator::of(&start);
-        let whole = Cursor::new(start).chain(source);
-        let (byte, text): (u8, Box<dyn Read>) = match separator {
-            Separator::Byte(byte) => (byte, Box::new(whole)),
-            Separator::White => {
-                let squeezed = Squeezed {
-                    source: BufReader::new(whole),
-                    pending: false,
-                    begun: false,
-                };
-                (b'\t', Box::new(squeezed))
-            }
-        };
-        let reader = ReaderBuilder::new()
-            .delimiter(byte)
-            .comment(Some(b'#'))
-            .has_headers(false)
-            .flexible(true)
-            .trim(csv::Trim::All)
-            .from_reader(text);
+    pub(super) fn open(path: &Path, layout: &Layout) -> Result<Self, GraphError> {
         let mut table = Self {
-            at,
-            reader,
+            at: crate::read::place(path),
+            rows: fields(path, layout.separator)?,
             header: None,
             columns: 0,
             ahead: VecDeque::new(),
+            shortest_list: 3,
         };
-        let first = table.read()?;
-        let second = table.read()?;
+        let (mut first, mut second) = (ByteRecord::new(), ByteRecord::new());
+        let found = [table.read(&mut first)?, table.read(&mut second)?];
         let words = |record: &ByteRecord| -> Vec<String> {
             let words = record
                 .iter()
                 .map(|field| String::from_utf8_lossy(field).into_owned());
             words.collect()
         };
-        let names = first.as_ref().map(words).unwrap_or_default();
-        let behind = second.as_ref().map(words);
+        let (names, behind) = (words(&first), found[1].then(|| words(&second)));
+        let is_header = || {
+            let asked = layout.is_header;
+            asked.is_some_and(|is_header| is_header(&names, behind.as_deref()))
+        };
+        let named = found[0] && layout.named.unwrap_or_else(is_header);
         table.columns = names.len();
-        table.ahead = first.into_iter().chain(second).collect();
-        if !names.is_empty() && named.unwrap_or_else(|| is_header(&names, behind.as_deref())) {
-            table.ahead.pop_front();
-            table.header = Some(names);
-        }
+        let rows = [first, second].into_iter().zip(found);
+        let rows = rows.filter(|(_, found)| *found).map(|(row, _)| row);
+        table.ahead = rows.skip(usize::from(named)).collect();
+        table.header = named.then_some(names);
         Ok(table)
     }
 
-    fn read(&mut self) -> Result<Option<ByteRecord>, GraphError> {
-        let mut record = ByteRecord::new();
-        let line = self.reader.position().line();
-        match self.reader.read_byte_record(&mut record) {
-            Ok(true) => Ok(Some(record)),
-            Ok(false) => Ok(None),
-            Err(error) => Err(syntax(&self.at, line, error.to_string(), "a row of fields")),
-        }
+    fn read(&mut self, record: &mut ByteRecord) -> Result<bool, GraphError> {
+        let line = self.rows.position().line();
+        let found = self.rows.read_byte_record(record);
+        found.map_err(|error| syntax(&self.at, line, error.to_string(), "a row of fields"))
     }
 
-    /// The next row. It has as many fields as the first one.
+    /// Reads the next row, if there is one. It has as many fields as the first one.
     ///
     /// # Errors
     /// A row of another length, or a file that cannot be read.
-    pub(super) fn next(&mut self) -> Result<Option<Row>, GraphError> {
-        let record = match self.ahead.pop_front() {
-            Some(record) => Some(record),
-            None => self.read()?,
-        };
-        let Some(record) = record else {
-            return Ok(None);
-        };
-        let line = record.position().map_or(0, csv::Position::line);
-        if record.len() != self.columns {
-            let found = format!("a row of {}", counted(record.len(), "field"));
-            let expected = format!("{}, as in the first row", counted(self.columns, "field"));
-            return Err(syntax(&self.at, line, found, expected));
+    pub(super) fn next(&mut self, row: &mut Row) -> Result<bool, GraphError> {
+        match self.ahead.pop_front() {
+            Some(record) => row.record = record,
+            None => {
+                if !self.read(&mut row.record)? {
+                    return Ok(false);
+                }
+            }
         }
-        Ok(Some(Row { record, line }))
+        row.line = row.record.position().map_or(0, csv::Position::line);
+        let fields = row.record.len();
+        if fields != self.columns {
+            let found = format!("a row of {}", counted(fields, "field"));
+            let expected = format!("{}, as in the first row", counted(self.columns, "field"));
+            return Err(syntax(&self.at, row.line, found, expected));
+        }
+        Ok(true)
+    }
+
+    /// The name of a column, or its number, in messages.
+    pub(super) fn name(&self, column: usize) -> String {
+        match &self.header {
+            Some(header) => (header.get(column)).map_or(String::new(), |name| format!("`{name}`")),
+            None => format!("column {}", column + 1),
+        }
     }
 
     /// The column with one of these names, upper or lower case.
@@ -282,9 +178,14 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("t.csv");
         std::fs::write(&path, text).unwrap();
-        let mut table = Table::open(&path, named, &|first, _| first[0] == "a").unwrap();
-        let mut rows = Vec::new();
-        while let Some(row) = table.next().unwrap() {
+        let layout = Layout {
+            named,
+            is_header: Some(&|first, _| first[0] == "a"),
+            ..Layout::default()
+        };
+        let mut table = Table::open(&path, &layout).unwrap();
+        let (mut rows, mut row) = (Vec::new(), Row::default());
+        while table.next(&mut row).unwrap() {
             let text = |n| String::from_utf8(row.field(n).to_vec()).unwrap();
             rows.push((0..table.columns).map(text).collect());
         }

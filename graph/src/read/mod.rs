@@ -5,6 +5,7 @@
 
 mod array;
 pub mod edges;
+pub(crate) mod foreign;
 pub mod metis;
 pub mod mtx;
 pub mod npy;
@@ -110,9 +111,10 @@ pub fn load_counting(
     let mut file = gnnc_files::open(path).map_err(failed)?;
     let mut start = Vec::new();
     file.by_ref()
-        .take(64)
+        .take(foreign::SEEN as u64)
         .read_to_end(&mut start)
         .map_err(failed)?;
+    foreign::check(path, &start)?;
     let format = Format::of_content(&start)
         .or_else(|| Format::of_name(path))
         .ok_or_else(|| {

@@ -1,0 +1,241 @@
+//! Tables of edges: a source, a target and possibly a type.
+
+use super::ids::Ids;
+use super::table::{Layout, Row, Table};
+use super::{Import, Note};
+use crate::names::Names;
+use crate::read::syntax;
+use crate::topology::{Dropped, check_vertices};
+use crate::{GraphError, Topology};
+use gnnc_ir::words::spelling::counted;
+use gnnc_ir::workload::MAX_RELATIONS;
+use std::path::Path;
+
+/// Usual names of the columns.
+const SOURCE: [&str; 7] = ["source", "src", "from", "u", "source_id", "src_id", "start"];
+const TARGET: [&str; 9] = [
+    "target",
+    "dst",
+    "to",
+    "v",
+    "target_id",
+    "dst_id",
+    "destination",
+    "dest",
+    "end",
+];
+const TYPE: [&str; 5] = ["type", "edge_type", "relation", "rel", "etype"];
+
+/// The columns of a table of edges.
+#[derive(Clone, Copy)]
+pub(super) struct Columns {
+    pub(super) source: usize,
+    pub(super) target: usize,
+    pub(super) kind: Option<usize>,
+}
+
+/// The edges of tables.
+pub(super) struct Edges {
+    at: String,
+    ids: Ids,
+    /// Whether edges may only have these ids.
+    only_known: bool,
+    /// Whether every edge means both directions.
+    both: bool,
+    /// The edges by the numbers of their vertices: `target << 32 | source`.
+    keys: Vec<u64>,
+    /// The type of each edge; empty without types.
+    kinds: Vec<u16>,
+    relations: Ids,
+}
+
+/// Opens a table of edges.
+///
+/// # Errors
+/// As [`Table::open`].
+pub(super) fn open(path: &Path, options: &Import) -> Result<Table, GraphError> {
+    let columns = options.source.is_some() || options.target.is_some();
+    Table::open(
+        path,
+        &Layout {
+            separator: None,
+            named: options.header.or(columns.then_some(true)),
+            is_header: Some(&looks_named),
+        },
+    )
+}
+
+impl Columns {
+    /// Finds the columns of a table.
+    ///
+    /// # Errors
+    /// Columns that are not there, or that are the same.
+    pub(super) fn of(
+        table: &Table,
+        options: &Import,
+        notes: &mut Vec<Note>,
+    ) -> Result<Self, GraphError> {
+        let (source, target) = (options.source.as_deref(), options.target.as_deref());
+        let columns = Self {
+            source: table.chosen("source", source, &SOURCE)?.unwrap_or(0),
+            target: table.chosen("target", target, &TARGET)?.unwrap_or(1),
+            kind: table.chosen("type", options.kind.as_deref(), &TYPE)?,
+        };
+        if table.columns == 1 || columns.source == columns.target {
+            return Err(GraphError::Unsupported {
+                at: table.at.clone(),
+                found: format!("rows of {}", counted(table.columns, "field")),
+                expected: "a source and a target; name their columns as --source and --target"
+                    .to_owned(),
+            });
+        }
+        notes.push(Note(columns.text(table)));
+        Ok(columns)
+    }
+
+    /// What the columns were taken for.
+    fn text(self, table: &Table) -> String {
+        let [source, target] = [self.source, self.target].map(|column| table.name(column));
+        let mut text = format!("{}: edges from {source} to {target}", table.at);
+        if let Some(kind) = self.kind {
+            text += &format!(", types in {}", table.name(kind));
+        }
+        let used = [Some(self.source), Some(self.target), self.kind];
+        let rest = (0..table.columns).filter(|column| !used.contains(&Some(*column)));
+        let rest: Vec<String> = rest.map(|column| table.name(column)).collect();
+        if !rest.is_empty() {
+            text += &format!("; not used: {}", rest.join(", "));
+        }
+        text
+    }
+}
+
+impl Edges {
+    /// No edges yet. Their vertices must be `known`, if there is a table of these. With `both`, every
+    /// edge means its reverse too.
+    pub(super) fn new(known: Option<Ids>, both: bool) -> Self {
+        Self {
+            at: String::new(),
+            only_known: known.is_some(),
+            ids: known.unwrap_or_default(),
+            both,
+            keys: Vec::new(),
+            kinds: Vec::new(),
+            relations: Ids::default(),
+        }
+    }
+
+    /// Reads a table. Its edges have the type that it says, or else `kind`, or none.
+    ///
+    /// # Errors
+    /// A file that is no table, edges of unknown vertices, or too many types.
+    pub(super) fn add(
+        &mut self,
+        table: &mut Table,
+        columns: Columns,
+        kind: Option<&str>,
+    ) -> Result<(), GraphError> {
+        self.at = table.at.clone();
+        let stated = kind.map(|kind| self.relation(kind)).transpose()?;
+        let mut row = Row::default();
+        while table.next(&mut row)? {
+            let source = u64::from(self.vertex(&row, columns.source)?);
+            let target = u64::from(self.vertex(&row, columns.target)?);
+            self.keys.push(target << 32 | source);
+            if self.both {
+                self.keys.push(source << 32 | target);
+            }
+            let own = match columns.kind {
+                Some(column) => Some(self.relation(row.text(&table.at, column)?)?),
+                None => stated,
+            };
+            if let Some(kind) = own {
+                let count = 1 + usize::from(self.both);
+                self.kinds.extend(std::iter::repeat_n(kind, count));
+            }
+        }
+        Ok(())
+    }
+
+    /// The number of the vertex that a field names.
+    ///
+    /// # Errors
+    /// No id, or an unknown one if vertices have a table of their own.
+    fn vertex(&mut self, row: &Row, column: usize) -> Result<u32, GraphError> {
+        let id = row.text(&self.at, column)?;
+        if let Some(known) = self.ids.find(id) {
+            return Ok(known);
+        }
+        if !self.only_known && !id.is_empty() {
+            return self.ids.number(id, &self.at);
+        }
+        let found = match id {
+            "" => "no id".to_owned(),
+            id => format!("id `{id}`"),
+        };
+        let expected = match self.only_known {
+            true => "an id of the table of vertices",
+            false => "the id of a vertex",
+        };
+        Err(syntax(&self.at, row.line, found, expected))
+    }
+
+    /// The number of a type.
+    fn relation(&mut self, name: &str) -> Result<u16, GraphError> {
+        let number = self.relations.number(name, &self.at)?;
+        if number >= MAX_RELATIONS {
+            return Err(GraphError::Unsupported {
+                at: self.at.clone(),
+                found: format!("more than {MAX_RELATIONS} types of edges"),
+                expected: "fewer; merge similar ones, or drop the column's name with --type"
+                    .to_owned(),
+            });
+        }
+        Ok(number as u16)
+    }
+
+    /// The edges as a topology, with the ids of its vertices unless these are their numbers: without a
+    /// table of vertices, whole numbers are the vertices they name.
+    ///
+    /// # Errors
+    /// More vertices than a graph can have.
+    pub(super) fn finish(mut self) -> Result<(Topology, Dropped, Names), GraphError> {
+        let count = self.keys.len() as u64;
+        let numbers = match self.only_known {
+            true => None,
+            false => self.ids.as_numbers(count),
+        };
+        let mut names = self.ids.names;
+        let mut vertices = names.len() as u64;
+        if let Some(numbers) = numbers {
+            vertices = numbers.iter().max().map_or(0, |most| u64::from(*most) + 1);
+            let number = |end: u64| u64::from(numbers[end as usize]);
+            for key in &mut self.keys {
+                *key = number(*key >> 32) << 32 | number(*key & u64::from(u32::MAX));
+            }
+            names = Names::default();
+        }
+        let vertices = check_vertices(&self.at, u128::from(vertices), count)?;
+        let (topology, dropped) = match self.kinds.is_empty() {
+            true => Topology::from_keys(vertices, self.keys)?,
+            false => {
+                let all = self.keys.iter().zip(&self.kinds);
+                let typed = all.map(|(key, kind)| (*key as u32, (key >> 32) as u32, *kind));
+                Topology::typed(vertices, self.relations.names.len() as u32, typed)?
+            }
+        };
+        Ok((topology, dropped, names))
+    }
+}
+
+/// Whether a first row has names: usual ones, or words above numbers.
+fn looks_named(first: &[String], second: Option<&[String]>) -> bool {
+    let usual =
+        |word: &String, names: &[&str]| names.iter().any(|name| word.eq_ignore_ascii_case(name));
+    let has = |names: &[&str]| first.iter().any(|word| usual(word, names));
+    let number = |word: &String| word.parse::<f64>().is_ok();
+    let words_above_numbers = second.is_some_and(|second| {
+        first.iter().take(2).all(|word| !number(word)) && second.iter().take(2).all(number)
+    });
+    has(&SOURCE) && has(&TARGET) || words_above_numbers
+}
