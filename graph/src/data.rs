@@ -61,6 +61,16 @@ impl Labels {
             }
         }
     }
+
+    /// One class a vertex as floats hold them, NaN if unknown. `None` if one is no whole number.
+    pub(crate) fn of_floats(values: &[f32]) -> Option<Self> {
+        let class = |value: &f32| match *value {
+            value if value.is_nan() => Some(-1),
+            value => Some(value as i32).filter(|class| *class as f32 == value),
+        };
+        let classes: Option<Vec<i32>> = values.iter().map(class).collect();
+        classes.map(Self::Single)
+    }
 }
 
 impl GraphData {

@@ -283,6 +283,95 @@ fn files_of_other_programs_are_refused_with_what_to_do() {
     assert!(error.to_string().contains("torch.load"), "{error}");
 }
 
+#[test]
+fn labels_and_splits_come_from_files_of_their_own() {
+    let files = Files::new();
+    let numbered = files.file("edges.csv", "0,1\n1,2\n");
+    let named = files.file("named.csv", "a,b\nb,c\n");
+    let npy = |descr: &str, values: &[u8]| {
+        let text = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': (3,), }}\n");
+        let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
+        bytes.extend((text.len() as u16).to_le_bytes());
+        bytes.extend(text.as_bytes());
+        bytes.extend(values);
+        bytes
+    };
+    let lists = files.0.path().join("lists");
+    std::fs::create_dir(&lists).unwrap();
+    for (list, text) in [
+        ("train.csv", "b\n"),
+        ("valid.txt", "a\n"),
+        ("test.csv", "c\n"),
+    ] {
+        std::fs::write(lists.join(list), text).unwrap();
+    }
+    let read = |edges: &Path, labels: Vec<u8>, splits: PathBuf| {
+        let name = if labels.starts_with(b"\x93") {
+            "y.npy"
+        } else {
+            "y.csv"
+        };
+        import(&Import {
+            labels: Some(files.file(name, labels)),
+            splits: Some(splits),
+            ..of(edges, None)
+        })
+    };
+    let by_id = files.file("splits.csv", "id,split\n2,test\n0,train\n");
+    let data = read(&numbered, b"red\n\"\"\nblue\n".to_vec(), by_id)
+        .unwrap()
+        .data;
+    assert_eq!(data.labels, Labels::Single(vec![1, -1, 0]));
+    assert_eq!((data.train[0], data.test[2]), (true, true));
+    let sets = files.file("splits.npy", npy("|i1", &[0, 255, 1]));
+    let data = read(&numbered, npy("|i1", &[1, 0, 2]), sets).unwrap().data;
+    assert_eq!(data.labels, Labels::Single(vec![1, 0, 2]));
+    assert_eq!((data.train, data.val[2]), (vec![true, false, false], true));
+    let text = b"node,label\nc,7\na,0\nb,1\n".to_vec();
+    let found = read(&named, text, lists.clone());
+    // There are three vertices, so that classes are below 3.
+    assert!(
+        found
+            .unwrap_err()
+            .to_string()
+            .contains("label out of range")
+    );
+    let text = b"node,label\nc,2\na,0\nb,1\n".to_vec();
+    let data = read(&named, text, lists.clone()).unwrap().data;
+    assert_eq!(data.labels, Labels::Single(vec![0, 1, 2]));
+    assert_eq!(
+        (data.train[1], data.val[0], data.test[2]),
+        (true, true, true)
+    );
+    for (labels, splits, expected) in [
+        ("0\n1\n", "train\n", "found 2 rows"),
+        ("0\n1\n0\n", "train\nx\ntest\n", "split `x`"),
+        (
+            "id,label\nz,1\n",
+            "train\n",
+            "id `z`, expected the id of a vertex",
+        ),
+        ("id,label\na,1\na,1\n", "train\n", "id `a` again"),
+        (
+            "id,other\na,1\n",
+            "train\n",
+            "--labels with the columns id, other",
+        ),
+    ] {
+        let expected = expected.replace("found 2 rows", "2 rows is not supported; expected 3");
+        let splits = files.file("s.csv", splits);
+        let error = read(&named, labels.as_bytes().to_vec(), splits)
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains(&expected), "{error}\nexpected {expected}");
+    }
+    std::fs::remove_file(lists.join("test.csv")).unwrap();
+    let error = read(&named, b"0\n1\n0\n".to_vec(), lists)
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("without a list `test`"), "{error}");
+}
+
 /// Any bytes give a graph or an error.
 #[test]
 fn damaged_tables_do_no_harm() {

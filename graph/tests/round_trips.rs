@@ -8,7 +8,8 @@ use arrays::{archive, array, i64s};
 use gnnc_graph::generate::{Attributes, PlantedPartition, Rmat};
 use gnnc_graph::read::{Format, load_counting, npy, parse_bytes};
 use gnnc_graph::{
-    Features, GraphData, GraphError, Labels, LoadOptions, Topology, example, load, write,
+    EdgeFeatures, Features, GraphData, GraphError, Labels, LoadOptions, Topology, example, load,
+    write,
 };
 use proptest::prelude::*;
 use std::io::Cursor;

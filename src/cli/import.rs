@@ -16,7 +16,7 @@ use std::path::PathBuf;
 #[derive(Args)]
 pub struct ImportCommand {
     /// The edges: a table with a source and a target in each row, with any separator, also with .gz; `-`
-    /// is standard input.
+    /// is standard input. Or all of the graph: the folder of a data set of OGB.
     edges: PathBuf,
     /// The vertices: a table with an id in each row, and possibly a label, a split and features.
     #[arg(long, value_name = "FILE")]
@@ -48,6 +48,20 @@ pub struct ImportCommand {
     /// Columns of the vertices that are no features.
     #[arg(long, value_name = "COLUMN,...", value_delimiter = ',')]
     without: Vec<String>,
+    /// The split to take, of a data set with several.
+    #[arg(long, value_name = "NAME")]
+    split_name: Option<String>,
+    /// Labels in place of those of the source: .npy, or a table of one label for each vertex or of ids and
+    /// labels.
+    #[arg(long, value_name = "FILE")]
+    labels: Option<PathBuf>,
+    /// Splits in place of those of the source: .npy or a table as for labels, or a folder with the lists
+    /// train, val and test.
+    #[arg(long, value_name = "PATH", conflicts_with = "split")]
+    splits: Option<PathBuf>,
+    /// Dense features in place of those of the source, from a .npy file.
+    #[arg(long, value_name = "FILE")]
+    features: Option<PathBuf>,
     /// Split the labeled vertices at random into these shares, such as 0.6,0.2,0.2.
     #[arg(long, value_name = "TRAIN,VAL,TEST", value_delimiter = ',')]
     split: Vec<f64>,
@@ -89,6 +103,10 @@ impl ImportCommand {
             label: self.label.clone(),
             split: self.split_column.clone(),
             without: self.without.clone(),
+            split_name: self.split_name.clone(),
+            labels: self.labels.clone(),
+            splits: self.splits.clone(),
+            features: self.features.clone(),
             symmetrise: self.symmetrise,
             shares: self.shares()?,
         })?;
@@ -96,6 +114,7 @@ impl ImportCommand {
             out.note(&format!("{note}\n"));
         }
         let (data, dropped) = (&imported.data, &imported.dropped);
+        out.not_used(&self.edges.display().to_string(), &dropped.not_used);
         write::save(data, &self.out)?;
         let split = [&data.train, &data.val, &data.test]
             .map(|mask| mask.iter().filter(|there| **there).count());
@@ -131,6 +150,7 @@ impl ImportCommand {
                 "relations": data.topology.relations(),
                 "self_loops": dropped.self_loops,
                 "repeats": dropped.repeats,
+                "not_used": dropped.not_used,
                 "features": features,
                 "classes": data.classes(),
                 "split": split,

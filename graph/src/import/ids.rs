@@ -62,6 +62,23 @@ impl Ids {
         Ok(number)
     }
 
+    /// Ids that are in a list already.
+    ///
+    /// # Errors
+    /// As [`Ids::number`], or an id that comes twice.
+    pub(super) fn of(names: &Names, at: &str) -> Result<Self, GraphError> {
+        let mut ids = Self::default();
+        for (position, id) in names.iter().enumerate() {
+            if ids.number(id, at)? as usize != position {
+                return Err(GraphError::Unsupported {
+                    at: at.to_owned(),
+                    found: format!("id `{id}` of two vertices"),
+                    expected: "each id once".to_owned(),
+                });
+            }
+        }
+        Ok(ids)
+    }
     /// The vertex that each id means, if ids are the numbers of vertices: whole numbers, of which not
     /// many are left out.
     pub(super) fn as_numbers(&self, edges: u64) -> Option<Vec<u32>> {

@@ -1,5 +1,8 @@
 //! Fields that hold numbers: one, or a list of them.
 
+/// Fields that say that a number is missing.
+pub(super) const MISSING: [&str; 4] = ["", "nan", "NaN", "NA"];
+
 /// Appends the number of a field to `values`, or the numbers of a list such as `1,2,3` or `[1 2 3]`.
 /// A list without brackets has at least `shortest` numbers: `1,5` may be a decimal. Returns how many
 /// there are; `None`, and nothing is appended, if the field holds something else.

@@ -6,26 +6,29 @@
 //! holds their graph: rows are read one at a time.
 
 mod edges;
+mod given;
 mod ids;
 mod lists;
 mod nodes;
+mod numbers;
+mod ogb;
 mod split;
 mod table;
 mod text;
 
 pub use split::{Shares, divide};
 
-use crate::read::{LoadOptions, finish, place};
+use crate::read::{LoadOptions, finish, place, several_graphs};
 use crate::topology::Dropped;
 use crate::{GraphData, GraphError};
 use edges::{Columns, Edges};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use table::Table;
 
-/// Tables to read, and how.
+/// What to read, and how.
 #[derive(Clone, Debug, Default)]
 pub struct Import {
-    /// The edges; `-` is standard input.
+    /// The edges, or a folder or file with all of the graph; `-` is standard input.
     pub edges: PathBuf,
     /// The vertices.
     pub nodes: Option<PathBuf>,
@@ -47,6 +50,14 @@ pub struct Import {
     pub without: Vec<String>,
     /// Add the missing reverse edges.
     pub symmetrise: bool,
+    /// The split to take, of a data set with several.
+    pub split_name: Option<String>,
+    /// A file of labels, in place of those of the source.
+    pub labels: Option<PathBuf>,
+    /// A file or a folder of splits, in place of those of the source.
+    pub splits: Option<PathBuf>,
+    /// A `.npy` file of features, in place of those of the source.
+    pub features: Option<PathBuf>,
     /// A random split, in place of a column.
     pub shares: Option<Shares>,
 }
@@ -73,7 +84,14 @@ pub struct Imported {
 /// not fit 32 bits.
 pub fn import(options: &Import) -> Result<Imported, GraphError> {
     let mut notes = Vec::new();
-    let (mut data, dropped) = tables(options, &mut notes)?;
+    let source = Source::of(&options.edges)?;
+    source.accepts(options)?;
+    let (mut data, dropped) = match source {
+        Source::Tables => tables(options, &mut notes)?,
+        Source::Ogb => ogb::read(options, &mut notes)?,
+    };
+    given::give(options, &mut data)?;
+    nodes::labeled_splits(&place(&options.edges), &mut data, &mut notes);
     if let Some(shares) = options.shares {
         divide(&mut data, shares);
     }
@@ -86,6 +104,67 @@ pub fn import(options: &Import) -> Result<Imported, GraphError> {
         dropped,
         notes,
     })
+}
+
+/// What a path leads to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Source {
+    /// A table of edges.
+    Tables,
+    /// A folder of the Open Graph Benchmark.
+    Ogb,
+}
+
+impl Source {
+    /// What there is at a path.
+    ///
+    /// # Errors
+    /// A folder of an unknown kind.
+    fn of(path: &Path) -> Result<Self, GraphError> {
+        if !path.is_dir() {
+            return Ok(Self::Tables);
+        }
+        match ogb::is(path) {
+            true => Ok(Self::Ogb),
+            false => Err(GraphError::Unsupported {
+                at: place(path),
+                found: "a folder of another kind".to_owned(),
+                expected: "that of a data set of OGB, which has a folder `raw`".to_owned(),
+            }),
+        }
+    }
+
+    /// Checks that the options are for such a source.
+    ///
+    /// # Errors
+    /// Options for tables with a source that is none.
+    fn accepts(self, options: &Import) -> Result<(), GraphError> {
+        let given = |option: &Option<String>| option.is_some();
+        let tables = [
+            ("--nodes", options.nodes.is_some()),
+            ("--header", options.header.is_some()),
+            ("--source", given(&options.source)),
+            ("--target", given(&options.target)),
+            ("--type", given(&options.kind)),
+            ("--id", given(&options.id)),
+            ("--label", given(&options.label)),
+            ("--split-column", given(&options.split)),
+            ("--without", !options.without.is_empty()),
+        ];
+        let named = [("--split-name", given(&options.split_name))];
+        let (wrong, what) = match self {
+            Self::Tables => (&named[..], "a data set with several splits"),
+            Self::Ogb => (&tables[..], "tables"),
+        };
+        match wrong.iter().find(|(_, given)| *given) {
+            None => Ok(()),
+            Some((option, _)) => Err(GraphError::Unsupported {
+                at: place(&options.edges),
+                found: format!("{option} with this source"),
+                expected: format!("it with {what} only"),
+            }),
+        }
+    }
 }
 
 /// Reads a table of edges, and possibly one of vertices.
@@ -124,7 +203,7 @@ fn of_tables(
     let mut data = GraphData::new("", topology);
     data.ids = ids;
     if let Some(nodes) = nodes {
-        nodes.describe(&mut data, notes);
+        nodes.describe(&mut data);
     }
     Ok((data, dropped))
 }

@@ -116,7 +116,7 @@ pub(super) fn read(
             labels.push(row.text(&at, column)?);
         }
         let set = match split {
-            Some(column) => set(&at, &row, column)?,
+            Some(column) => set(&at, row.line, row.text(&at, column)?)?,
             None => None,
         };
         for (own, mask) in masks.iter_mut().enumerate() {
@@ -246,8 +246,7 @@ pub(super) fn labeled_splits(at: &str, data: &mut GraphData, notes: &mut Vec<Not
 }
 
 /// The split that a field names: 0, 1 or 2.
-pub(super) fn set(at: &str, row: &Row, column: usize) -> Result<Option<usize>, GraphError> {
-    let word = row.text(at, column)?;
+pub(super) fn set(at: &str, line: u64, word: &str) -> Result<Option<usize>, GraphError> {
     match word.to_ascii_lowercase().as_str() {
         "train" | "training" => Ok(Some(0)),
         "val" | "valid" | "validation" | "dev" => Ok(Some(1)),
@@ -255,7 +254,7 @@ pub(super) fn set(at: &str, row: &Row, column: usize) -> Result<Option<usize>, G
         "" | "none" | "-" => Ok(None),
         _ => Err(syntax(
             at,
-            row.line,
+            line,
             format!("split `{}`", word.chars().take(40).collect::<String>()),
             "train, val, test, or nothing",
         )),
@@ -315,11 +314,10 @@ pub(super) fn classes(labels: &Names) -> (Labels, Names) {
 
 impl Nodes {
     /// Gives a graph what is known about its vertices.
-    pub(super) fn describe(self, data: &mut GraphData, notes: &mut Vec<Note>) {
+    pub(super) fn describe(self, data: &mut GraphData) {
         data.features = self.features;
         (data.labels, data.class_names) = (self.labels, self.classes);
         [data.train, data.val, data.test] = self.masks;
-        labeled_splits(&self.at, data, notes);
     }
 
     /// A line about what was read.

@@ -10,7 +10,7 @@ use std::io::Read;
 use std::path::Path;
 
 /// Whether a first row has names, given the row behind it.
-pub(super) type IsHeader = dyn Fn(&[String], Option<&[String]>) -> bool;
+pub(super) type IsHeader<'a> = dyn Fn(&[String], Option<&[String]>) -> bool + 'a;
 
 /// How to read a table of text.
 #[derive(Default)]
@@ -20,7 +20,7 @@ pub(super) struct Layout<'a> {
     /// Whether the first row has names; if open, `is_header` is asked.
     pub(super) named: Option<bool>,
     /// As above; a first row has no names without it.
-    pub(super) is_header: Option<&'a IsHeader>,
+    pub(super) is_header: Option<&'a IsHeader<'a>>,
 }
 
 /// Rows of fields.

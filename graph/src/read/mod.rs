@@ -17,6 +17,7 @@ pub(crate) use text::syntax;
 
 use crate::topology::Dropped;
 use crate::{GraphData, GraphError};
+use gnnc_ir::words::spelling::counted;
 use std::io::{BufReader, Cursor, Read};
 use std::path::{Path, PathBuf};
 
@@ -223,6 +224,27 @@ pub(crate) fn finish(
     }
     data.features = data.features.in_best_storage();
     Ok(data)
+}
+
+/// The error about a data set of several graphs, which are for predictions about whole graphs.
+pub(crate) fn several_graphs(at: &str, graphs: u64) -> GraphError {
+    GraphError::Unsupported {
+        at: at.to_owned(),
+        found: format!("a data set of {}", counted(graphs, "graph")),
+        expected: "one graph, whose vertices have labels".to_owned(),
+    }
+}
+
+/// Reads an array of a `.npy` file.
+///
+/// # Errors
+/// A file that is none.
+pub(crate) fn array_file(path: &Path) -> Result<array::Array, GraphError> {
+    let bytes = gnnc_files::read(path, MAX_TEXT).map_err(|source| GraphError::Io {
+        file: path.to_owned(),
+        source,
+    })?;
+    array::Array::read(place(path), &mut &bytes[..], bytes.len() as u64)
 }
 
 /// The name of a file in messages.

@@ -10,8 +10,11 @@
 //! means no edge.
 
 mod edge_features;
-mod labels;
+pub(crate) mod labels;
+mod ogb;
 mod pyg;
+
+pub(crate) use ogb::ogb;
 
 use super::LoadOptions;
 use super::array::{Array, Header, width};
@@ -244,7 +247,7 @@ fn in_neighbours<R: Read + Seek>(
         }
         None => untyped(vertices, indptr, indices)?,
     };
-    let features = edge_features::read(arrays, &[EDGE_FEATURES], &topology, &listed)?;
+    let features = edge_features::read(arrays, &[EDGE_FEATURES], &topology, listed.into_iter())?;
     Ok((topology, features, dropped))
 }
 

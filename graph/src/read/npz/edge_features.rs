@@ -27,7 +27,7 @@ pub(super) fn read<R: Read + Seek>(
     arrays: &mut Arrays<R>,
     names: &[&str],
     topology: &Topology,
-    list: &[ListedEdge],
+    list: impl ExactSizeIterator<Item = ListedEdge>,
 ) -> Result<EdgeFeatures, GraphError> {
     for name in names {
         let Some(array) = arrays.optional(name)? else {
@@ -44,7 +44,6 @@ pub(super) fn read<R: Read + Seek>(
             }
         };
         let values = array.floats();
-        let list = list.iter().copied();
         return Ok(EdgeFeatures::in_order(topology, list, columns, &values));
     }
     Ok(EdgeFeatures::default())

@@ -23,14 +23,15 @@ pub(super) fn labels(array: &Array) -> Result<Labels, GraphError> {
 }
 
 /// The labels of a PyTorch Geometric `Data`, whose classes may be a matrix of one column.
-pub(super) fn pyg(array: &Array) -> Result<Labels, GraphError> {
+pub(crate) fn pyg(array: &Array) -> Result<Labels, GraphError> {
     match array.header.shape[..] {
         [_, 1] if !array.is_float() => Ok(Labels::Single(classes(array)?)),
         _ => labels(array),
     }
 }
 
-fn classes(array: &Array) -> Result<Vec<i32>, GraphError> {
+/// One class a vertex.
+pub(crate) fn classes(array: &Array) -> Result<Vec<i32>, GraphError> {
     let kinds = "integers (one class per vertex) or a matrix (several labels)";
     array.integers(kinds, |position, x| {
         let expected = "a class from 0 up to the number of vertices, or -1 for unknown";

@@ -11,6 +11,15 @@ use std::io::{Read, Seek};
 pub(super) fn edges<R: Read + Seek>(
     arrays: &mut Arrays<R>,
 ) -> Result<(Topology, EdgeFeatures, Dropped), GraphError> {
+    let stated = vertices(arrays)?;
+    of_ends(arrays, stated)
+}
+
+/// Reads the edges of a graph with `stated` vertices, if that is known.
+pub(super) fn of_ends<R: Read + Seek>(
+    arrays: &mut Arrays<R>,
+    stated: Option<u64>,
+) -> Result<(Topology, EdgeFeatures, Dropped), GraphError> {
     let edges = arrays.required("edge_index")?;
     let ends = edges.indices(u64::from(u32::MAX))?;
     let count = ends.len() / 2;
@@ -25,7 +34,6 @@ pub(super) fn edges<R: Read + Seek>(
         false => (ends[edge], ends[count + edge]),
     };
     let largest = ends.iter().max().map_or(0, |most| u128::from(*most) + 1);
-    let stated = vertices(arrays)?;
     if let Some(stated) = stated.filter(|stated| u128::from(*stated) < largest) {
         return Err(GraphError::IndexOutOfRange {
             at: edges.at,
@@ -44,27 +52,26 @@ pub(super) fn edges<R: Read + Seek>(
         let read = super::Types::read(&types, stated, count)?;
         (relations, kinds) = (read.relations, read.of);
     }
-    let listed = (0..count).map(|edge| {
-        let (source, target) = pair(edge);
-        let kind = kinds.get(edge).copied().unwrap_or(0);
-        ListedEdge {
-            source,
-            target,
-            kind,
-        }
-    });
-    let listed: Vec<ListedEdge> = listed.collect();
+    let listed = || {
+        (0..count).map(|edge| {
+            let (source, target) = pair(edge);
+            let kind = kinds.get(edge).copied().unwrap_or(0);
+            ListedEdge {
+                source,
+                target,
+                kind,
+            }
+        })
+    };
     let (topology, dropped) = match relations {
         0 => Topology::from_edges(vertices, (0..count).map(pair))?,
         relations => {
-            let typed = listed
-                .iter()
-                .map(|edge| (edge.source, edge.target, edge.kind));
+            let typed = listed().map(|edge| (edge.source, edge.target, edge.kind));
             Topology::typed(vertices, relations, typed)?
         }
     };
-    let names = ["edge_attr", "edge_weight"];
-    let features = super::edge_features::read(arrays, &names, &topology, &listed)?;
+    let names = ["edge_attr", "edge_weight", "edge_feat"];
+    let features = super::edge_features::read(arrays, &names, &topology, listed())?;
     Ok((topology, features, dropped))
 }
 

@@ -1,0 +1,148 @@
+//! Files of numbers without names: rows of a table of text, or an array of NumPy.
+
+use super::lists::MISSING;
+use super::table::{Layout, Row, Table};
+use crate::names::Names;
+use crate::read::{array_file, syntax};
+use crate::{Features, GraphError, Labels};
+use gnnc_ir::words::spelling::counted;
+use gnnc_ir::workload::MAX_WIDTH;
+use std::path::{Path, PathBuf};
+
+/// Rows of numbers; NaN where a number is missing.
+pub(super) struct Matrix {
+    pub(super) at: String,
+    pub(super) rows: usize,
+    pub(super) columns: u32,
+    pub(super) values: Vec<f32>,
+}
+
+/// A file that is there with one of these endings behind its name.
+pub(super) fn beside(folder: &Path, name: &str, endings: &[&str]) -> Option<PathBuf> {
+    let paths = endings
+        .iter()
+        .map(|ending| folder.join(format!("{name}{ending}")));
+    paths.into_iter().find(|path| path.is_file())
+}
+
+/// Opens a table without names.
+pub(super) fn unnamed(path: &Path) -> Result<Table, GraphError> {
+    let named = Some(false);
+    Table::open(
+        path,
+        &Layout {
+            named,
+            ..Layout::default()
+        },
+    )
+}
+
+/// Reads rows of numbers.
+///
+/// # Errors
+/// A file that cannot be read, a field that is no number, or too many columns.
+pub(super) fn matrix(path: &Path) -> Result<Matrix, GraphError> {
+    let mut table = unnamed(path)?;
+    let at = table.at.clone();
+    if table.columns > MAX_WIDTH as usize {
+        return Err(GraphError::Unsupported {
+            at,
+            found: counted(table.columns, "column"),
+            expected: format!("at most {MAX_WIDTH}"),
+        });
+    }
+    let (mut rows, mut values, mut row) = (0, Vec::new(), Row::default());
+    while table.next(&mut row)? {
+        for column in 0..table.columns {
+            let word = row.text(&at, column)?;
+            let value = match MISSING.contains(&word) {
+                true => Some(f32::NAN),
+                false => word.parse().ok(),
+            };
+            let Some(value) = value else {
+                let found = format!("`{}`", word.chars().take(40).collect::<String>());
+                return Err(syntax(&at, row.line, found, "a number"));
+            };
+            values.push(value);
+        }
+        rows += 1;
+    }
+    Ok(Matrix {
+        at,
+        rows,
+        columns: table.columns as u32,
+        values,
+    })
+}
+
+/// Reads numbers below `limit`, one in each row.
+///
+/// # Errors
+/// A file that cannot be read, or another number.
+pub(super) fn list(path: &Path, limit: u64) -> Result<Vec<u32>, GraphError> {
+    if path.extension().is_some_and(|ending| ending == "npy") {
+        return array_file(path)?.indices(limit);
+    }
+    let mut table = unnamed(path)?;
+    let at = table.at.clone();
+    let (mut all, mut row) = (Vec::new(), Row::default());
+    while table.next(&mut row)? {
+        all.push(below(&at, &row, 0, limit)?);
+    }
+    Ok(all)
+}
+
+/// The number below `limit` in a field.
+pub(super) fn below(at: &str, row: &Row, column: usize, limit: u64) -> Result<u32, GraphError> {
+    let word = row.text(at, column)?;
+    let number = word.parse::<u32>().ok();
+    let number = number.filter(|number| u64::from(*number) < limit);
+    number.ok_or_else(|| {
+        let found = format!("`{}`", word.chars().take(40).collect::<String>());
+        let expected = format!("a number from 0 to {}", limit.saturating_sub(1));
+        syntax(at, row.line, found, expected)
+    })
+}
+
+impl Matrix {
+    /// The rows as features.
+    pub(super) fn features(self) -> Features {
+        Features::dense(self.rows, self.columns, self.values)
+    }
+
+    /// The rows as labels: a column of classes, or else rows of numbers. A vertex without a number has
+    /// no label.
+    pub(super) fn labels(self) -> Labels {
+        let one = self.columns == 1;
+        match one.then(|| Labels::of_floats(&self.values)).flatten() {
+            Some(classes) => classes,
+            None => Labels::Values {
+                width: self.columns,
+                values: self.values,
+            },
+        }
+    }
+}
+
+/// The texts of a table of numbers from 0 and a text for each, such as the ids of all vertices. `None` if
+/// the numbers are not in order.
+///
+/// # Errors
+/// A file that is no table.
+pub(super) fn texts(path: &Path) -> Result<Option<Names>, GraphError> {
+    let is_header: &super::table::IsHeader = &|first, _| first[0].parse::<u32>().is_err();
+    let layout = Layout {
+        is_header: Some(is_header),
+        ..Layout::default()
+    };
+    let mut table = Table::open(path, &layout)?;
+    let at = table.at.clone();
+    let (mut names, mut row) = (Names::default(), Row::default());
+    while table.next(&mut row)? {
+        if row.text(&at, 0)?.parse() != Ok(names.len()) || table.columns < 2 {
+            return Ok(None);
+        }
+        names.push(row.text(&at, 1)?);
+    }
+    Ok(Some(names))
+}
