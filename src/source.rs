@@ -174,7 +174,7 @@ impl Loaded {
             Some(GraphSource::Data { options, .. }) => options,
             _ => *options,
         };
-        let (mut data, dropped) = read::load_counting(path, &read::LoadOptions::default())?;
+        let (mut data, dropped) = gnnc_graph::import::open(path, &read::LoadOptions::default())?;
         *not_used = dropped.not_used;
         if options.identity_features {
             data.features = identity(path, &data)?;

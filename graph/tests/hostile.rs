@@ -59,7 +59,10 @@ fn missing_arrays() {
         Err(GraphError::MissingArray { .. })
     ));
     let scipy = with(&[("format", array("|S3", "()", b"csr"))]);
-    assert!(matches!(scipy, Err(GraphError::Unsupported { .. })));
+    assert!(
+        matches!(scipy, Err(GraphError::MissingArray { .. })),
+        "no `shape`"
+    );
 }
 
 #[test]

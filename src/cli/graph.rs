@@ -10,7 +10,7 @@ use super::text::{Table, count, facts, grouped};
 use clap::{Args, Subcommand, ValueEnum};
 use gnnc::Error;
 use gnnc::graph::generate::{Attributes, PlantedPartition, Rmat};
-use gnnc::graph::read::load_counting;
+use gnnc::graph::import;
 use gnnc::graph::{Features, GraphData, GraphError, LoadOptions, summary, write};
 use gnnc::ir::words::spelling::counted;
 use gnnc::ir::workload::{PartLoad, PartitionSummary, Workload};
@@ -37,7 +37,8 @@ pub enum GraphCommand {
 /// A graph file, and how to read it.
 #[derive(Args)]
 pub struct GraphFile {
-    /// The graph: .npz, .mtx, .graph or an edge list (.csv, .tsv, .txt), each also with .gz.
+    /// The graph: .npz, .mtx, .graph or an edge list (.csv, .tsv, .txt), each also with .gz; or a folder of
+    /// OGB or DGL.
     pub file: PathBuf,
     /// Add the missing reverse edges.
     #[arg(long = "symmetrize", alias = "symmetrise")]
@@ -151,7 +152,7 @@ impl GraphFile {
             features: self.features.clone(),
             vertices: None,
         };
-        let (data, dropped) = load_counting(&self.file, &options)?;
+        let (data, dropped) = import::open(&self.file, &options)?;
         for (number, what) in [
             (dropped.self_loops, "self loop"),
             (dropped.repeats, "repeated edge"),

@@ -5,6 +5,7 @@
 //! looking; columns by their names, or as the options say. Files that are read may be as large as memory
 //! holds their graph: rows are read one at a time.
 
+mod dgl;
 mod edges;
 mod given;
 mod ids;
@@ -18,7 +19,7 @@ mod text;
 
 pub use split::{Shares, divide};
 
-use crate::read::{LoadOptions, finish, place, several_graphs};
+use crate::read::{Format, LoadOptions, finish, load_counting, place, several_graphs};
 use crate::topology::Dropped;
 use crate::{GraphData, GraphError};
 use edges::{Columns, Edges};
@@ -88,7 +89,9 @@ pub fn import(options: &Import) -> Result<Imported, GraphError> {
     source.accepts(options)?;
     let (mut data, dropped) = match source {
         Source::Tables => tables(options, &mut notes)?,
+        Source::Graph => load_counting(&options.edges, &LoadOptions::default())?,
         Source::Ogb => ogb::read(options, &mut notes)?,
+        Source::Dgl => dgl::read(options, &mut notes)?,
     };
     given::give(options, &mut data)?;
     nodes::labeled_splits(&place(&options.edges), &mut data, &mut notes);
@@ -106,30 +109,61 @@ pub fn import(options: &Import) -> Result<Imported, GraphError> {
     })
 }
 
+/// Reads a graph as other commands name it: a file of one of the formats of graphs, or a source that
+/// [`import`] reads without options.
+///
+/// # Errors
+/// As [`load_counting`] and [`import`].
+pub fn open(path: &Path, options: &LoadOptions) -> Result<(GraphData, Dropped), GraphError> {
+    if !path.is_dir() {
+        return load_counting(path, options);
+    }
+    let imported = import(&Import {
+        edges: path.to_owned(),
+        symmetrise: options.symmetrise,
+        features: options.features.clone(),
+        ..Import::default()
+    })?;
+    let mut data = imported.data;
+    data.name = crate::read::name(path);
+    Ok((data, imported.dropped))
+}
+
 /// What a path leads to.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Source {
     /// A table of edges.
     Tables,
+    /// A file of one of the formats of graphs.
+    Graph,
     /// A folder of the Open Graph Benchmark.
     Ogb,
+    /// A folder of DGL's tables.
+    Dgl,
 }
 
 impl Source {
     /// What there is at a path.
     ///
     /// # Errors
-    /// A folder of an unknown kind.
+    /// A file that cannot be read, or a folder of an unknown kind.
     fn of(path: &Path) -> Result<Self, GraphError> {
         if !path.is_dir() {
-            return Ok(Self::Tables);
+            let format = Format::of_path(path)?;
+            return Ok(match format.filter(|format| *format != Format::Edges) {
+                Some(_) => Self::Graph,
+                None => Self::Tables,
+            });
         }
-        match ogb::is(path) {
-            true => Ok(Self::Ogb),
-            false => Err(GraphError::Unsupported {
+        match (dgl::is(path), ogb::is(path)) {
+            (true, _) => Ok(Self::Dgl),
+            (_, true) => Ok(Self::Ogb),
+            _ => Err(GraphError::Unsupported {
                 at: place(path),
                 found: "a folder of another kind".to_owned(),
-                expected: "that of a data set of OGB, which has a folder `raw`".to_owned(),
+                expected: "that of a data set of OGB, which has a folder `raw`, or of DGL's \
+                           CSVDataset, which has a file meta.yaml"
+                    .to_owned(),
             }),
         }
     }
@@ -154,7 +188,8 @@ impl Source {
         let named = [("--split-name", given(&options.split_name))];
         let (wrong, what) = match self {
             Self::Tables => (&named[..], "a data set with several splits"),
-            Self::Ogb => (&tables[..], "tables"),
+            Self::Graph | Self::Ogb => (&tables[..], "tables"),
+            Self::Dgl => (&tables[..8], "tables"),
         };
         match wrong.iter().find(|(_, given)| *given) {
             None => Ok(()),

@@ -83,6 +83,36 @@ impl Format {
     }
 }
 
+impl Format {
+    /// The format of a file by its first bytes or its name; `None` if neither says it, or if the path is
+    /// standard input.
+    ///
+    /// # Errors
+    /// A file that cannot be read, or that belongs to another program.
+    pub(crate) fn of_path(path: &Path) -> Result<Option<Self>, GraphError> {
+        if path == Path::new("-") {
+            return Ok(None);
+        }
+        let start = start(path)?;
+        foreign::check(path, &start)?;
+        Ok(Self::of_content(&start).or_else(|| Self::of_name(path)))
+    }
+}
+
+/// The first bytes of a file.
+fn start(path: &Path) -> Result<Vec<u8>, GraphError> {
+    let mut start = Vec::new();
+    let read = gnnc_files::open(path)
+        .and_then(|file| file.take(foreign::SEEN as u64).read_to_end(&mut start));
+    match read {
+        Ok(_) => Ok(start),
+        Err(source) => Err(GraphError::Io {
+            file: path.to_owned(),
+            source,
+        }),
+    }
+}
+
 /// Reads a graph file. The content determines the format if it can, otherwise the name does.
 /// Features come in the storage that suits them
 /// ([`Features::in_best_storage`](crate::Features::in_best_storage)).
@@ -109,12 +139,7 @@ pub fn load_counting(
         file: path.to_owned(),
         source,
     };
-    let mut file = gnnc_files::open(path).map_err(failed)?;
-    let mut start = Vec::new();
-    file.by_ref()
-        .take(foreign::SEEN as u64)
-        .read_to_end(&mut start)
-        .map_err(failed)?;
+    let start = start(path)?;
     foreign::check(path, &start)?;
     let format = Format::of_content(&start)
         .or_else(|| Format::of_name(path))
@@ -253,7 +278,7 @@ pub(crate) fn place(path: &Path) -> String {
 }
 
 /// The name of a graph: the file name without the extensions that tell the format.
-fn name(path: &Path) -> String {
+pub(crate) fn name(path: &Path) -> String {
     let name = path
         .file_name()
         .map(|n| n.to_string_lossy().into_owned())

@@ -3,8 +3,9 @@
 //! gnnc's: `indptr`, `indices` (rows of in-neighbors); `features` or `feat_indptr`, `feat_indices`,
 //! `feat_data`, `feat_shape`; `labels`; `train_mask`, `val_mask`, `test_mask`; `edge_type` for each
 //! index, with `relations` (how many) or `rel_names`; `vertex_ids` and `class_names`, bytes of a text
-//! with a line for each vertex or class; `edge_features`, a row for each index. PyTorch Geometric's: `edge_index`, `x`, `y`, `train_mask` or
-//! `train_idx`, and so on. SciPy's: `adj_data`, `adj_indices`,
+//! with a line for each vertex or class; `edge_features`, a row for each index. PyTorch Geometric's:
+//! `edge_index`, `x`, `y`, `train_mask` or `train_idx`, and so on. SciPy's own: `format`, `shape`, `data`
+//! and indices. That of gnn-benchmark: `adj_data`, `adj_indices`,
 //! `adj_indptr`, `adj_shape` (row `u`, column `v` is the edge `u -> v`); `attr_*` or `attr_matrix`;
 //! `labels`. Other arrays are reported as not used. So are edge weights, except that a weight of 0
 //! means no edge.
@@ -13,6 +14,7 @@ mod edge_features;
 pub(crate) mod labels;
 mod ogb;
 mod pyg;
+mod scipy;
 
 pub(crate) use ogb::ogb;
 
@@ -46,8 +48,9 @@ pub fn read(
     let (topology, edge_features, mut dropped) = if pyg {
         pyg::edges(&mut arrays)?
     } else if arrays.has("adj_indptr") {
-        let (topology, dropped) = adjacency(&mut arrays)?;
-        (topology, EdgeFeatures::default(), dropped)
+        without_features(adjacency(&mut arrays)?)
+    } else if arrays.has("format") {
+        without_features(scipy::topology(&mut arrays)?)
     } else {
         in_neighbours(&mut arrays)?
     };
@@ -90,6 +93,11 @@ pub fn read(
     }
     dropped.not_used.extend(arrays.not_used());
     Ok((data, dropped))
+}
+
+/// Edges that have no numbers.
+fn without_features((topology, dropped): (Topology, Dropped)) -> (Topology, EdgeFeatures, Dropped) {
+    (topology, EdgeFeatures::default(), dropped)
 }
 
 /// The arrays of an archive, read one at a time.
@@ -213,16 +221,6 @@ impl<R: Read + Seek> Arrays<R> {
 fn in_neighbours<R: Read + Seek>(
     arrays: &mut Arrays<R>,
 ) -> Result<(Topology, EdgeFeatures, Dropped), GraphError> {
-    if arrays.has("format") {
-        return Err(GraphError::Unsupported {
-            at: arrays.at.clone(),
-            found: "a matrix saved by scipy.sparse.save_npz".to_owned(),
-            expected:
-                "rows of in-neighbors; save `indptr` and `indices` of the transposed matrix with \
-                       numpy.savez"
-                    .to_owned(),
-        });
-    }
     let indptr = arrays.required("indptr")?;
     let indices = arrays.required("indices")?;
     let (vertices, indptr, indices) = rows(&indptr, &indices, None)?;
@@ -334,36 +332,53 @@ fn adjacency<R: Read + Seek>(arrays: &mut Arrays<R>) -> Result<(Topology, Droppe
         });
     }
     let (vertices, indptr, indices) = rows(&indptr, &indices, Some(n))?;
-    let mut zero_weights = 0;
-    let weights = match arrays.optional("adj_data")? {
-        Some(array) if array.len() != indices.len() => {
-            return Err(array.wrong_shape(format!("({}), one weight per index", indices.len())));
-        }
-        Some(array) => array.floats(),
-        None => vec![1.0; indices.len()],
-    };
-    let weighted = weights.iter().any(|&weight| weight != 0.0 && weight != 1.0);
-    let not_used = weighted.then(|| "edge weights (`adj_data`)".to_owned());
-    let not_used = not_used.into_iter().collect();
-    let mut edges = Vec::with_capacity(indices.len());
-    for u in 0..vertices {
-        for p in indptr[u as usize] as usize..indptr[u as usize + 1] as usize {
-            if weights[p] == 0.0 {
-                zero_weights += 1;
-            } else {
-                edges.push((u, indices[p]));
-            }
-        }
+    let of_row = |row: u32| indptr[row as usize] as usize..indptr[row as usize + 1] as usize;
+    let ends = (0..vertices).flat_map(|u| indices[of_row(u)].iter().map(move |v| (u, *v)));
+    Triples {
+        vertices,
+        ends: ends.collect(),
+        weights: arrays.optional("adj_data")?,
+        array: "adj_data",
     }
-    let (topology, dropped) = Topology::from_edges(vertices, edges)?;
-    Ok((
-        topology,
-        Dropped {
-            zero_weights,
-            not_used,
-            ..dropped
-        },
-    ))
+    .topology()
+}
+
+/// The entries of a sparse matrix.
+struct Triples {
+    vertices: u32,
+    /// The source and the target of each.
+    ends: Vec<(u32, u32)>,
+    /// The array of their values, if there is one, and its name.
+    weights: Option<Array>,
+    array: &'static str,
+}
+
+impl Triples {
+    /// The entries as edges, except those of weight 0.
+    fn topology(mut self) -> Result<(Topology, Dropped), GraphError> {
+        let all = self.ends.len();
+        let mut weighted = false;
+        if let Some(array) = &self.weights {
+            if array.len() != all {
+                return Err(array.wrong_shape(format!("({all}), one weight per index")));
+            }
+            let weights = array.floats();
+            weighted = (weights.iter()).any(|&weight| weight != 0.0 && weight != 1.0);
+            let mut own = weights.iter();
+            self.ends.retain(|_| own.next() != Some(&0.0));
+        }
+        let zero_weights = (all - self.ends.len()) as u64;
+        let not_used = weighted.then(|| format!("edge weights (`{}`)", self.array));
+        let (topology, dropped) = Topology::from_edges(self.vertices, self.ends)?;
+        Ok((
+            topology,
+            Dropped {
+                zero_weights,
+                not_used: not_used.into_iter().collect(),
+                ..dropped
+            },
+        ))
+    }
 }
 
 /// Row pointers and indices of a square matrix, checked.
