@@ -264,7 +264,7 @@ fn what_does_not_fit_is_refused() {
     set.gz("raw/num-node-list.csv.gz", "4000000000\n");
     set.refused("4000000000 vertices for 2 edges");
     let empty = Set(tempfile::tempdir().unwrap());
-    empty.refused("a folder of another kind");
+    empty.refused("a directory of another kind");
     let nodes = Some("nodes.csv".into());
     let error = import(&Import {
         nodes,

@@ -160,7 +160,7 @@ impl Source {
             (_, true) => Ok(Self::Ogb),
             _ => Err(GraphError::Unsupported {
                 at: place(path),
-                found: "a folder of another kind".to_owned(),
+                found: "a directory of another kind".to_owned(),
                 expected: "that of a data set of OGB, which has a folder `raw`, or of DGL's \
                            CSVDataset, which has a file meta.yaml"
                     .to_owned(),
