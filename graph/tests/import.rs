@@ -408,5 +408,8 @@ fn damaged_tables_do_no_harm() {
         let nodes = files.file("nodes.csv", &text);
         drop(import(&of(&path, None)));
         drop(import(&of(&path, Some(&nodes))));
+        for name in ["g.json", "g.graphml"] {
+            drop(import(&of(&files.file(name, &text), None)));
+        }
     }
 }

@@ -17,7 +17,7 @@ use std::path::PathBuf;
 pub struct ImportCommand {
     /// The edges: a table with a source and a target in each row, with any separator, also with .gz; `-`
     /// is standard input. Or all of the graph: the folder of a data set of OGB or of DGL's
-    /// CSVDataset, or a graph file.
+    /// CSVDataset, GraphML, NetworkX's JSON, or a graph file.
     edges: PathBuf,
     /// The vertices: a table with an id in each row, and possibly a label, a split and features.
     #[arg(long, value_name = "FILE")]

@@ -8,11 +8,14 @@
 mod dgl;
 mod edges;
 mod given;
+mod graphml;
 mod ids;
+mod json;
 mod lists;
 mod nodes;
 mod numbers;
 mod ogb;
+mod records;
 mod split;
 mod table;
 mod text;
@@ -90,6 +93,8 @@ pub fn import(options: &Import) -> Result<Imported, GraphError> {
     let (mut data, dropped) = match source {
         Source::Tables => tables(options, &mut notes)?,
         Source::Graph => load_counting(&options.edges, &LoadOptions::default())?,
+        Source::Json => json::read(options, &mut notes)?,
+        Source::GraphMl => graphml::read(options, &mut notes)?,
         Source::Ogb => ogb::read(options, &mut notes)?,
         Source::Dgl => dgl::read(options, &mut notes)?,
     };
@@ -115,7 +120,7 @@ pub fn import(options: &Import) -> Result<Imported, GraphError> {
 /// # Errors
 /// As [`load_counting`] and [`import`].
 pub fn open(path: &Path, options: &LoadOptions) -> Result<(GraphData, Dropped), GraphError> {
-    if !path.is_dir() {
+    if !path.is_dir() && Source::of_name(path).is_none() {
         return load_counting(path, options);
     }
     let imported = import(&Import {
@@ -136,6 +141,10 @@ enum Source {
     Tables,
     /// A file of one of the formats of graphs.
     Graph,
+    /// A file of NetworkX's JSON.
+    Json,
+    /// A file of GraphML.
+    GraphMl,
     /// A folder of the Open Graph Benchmark.
     Ogb,
     /// A folder of DGL's tables.
@@ -149,6 +158,9 @@ impl Source {
     /// A file that cannot be read, or a folder of an unknown kind.
     fn of(path: &Path) -> Result<Self, GraphError> {
         if !path.is_dir() {
+            if let Some(known) = Self::of_name(path) {
+                return Ok(known);
+            }
             let format = Format::of_path(path)?;
             return Ok(match format.filter(|format| *format != Format::Edges) {
                 Some(_) => Self::Graph,
@@ -165,6 +177,17 @@ impl Source {
                            CSVDataset, which has a file meta.yaml"
                     .to_owned(),
             }),
+        }
+    }
+
+    /// The kind that the name of a file says, with `.gz` or without.
+    fn of_name(path: &Path) -> Option<Self> {
+        let name = path.file_name()?.to_str()?.to_ascii_lowercase();
+        let name = name.strip_suffix(".gz").unwrap_or(&name);
+        match name.rsplit_once('.')?.1 {
+            "json" => Some(Self::Json),
+            "graphml" => Some(Self::GraphMl),
+            _ => None,
         }
     }
 
@@ -189,6 +212,8 @@ impl Source {
         let (wrong, what) = match self {
             Self::Tables => (&named[..], "a data set with several splits"),
             Self::Graph | Self::Ogb => (&tables[..], "tables"),
+            // The tables in these have names that options may choose.
+            Self::Json | Self::GraphMl => (&tables[..2], "tables"),
             Self::Dgl => (&tables[..8], "tables"),
         };
         match wrong.iter().find(|(_, given)| *given) {

@@ -3,10 +3,10 @@
 use super::text::{Separator, fields};
 use crate::GraphError;
 use crate::read::syntax;
-use csv::{ByteRecord, Reader};
+use csv::{ByteRecord, Reader, ReaderBuilder};
 use gnnc_ir::words::spelling::counted;
 use std::collections::VecDeque;
-use std::io::Read;
+use std::io::{Cursor, Read};
 use std::path::Path;
 
 /// Whether a first row has names, given the row behind it.
@@ -34,6 +34,8 @@ pub(super) struct Table {
     pub(super) columns: usize,
     /// Rows that were read to find the names.
     ahead: VecDeque<ByteRecord>,
+    /// Whether rows may be shorter than the header.
+    ragged: bool,
     /// Fewest numbers of a list without brackets.
     pub(super) shortest_list: usize,
 }
@@ -74,6 +76,7 @@ impl Table {
             header: None,
             columns: 0,
             ahead: VecDeque::new(),
+            ragged: false,
             shortest_list: 3,
         };
         let (mut first, mut second) = (ByteRecord::new(), ByteRecord::new());
@@ -98,6 +101,23 @@ impl Table {
         Ok(table)
     }
 
+    /// A table in memory: its rows as CSV, each at most as long as the header.
+    pub(super) fn of(at: String, header: Vec<String>, rows: Vec<u8>) -> Self {
+        let rows: Box<dyn Read> = Box::new(Cursor::new(rows));
+        Self {
+            at,
+            rows: ReaderBuilder::new()
+                .has_headers(false)
+                .flexible(true)
+                .from_reader(rows),
+            columns: header.len(),
+            header: Some(header),
+            ahead: VecDeque::new(),
+            ragged: true,
+            shortest_list: 3,
+        }
+    }
+
     fn read(&mut self, record: &mut ByteRecord) -> Result<bool, GraphError> {
         let line = self.rows.position().line();
         let found = self.rows.read_byte_record(record);
@@ -119,7 +139,7 @@ impl Table {
         }
         row.line = row.record.position().map_or(0, csv::Position::line);
         let fields = row.record.len();
-        if fields != self.columns {
+        if fields != self.columns && !(self.ragged && fields < self.columns) {
             let found = format!("a row of {}", counted(fields, "field"));
             let expected = format!("{}, as in the first row", counted(self.columns, "field"));
             return Err(syntax(&self.at, row.line, found, expected));
