@@ -2,6 +2,7 @@
 //! targets), `x`, `y`, `edge_type`, `edge_attr` or `edge_weight`, and splits as masks or as lists of vertices (`train_idx`).
 
 use super::Arrays;
+use super::types::{self, Types};
 use crate::read::text::plausible_vertices;
 use crate::topology::Dropped;
 use crate::{EdgeFeatures, GraphData, GraphError, ListedEdge, Topology};
@@ -48,8 +49,8 @@ pub(super) fn of_ends<R: Read + Seek>(
     let mut kinds = Vec::new();
     let mut relations = 0;
     if let Some(types) = arrays.optional("edge_type")? {
-        let stated = super::relations(arrays)?;
-        let read = super::Types::read(&types, stated, count)?;
+        let stated = types::relations(arrays)?;
+        let read = Types::read(&types, stated, count)?;
         (relations, kinds) = (read.relations, read.of);
     }
     let listed = || {
