@@ -18,6 +18,7 @@ mod emit;
 mod explain;
 mod files;
 mod fmt;
+mod gpus;
 mod graph;
 mod import;
 mod inputs;
@@ -84,6 +85,8 @@ enum Command {
     Calibrate(calibrate::Calibrate),
     /// List the CPU, the GPUs and NVIDIA's libraries found on this machine, and what is missing.
     Devices(devices::Devices),
+    /// List the GPUs, clusters and links that plans know by name.
+    Gpus(gpus::Gpus),
     /// Compare two plans.
     Diff(diff::Diff),
     /// Find out how many devices a model needs.
@@ -127,6 +130,7 @@ pub fn main() -> ExitCode {
         Command::Plan(command) => command.run(&out),
         Command::Calibrate(command) => command.run(&out),
         Command::Devices(command) => command.run(&out),
+        Command::Gpus(command) => command.run(&out),
         Command::Diff(command) => command.run(&out),
         Command::Sweep(command) => command.run(&out),
         Command::Explain(command) => command.run(&out),

@@ -150,3 +150,27 @@ fn devices_and_processes_that_make_no_sense_are_refused() {
     train(&["--ranks", "2", "--rank", "0"], &["--rendezvous"]);
     assert!(!file.exists());
 }
+
+#[test]
+fn gpus_that_plans_know_are_listed_and_can_be_planned_for() {
+    let report = gnnc(["gpus"]).report();
+    for word in [
+        "RTX4090",
+        "H100-PCIe",
+        "l40sx8",
+        "nvlink5 900",
+        "gnnc does not train",
+    ] {
+        assert!(report.contains(word), "no `{word}` in {report}");
+    }
+    let listed = gnnc(["gpus", "--format", "json"]).json();
+    let cora = example("gcn_cora.gir");
+    for device in listed["devices"].as_array().unwrap() {
+        let name = device["name"].as_str().unwrap();
+        assert!(report.contains(&format!("\n{name} ")), "{name}");
+        let cluster = format!("{}x2", name.to_lowercase());
+        let plan = gnnc(["plan", &cora, "--cluster", &cluster, "--format", "json"]).plan();
+        assert_eq!(plan["cluster"]["device"]["name"], name);
+        assert_eq!(device["trains"], name != "MI300X");
+    }
+}

@@ -12,6 +12,10 @@ pub struct DeviceRow {
     pub name: &'static str,
     /// What it is.
     pub kind: DeviceKind,
+    /// Whether gnnc can train on it, or only plan for it.
+    pub trains: bool,
+    /// The data sheet and its table with the peaks.
+    pub source: &'static str,
     /// Peak 32-bit operations per second, in units of 1e12.
     teraflops: f64,
     /// Peak dense TF32 operations per second, in units of 1e12; 0 if unsupported.
@@ -34,26 +38,39 @@ pub struct DeviceRow {
     host_gibibytes: u64,
 }
 
-/// Built-in devices. Peaks are from the vendors' data sheets; memory is what the driver
-/// reports. `cpu-core` is one core of a server with AVX-512. Copies to the host reach about 0.8
-/// to 0.9 of PCIe x16 of generation 3, 4 or 5 (15.75, 31.5, 63 GB/s). Host memory is that of
-/// common servers (g4dn.12xlarge for T4, DGX-1, DGX A100, DGX H100).
+/// Built-in devices. Peaks are from the vendors' data sheets, which each row names; TF32 is dense,
+/// half of what sheets give with sparsity. Memory is what the driver reports. `cpu-core` is one
+/// core of a server with AVX-512. Copies to the host reach about 0.8 to 0.9 of PCIe x16 of
+/// generation 3, 4 or 5 (15.75, 31.5, 63 GB/s). Host memory is that of common servers
+/// (g4dn.12xlarge for T4, g5.48xlarge for A10, g6.48xlarge for L4, g6e.48xlarge for L40S, DGX-1,
+/// DGX A100, DGX H100, DGX B200, ND MI300X v5; workstations for A5000, A6000 and RTX).
 #[rustfmt::skip]
 pub const DEVICES: &[DeviceRow] = &[
-    row("cpu-core", DeviceKind::Cpu, 0.213,  0.0,   14.0,   8_192, 2.0, "shared-memory", "25gb", false,  0.0,     0),
-    row("T4",       DeviceKind::Gpu, 8.1,    0.0,  320.0,  15_360, 6.0, "pcie3",    "50gb", false, 12.0,   192),
-    row("P100",     DeviceKind::Gpu, 9.3,    0.0,  732.0,  16_280, 6.0, "pcie3",    "10gb", false, 12.0,   256),
-    row("V100",     DeviceKind::Gpu, 15.7,   0.0,  900.0,  16_160, 5.0, "nvlink2", "100gb", false, 12.0,   512),
-    row("A5000",    DeviceKind::Gpu, 27.8,  55.6,  768.0,  24_564, 5.0, "pcie4",   "200gb", false, 25.0,   256),
-    row("A100-40",  DeviceKind::Gpu, 19.5, 156.0, 1555.0,  40_960, 5.0, "nvlink3", "200gb", true,  25.0, 1_024),
-    row("A100-80",  DeviceKind::Gpu, 19.5, 156.0, 2039.0,  81_920, 5.0, "nvlink3", "200gb", true,  25.0, 2_048),
-    row("H100",     DeviceKind::Gpu, 67.0, 494.7, 3350.0,  81_559, 4.0, "nvlink4", "400gb", true,  55.0, 2_048),
-    row("H200",     DeviceKind::Gpu, 67.0, 494.7, 4800.0, 143_771, 4.0, "nvlink4", "400gb", true,  55.0, 2_048),
+    //   name        TFLOP/s   TF32    GB/s      MiB  floor  inside           between  own    host   GiB
+    row("cpu-core",   0.213,    0.0,   14.0,   8_192, 2.0, "shared-memory",    "25gb", false,  0.0,     0, "one core with AVX-512"),
+    row("T4",         8.1,      0.0,  320.0,  15_360, 6.0, "pcie3",            "50gb", false, 12.0,   192, "NVIDIA T4 data sheet, Specifications"),
+    row("P100",       9.3,      0.0,  732.0,  16_280, 6.0, "pcie3",            "10gb", false, 12.0,   256, "NVIDIA Tesla P100 PCIe data sheet, Specifications"),
+    row("V100",      15.7,      0.0,  900.0,  16_160, 5.0, "nvlink2",         "100gb", false, 12.0,   512, "NVIDIA V100 data sheet, Specifications (SXM2)"),
+    row("A5000",     27.8,     55.6,  768.0,  24_564, 5.0, "pcie4",           "200gb", false, 25.0,   256, "NVIDIA RTX A5000 data sheet, Specifications"),
+    row("A100-40",   19.5,    156.0, 1555.0,  40_960, 5.0, "nvlink3",         "200gb", true,  25.0, 1_024, "NVIDIA A100 data sheet, Specifications (40 GB SXM)"),
+    row("A100-80",   19.5,    156.0, 2039.0,  81_920, 5.0, "nvlink3",         "200gb", true,  25.0, 2_048, "NVIDIA A100 data sheet, Specifications (80 GB SXM)"),
+    row("H100",      67.0,    494.7, 3350.0,  81_559, 4.0, "nvlink4",         "400gb", true,  55.0, 2_048, "NVIDIA H100 data sheet, Product Specifications (SXM)"),
+    row("H200",      67.0,    494.7, 4800.0, 143_771, 4.0, "nvlink4",         "400gb", true,  55.0, 2_048, "NVIDIA H200 data sheet, Product Specifications (SXM)"),
+    row("RTX3090",   35.6,     35.6,  936.0,  24_576, 5.0, "pcie4",            "10gb", false, 25.0,   128, "NVIDIA Ampere GA102 whitepaper, comparison table of GeForce RTX 3090"),
+    row("RTX4090",   82.6,     82.6, 1008.0,  24_564, 5.0, "pcie4",            "10gb", false, 25.0,   128, "NVIDIA Ada GPU architecture whitepaper, comparison table of GeForce RTX 4090"),
+    row("A6000",     38.7,     77.4,  768.0,  49_140, 5.0, "pcie4",           "200gb", false, 25.0,   256, "NVIDIA RTX A6000 data sheet, Specifications; TF32: GA102 whitepaper"),
+    row("A10",       31.2,     62.5,  600.0,  23_028, 5.0, "pcie4",           "100gb", false, 25.0,   768, "NVIDIA A10 data sheet, Specifications"),
+    row("L4",        30.3,     60.0,  300.0,  23_034, 5.0, "pcie4",           "100gb", false, 25.0,   768, "NVIDIA L4 data sheet, Specifications"),
+    row("L40S",      91.6,    183.0,  864.0,  46_068, 5.0, "pcie4",           "400gb", false, 25.0, 1_536, "NVIDIA L40S data sheet, Specifications"),
+    row("H100-PCIe", 51.0,    378.0, 2000.0,  81_559, 4.0, "pcie5",           "400gb", false, 55.0, 1_024, "NVIDIA H100 data sheet, Product Specifications (PCIe)"),
+    row("B200",      80.0,   1100.0, 8000.0, 183_359, 4.0, "nvlink5",         "400gb", true,  55.0, 2_048, "NVIDIA Blackwell architecture technical brief, table of HGX B200"),
+    row("MI300X",   163.4,    653.7, 5300.0, 196_592, 5.0, "infinity-fabric", "400gb", true,  55.0, 1_850, "AMD Instinct MI300X data sheet, Specifications").only_planned(),
 ];
 
 /// Built-in links: name, gigabytes per second in each direction, latency in microseconds,
-/// scope. PCIe and NVLink (all links of a GPU together) as specified; networks at 1/8 of their
-/// bit rate; `shared-memory` as measured between processes on two cores.
+/// scope. PCIe, NVLink and Infinity Fabric (all links of a GPU together; seven of 64 GB/s for
+/// `infinity-fabric`) as specified; networks at 1/8 of their bit rate; `shared-memory` as measured
+/// between processes on two cores.
 pub const LINKS: &[(&str, f64, f64, SharedBy)] = &[
     ("shared-memory", 17.0, 10.0, SharedBy::Node),
     ("pcie3", 15.75, 10.0, SharedBy::Rank),
@@ -62,6 +79,8 @@ pub const LINKS: &[(&str, f64, f64, SharedBy)] = &[
     ("nvlink2", 150.0, 6.0, SharedBy::Rank),
     ("nvlink3", 300.0, 6.0, SharedBy::Rank),
     ("nvlink4", 450.0, 6.0, SharedBy::Rank),
+    ("nvlink5", 900.0, 6.0, SharedBy::Rank),
+    ("infinity-fabric", 448.0, 6.0, SharedBy::Rank),
     ("10gb", 1.25, 30.0, SharedBy::Node),
     ("25gb", 3.125, 25.0, SharedBy::Node),
     ("50gb", 6.25, 20.0, SharedBy::Node),
@@ -77,17 +96,27 @@ pub const CLUSTERS: &[&str] = &[
 
 #[rustfmt::skip]
 const fn row(
-    name: &'static str, kind: DeviceKind, teraflops: f64, tf32_teraflops: f64, gigabytes_per_second: f64,
+    name: &'static str, teraflops: f64, tf32_teraflops: f64, gigabytes_per_second: f64,
     mebibytes: u64, floor: f64, inside: &'static str, between: &'static str, own_card: bool,
-    host: f64, host_gibibytes: u64,
+    host: f64, host_gibibytes: u64, source: &'static str,
 ) -> DeviceRow {
+    let kind = if host > 0.0 { DeviceKind::Gpu } else { DeviceKind::Cpu };
     DeviceRow {
-        name, kind, teraflops, tf32_teraflops, gigabytes_per_second, mebibytes, floor, inside, between, own_card,
-        host, host_gibibytes,
+        name, kind, trains: true, source, teraflops, tf32_teraflops, gigabytes_per_second, mebibytes, floor,
+        inside, between, own_card, host, host_gibibytes,
     }
 }
 
-/// A built-in device; `A100` has 80 GB. Ignores case.
+impl DeviceRow {
+    const fn only_planned(self) -> Self {
+        Self {
+            trains: false,
+            ..self
+        }
+    }
+}
+
+/// A built-in device; `A100` has 80 GB, `H100-SXM` is `H100`. Ignores case.
 ///
 /// # Errors
 /// If the name is not built in.
@@ -133,17 +162,16 @@ pub(super) fn cluster(name: &str) -> Result<Cluster, ClusterError> {
         suggestion: closest(name, CLUSTERS.iter().copied()).map(str::to_owned),
     };
     let lower = name.to_lowercase();
-    let (row, devices) = if lower == "cpu" {
-        (device_row("cpu-core"), 2)
-    } else {
-        match lower.rsplit_once('x') {
-            Some((device, count))
-                if !count.is_empty() && count.bytes().all(|b| b.is_ascii_digit()) =>
-            {
-                (device_row(device), count.parse().map_err(|_| unknown())?)
-            }
-            _ => (device_row(&lower), 1),
+    let (row, devices) = match (lower.as_str(), device_row(&lower), lower.rsplit_once('x')) {
+        ("cpu", ..) => (device_row("cpu-core"), 2),
+        // `rtx4090` is one device, not 4090 of `rt`.
+        (_, Some(row), _) => (Some(row), 1),
+        (_, None, Some((device, count)))
+            if !count.is_empty() && count.bytes().all(|b| b.is_ascii_digit()) =>
+        {
+            (device_row(device), count.parse().map_err(|_| unknown())?)
         }
+        (_, None, _) => (None, 1),
     };
     let row = row.ok_or_else(unknown)?;
     let mut between = link_profile(row.between)?;
@@ -179,7 +207,11 @@ fn host(row: &DeviceRow) -> Option<Host> {
 
 fn device_row(name: &str) -> Option<&'static DeviceRow> {
     let wanted = name.to_lowercase();
-    let wanted = if wanted == "a100" { "a100-80" } else { &wanted };
+    let wanted = match wanted.as_str() {
+        "a100" => "a100-80",
+        "h100-sxm" => "h100",
+        other => other,
+    };
     DEVICES.iter().find(|row| row.name.to_lowercase() == wanted)
 }
 

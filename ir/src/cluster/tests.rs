@@ -49,7 +49,8 @@ fn the_examples_are_read() {
 
 #[test]
 fn what_is_written_is_read_back() {
-    for name in CLUSTERS {
+    let devices = DEVICES.iter().map(|row| row.name);
+    for name in CLUSTERS.iter().copied().chain(devices) {
         let cluster = Cluster::named(name)
             .unwrap()
             .resized(None, Some(3))
@@ -170,7 +171,7 @@ fn messages_say_what_to_do() {
     );
     says("version = 1\ndevice = 3", "`device` is 3, expected a table");
     says(
-        "version = 1\ndevice.profile = 'H10'",
+        "version = 1\ndevice.profile = 'H1000'",
         "did you mean `H100`?",
     );
     says(
@@ -285,4 +286,18 @@ fn hosts_are_known_or_described() {
         let error = file(&format!("{own}{lines}")).unwrap_err().to_string();
         assert!(error.contains(part), "{error}");
     }
+}
+
+#[test]
+fn devices_have_a_source_and_are_found_by_name() {
+    for row in DEVICES {
+        let one = Cluster::named(&row.name.to_lowercase()).unwrap();
+        assert_eq!((one.device.name.as_str(), one.devices()), (row.name, 1));
+        let four = Cluster::named(&format!("{}x4", row.name)).unwrap();
+        assert_eq!(four.devices_per_node, 4, "{}", row.name);
+        assert!(!row.source.is_empty(), "{}", row.name);
+        assert!(one.host.is_some() || one.device.kind == DeviceKind::Cpu);
+    }
+    assert_eq!(Cluster::named("h100-sxmx8").unwrap().device.name, "H100");
+    assert!(Cluster::named("rtx4091").is_err());
 }
