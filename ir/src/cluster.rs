@@ -3,6 +3,7 @@
 
 mod calibration;
 mod error;
+mod inline;
 mod measured;
 mod parse;
 mod profile;
@@ -113,6 +114,9 @@ pub struct Cluster {
     /// it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<Host>,
+    /// Price of one device for an hour, in any currency.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub price_per_hour: Option<f64>,
     /// How much of the peaks is reached.
     pub calibration: Calibration,
 }
@@ -138,6 +142,21 @@ impl Cluster {
     /// is unknown; a number is out of range.
     pub fn parse(text: &str) -> Result<Self, ClusterError> {
         parse::parse(text)
+    }
+
+    /// Reads a cluster from one line: short names for keys of a cluster file. The links are by
+    /// default those of the device's built-in cluster.
+    ///
+    /// ```
+    /// let cluster = gnnc_ir::cluster::Cluster::inline("nodes=2 gpus=4 gpu=a100-40 link=25gb")?;
+    /// assert_eq!((cluster.nodes, cluster.devices_per_node), (2, 4));
+    /// # Ok::<(), gnnc_ir::cluster::ClusterError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If a key is unknown, given twice or missing; a value is not what its key takes.
+    pub fn inline(text: &str) -> Result<Self, ClusterError> {
+        inline::parse(text)
     }
 
     /// A built-in cluster: `cpu`, or a device profile and the number of devices per node, such
@@ -203,6 +222,13 @@ impl Cluster {
         rank / self.devices_per_node.max(1)
     }
 
+    /// Price of using all devices for this long; `None` if the devices have none.
+    pub fn price(&self, time: Seconds) -> Option<f64> {
+        let hours = time.0 / 3600.0;
+        self.price_per_hour
+            .map(|price| price * f64::from(self.devices()) * hours)
+    }
+
     /// Prints the cluster as a file that [`Cluster::parse`] reads.
     pub fn to_toml(&self) -> String {
         let mut text = format!(
@@ -211,6 +237,10 @@ impl Cluster {
             self.nodes,
             self.devices_per_node
         );
+        if let Some(price) = self.price_per_hour {
+            // Writing to a String cannot fail.
+            let _ = writeln!(text, "price_per_hour = {price:?}");
+        }
         let device = &self.device;
         let kind = match device.kind {
             DeviceKind::Cpu => "cpu",
@@ -304,6 +334,7 @@ impl Cluster {
             ("device.memory_bytes", self.device.memory.0 as f64),
             ("inside.bandwidth", self.inside.bandwidth),
             ("between.bandwidth", self.between.bandwidth),
+            ("price_per_hour", self.price_per_hour.unwrap_or(1.0)),
         ];
         let of_host = self
             .host

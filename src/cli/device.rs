@@ -5,6 +5,7 @@ use super::output::{Failure, input};
 use clap::Args;
 use gnnc::device::{Device, library_folders};
 use gnnc::ir::words::spelling::counted;
+use gnnc::ir::words::units::Bytes;
 use gnnc::runtime::device::cuda::{LiveOptions, Processes};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -71,19 +72,7 @@ fn chosen(text: &str) -> Result<Chosen, String> {
 
 /// Parses a number of bytes, with or without a unit.
 fn bytes(text: &str) -> Result<u64, String> {
-    let wrong = || {
-        "expected a number above 0 with a unit or without, such as 8GiB, 512MiB, 100KiB or 4096"
-            .to_owned()
-    };
-    let units = [("GiB", 30), ("MiB", 20), ("KiB", 10), ("B", 0), ("", 0)];
-    let cut = |(unit, shift)| Some((text.strip_suffix(unit)?, shift));
-    let (number, shift) = units.into_iter().find_map(cut).ok_or_else(wrong)?;
-    let number: f64 = number.trim().parse().map_err(|_| wrong())?;
-    let bytes = number * f64::from(1u32 << shift);
-    match bytes.is_finite() && bytes >= 1.0 {
-        true => Ok(bytes as u64),
-        false => Err(wrong()),
-    }
+    text.parse::<Bytes>().map(|bytes| bytes.0)
 }
 
 impl DeviceArgs {

@@ -16,8 +16,9 @@ use std::path::Path;
 /// Arguments of all commands that plan.
 #[derive(Args)]
 pub struct SearchArgs {
-    /// The cluster: a file, or a built-in name such as cpu, a5000x4, h100x8.
-    #[arg(long, value_name = "NAME|FILE")]
+    /// The cluster: a file, a built-in name such as cpu, a5000x4, h100x8, or keys such as 'nodes=2 gpus=4 gpu=a100-40
+    /// link=25gb', where gpus are those of a node; docs/clusters.md lists the keys.
+    #[arg(long, value_name = "NAME|FILE|KEYS")]
     pub cluster: Option<String>,
     /// What to minimize: time, memory or bytes.
     #[arg(
@@ -119,12 +120,15 @@ pub fn warn(skipping: Option<Skipping>, out: &Output) {
     }
 }
 
-/// Reads a cluster from a file, or finds it by name.
+/// Reads a cluster from a file or from `KEY=VALUE` pairs, or finds it by name.
 ///
 /// # Errors
-/// An unknown name, a missing file or an invalid one.
+/// An unknown name, a missing file or an invalid one, or pairs that describe no cluster.
 pub fn cluster(name: &str) -> Result<Cluster, Failure> {
     let path = Path::new(name);
+    if name.contains('=') && !name.contains(['/', '\\']) && !path.exists() {
+        return Cluster::inline(name).map_err(|e| input(format!("--cluster '{name}': {e}")));
+    }
     if name.contains(['/', '\\']) || path.extension().is_some() || path.exists() {
         return Cluster::parse(&read_text(path, MAX_PLAN)?)
             .map_err(|e| input(format!("{name}: {e}")));

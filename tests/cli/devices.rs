@@ -174,3 +174,22 @@ fn gpus_that_plans_know_are_listed_and_can_be_planned_for() {
         assert_eq!(device["trains"], name != "MI300X");
     }
 }
+
+#[test]
+fn a_cluster_may_be_described_on_the_command_line() {
+    let cora = example("gcn_cora.gir");
+    let planned = |line: &str| gnnc(["plan", &cora, "--cluster", line]);
+    let report = planned("nodes=2 gpus=4 gpu=a100-40 link=25gb").report();
+    let line = "cluster    a100-40: 2 nodes of 4 x A100-40, nvlink3 inside, 25gb between\n";
+    assert!(report.contains(line), "{report}");
+    let wrong = "nodes=2 gpu=a100-40 speed=2";
+    let args = ["plan", &cora, "--cluster", wrong];
+    refused(
+        1,
+        &args,
+        &[
+            "--cluster 'nodes=2 gpu=a100-40 speed=2'",
+            "unknown key `speed`",
+        ],
+    );
+}

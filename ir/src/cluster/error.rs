@@ -33,6 +33,12 @@ pub enum ClusterError {
         /// The key that was probably meant.
         suggestion: Option<String>,
     },
+    /// A key that is given twice.
+    #[error("`{key}` is given twice; leave out one")]
+    Twice {
+        /// The key.
+        key: String,
+    },
     /// A missing key.
     #[error("`{key}` is missing; {help}")]
     MissingKey {
@@ -87,7 +93,8 @@ pub enum ClusterError {
     },
     /// A cluster that is not built in.
     #[error(
-        "unknown cluster `{found}`; expected a cluster file, `cpu`, or a device and a number such as `h100x8`{}",
+        "unknown cluster `{found}`; expected a cluster file, `cpu`, a device and a number such as `h100x8`, or keys such as \
+         `nodes=2 gpus=4 gpu=a100-40`{}",
         did_you_mean(.suggestion)
     )]
     UnknownCluster {

@@ -20,9 +20,14 @@ pub(super) fn parse(text: &str) -> Result<Cluster, ClusterError> {
             message: error.message().to_owned(),
         }
     })?;
+    read(&table)
+}
+
+/// Reads the tables of a cluster file.
+pub(super) fn read(table: &Table) -> Result<Cluster, ClusterError> {
     let root = Section {
         path: String::new(),
-        table: &table,
+        table,
     };
     let version = match table.get("version") {
         Some(Value::Integer(version)) if *version == CLUSTER_VERSION => *version,
@@ -51,6 +56,7 @@ pub(super) fn parse(text: &str) -> Result<Cluster, ClusterError> {
         "inside",
         "between",
         "host",
+        "price_per_hour",
         "calibration",
     ])?;
     let device = match root.section("device")? {
@@ -87,6 +93,7 @@ pub(super) fn parse(text: &str) -> Result<Cluster, ClusterError> {
         inside: link("inside", devices_per_node > 1)?,
         between: link("between", nodes > 1)?,
         host: read_host(&root)?,
+        price_per_hour: root.positive("price_per_hour")?,
         calibration: match root.section("calibration")? {
             Some(section) => read_calibration(&section, device.kind)?,
             None => Calibration::profile(device.kind),

@@ -186,10 +186,30 @@ pub(super) fn cluster(name: &str) -> Result<Cluster, ClusterError> {
         inside: link_profile(row.inside)?,
         between,
         host: host(row),
+        price_per_hour: None,
         calibration: Calibration::profile(row.kind),
     };
     cluster.check()?;
     Ok(cluster)
+}
+
+/// The links of a device's built-in cluster.
+pub(super) struct DeviceLinks {
+    /// Link inside a node.
+    pub inside: &'static str,
+    /// Link between nodes.
+    pub between: &'static str,
+    /// Whether each device has its own network card.
+    pub own_card: bool,
+}
+
+/// The links of a built-in device; `None` for unknown ones.
+pub(super) fn device_links(name: &str) -> Option<DeviceLinks> {
+    device_row(name).map(|row| DeviceLinks {
+        inside: row.inside,
+        between: row.between,
+        own_card: row.own_card,
+    })
 }
 
 /// The host of a node with built-in devices; `None` for processors and unknown devices.

@@ -301,3 +301,65 @@ fn devices_have_a_source_and_are_found_by_name() {
     assert_eq!(Cluster::named("h100-sxmx8").unwrap().device.name, "H100");
     assert!(Cluster::named("rtx4091").is_err());
 }
+
+#[test]
+fn a_line_describes_what_a_file_describes() {
+    let line = Cluster::inline(
+        "name=lab nodes=2 gpus=4,gpu=A5000 memory=20GiB link=25gb host=64GiB price=0.5",
+    )
+    .unwrap();
+    let file = "version = 1\nname = 'lab'\nnodes = 2\ndevices_per_node = 4\nprice_per_hour = 0.5\n\
+                device = { profile = 'a5000', memory_bytes = 21474836480 }\ninside.profile = 'pcie4'\n\
+                between.profile = '25gb'\nhost.memory_bytes = 68719476736";
+    assert_eq!(line, Cluster::parse(file).unwrap());
+    assert_eq!(Cluster::parse(&line.to_toml()).as_ref(), Ok(&line));
+    assert_eq!(line.price(Seconds(1800.0)), Some(2.0));
+    assert_eq!(Cluster::named("cpu").unwrap().price(Seconds(1.0)), None);
+    // What is left out is as in the built-in cluster.
+    for row in DEVICES {
+        let short = Cluster::inline(&format!("gpu={} gpus=4", row.name)).unwrap();
+        let named = Cluster::named(&format!("{}x4", row.name)).unwrap();
+        let name = named.name.clone();
+        assert_eq!(Cluster { name, ..short }, named);
+    }
+}
+
+#[test]
+fn a_wrong_line_says_what_was_expected() {
+    let says = |line: &str, wanted: &str| {
+        let found = Cluster::inline(line).unwrap_err().to_string();
+        assert!(found.contains(wanted), "{found:?} lacks {wanted:?}");
+    };
+    says("nodes=2", "`gpu` is missing; name a device, such as gpu=");
+    says(
+        "gpu=a5000 node=2",
+        "unknown key `node`; expected one of `nodes`, `gpus`",
+    );
+    says("gpu=a5000 node=2", "did you mean `nodes`?");
+    says(
+        "gpu=a5001",
+        "unknown device profile `a5001`; expected one of",
+    );
+    says(
+        "gpu=a5000 link=25",
+        "unknown link profile `25`; expected one of",
+    );
+    says(
+        "gpu=a5000 gpus=0",
+        "`gpus` is `0`, expected a number from 1 to 65536",
+    );
+    says("gpu=a5000 gpus", "`gpus` is ``, expected a number");
+    says("gpu=a5000 gpu=t4", "`gpu` is given twice");
+    says(
+        "gpu=a5000 memory=24gb",
+        "`memory` is `24gb`, expected a number above 0 with a unit",
+    );
+    says(
+        "gpu=a5000 price=-1",
+        "`price` is `-1`, expected a number above 0",
+    );
+    says("gpu=a5000 nodes=65536 gpus=2", "found 131072 devices");
+    says("gpu=a5000 memory=1e19", "expected at most");
+    says("gpu=", "`gpu` is ``, expected a name");
+    says("gpu=a5000 inside", "`inside` is ``, expected a name");
+}

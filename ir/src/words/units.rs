@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::iter::Sum;
 use std::ops::{Add, AddAssign, Mul, Sub};
+use std::str::FromStr;
 
 macro_rules! quantity {
     ($(#[$doc:meta])* $name:ident, $repr:ty, $($order:ident),+) => {
@@ -65,6 +66,39 @@ impl fmt::Display for Bytes {
             }
         }
         f.pad(&format!("{} B", self.0))
+    }
+}
+
+impl FromStr for Bytes {
+    type Err = String;
+
+    /// Parses a number of bytes above 0, with a binary unit or without; the error says what was
+    /// expected.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || {
+            "expected a number above 0 with a unit or without, such as 8GiB, 512MiB, 100KiB or 4096"
+                .to_owned()
+        };
+        let units = [
+            ("TiB", 1u64 << 40),
+            ("GiB", 1 << 30),
+            ("MiB", 1 << 20),
+            ("KiB", 1 << 10),
+            ("B", 1),
+            ("", 1),
+        ];
+        let cut = |(unit, size)| Some((text.strip_suffix(unit)?, size));
+        let (number, size): (&str, u64) = units.into_iter().find_map(cut).ok_or_else(wrong)?;
+        let number: f64 = number
+            .trim()
+            .replace('_', "")
+            .parse()
+            .map_err(|_| wrong())?;
+        let bytes = number * size as f64;
+        match bytes.is_finite() && bytes >= 1.0 {
+            true => Ok(Self(bytes as u64)),
+            false => Err(wrong()),
+        }
     }
 }
 
