@@ -5,6 +5,7 @@
 use gnnc::ir::cluster::Cluster;
 use gnnc::ir::plan::Placement;
 use gnnc::planner::placement::PlacementSpec;
+use gnnc::planner::report::{View, text};
 use gnnc::{LoadOptions, Loaded, PlanOptions, Source, TrainOptions};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -19,7 +20,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     // Plan: what would eight GPUs do?
     let options = PlanOptions::new(Cluster::named("h100x8")?);
     let plan = gnnc::plan(&loaded, &compiled, &options)?;
-    println!("{}", gnnc::planner::report::text(&plan));
+    println!("{}", text(&plan, &View::default()));
 
     // Lower: what each of two workers does in an epoch.
     let place = PlacementSpec::new(Placement::Graph, 2);

@@ -6,9 +6,10 @@ use super::inputs::ModelArgs;
 use super::machine::{SearchArgs, some_candidate, warn};
 use super::numbers::{DEVICES, within};
 use super::output::{Answer, Failure, NOTHING_CHOSEN, Output};
+use super::text::width;
 use clap::Args;
 use gnnc::ir::cluster::Cluster;
-use gnnc::planner::report;
+use gnnc::planner::report::{self, View};
 use gnnc::{PlanOptions, Planner};
 use std::path::PathBuf;
 
@@ -28,9 +29,15 @@ pub struct PlanCommand {
     /// Number of nodes.
     #[arg(long, value_name = "N", value_parser = within(DEVICES))]
     nodes: Option<u32>,
-    /// List only the best K candidates; all by default.
+    /// Look only for the best K candidates. By default all are priced, and the best five are listed.
     #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..))]
     top: Option<u32>,
+    /// List all candidates.
+    #[arg(long, conflicts_with = "top")]
+    all: bool,
+    /// Show where the time of each candidate goes, the reasons for its rank, and what is not possible.
+    #[arg(long)]
+    why: bool,
     /// Write the plan to this file as JSON; `gnnc train FILE` runs it.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
@@ -67,7 +74,17 @@ impl PlanCommand {
         if out.is_json() {
             out.text(&json)?;
         } else {
-            out.text(&report::text(&plan))?;
+            let few = View::default().most;
+            let view = View {
+                width: width(),
+                most: self
+                    .top
+                    .map(|top| top as usize)
+                    .or(few)
+                    .filter(|_| !self.all),
+                why: self.why,
+            };
+            out.text(&report::text(&plan, &view))?;
         }
         match plan.chosen {
             Some(_) => Ok(()),

@@ -5,7 +5,7 @@ use super::inputs::{ModelArgs, headline};
 use super::machine::{SearchArgs, warn};
 use super::numbers::DEVICES;
 use super::output::{Answer, Failure, NOTHING_CHOSEN, Output, input};
-use super::text::{Table, WIDTH, facts};
+use super::text::{Table, facts, width};
 use clap::Args;
 use gnnc::SweepPoint;
 use gnnc::ir::words::spelling::counted;
@@ -184,12 +184,12 @@ fn plot(points: &[SweepPoint]) -> String {
         }
     }
     let table = table.lines();
-    let width = table.lines().map(|l| l.chars().count()).max().unwrap_or(0);
+    let wide = table.lines().map(|l| l.chars().count()).max().unwrap_or(0);
     let mut text = String::new();
     for (line, bar) in table.lines().zip(bars) {
         // A bar or reason that does not fit beside its line goes below it.
-        let beside = format!("{line:<width$}  {bar}");
-        if beside.chars().count() <= WIDTH {
+        let beside = format!("{line:<wide$}  {bar}");
+        if beside.chars().count() <= width() {
             text.push_str(beside.trim_end());
         } else {
             text.push_str(line);
@@ -270,6 +270,6 @@ mod tests {
         let found = answers(&points);
         assert!(found.fewest.is_none() && found.fastest.is_none());
         assert!(conclusion(&found).contains("none of these"));
-        assert!(plot(&points).lines().all(|l| l.chars().count() <= WIDTH));
+        assert!(plot(&points).lines().all(|l| l.chars().count() <= 99));
     }
 }

@@ -1,12 +1,24 @@
-//! Aligned text, under 100 columns.
+//! Aligned text, as wide as the terminal.
 
 use gnnc::Metric;
 use gnnc::ir::words::spelling::counted;
 pub use gnnc::planner::report::grouped;
-use gnnc::planner::report::wrap;
+use gnnc::planner::report::{WIDTH, wrap};
+use std::io::stdout;
+use std::ops::RangeInclusive;
 
-/// Most columns in a line of a report.
-pub const WIDTH: usize = 99;
+/// Widths of terminals for which text is wrapped.
+const WIDTHS: RangeInclusive<usize> = 40..=1000;
+
+/// Columns of a line of text: those of `COLUMNS` or of the terminal; 99 if there is neither.
+pub fn width() -> usize {
+    let told = std::env::var("COLUMNS")
+        .ok()
+        .and_then(|text| text.parse().ok());
+    let seen = || terminal_size::terminal_size_of(stdout()).map(|(width, _)| width.0.into());
+    let width: usize = told.or_else(seen).unwrap_or(WIDTH);
+    width.clamp(*WIDTHS.start(), *WIDTHS.end())
+}
 
 /// A table. Each column is as wide as its widest cell, with two spaces between columns.
 #[derive(Default)]
@@ -61,12 +73,14 @@ impl Table {
     }
 }
 
-/// Cuts a line to [`WIDTH`] columns; a cut line ends in `...`.
+/// Cuts a line to the columns of the terminal, but to no less than [`WIDTH`]; a cut line ends in
+/// `...`.
 pub fn cut(line: &str) -> String {
-    if line.chars().count() <= WIDTH {
+    let most = width().max(WIDTH);
+    if line.chars().count() <= most {
         return line.to_owned();
     }
-    let kept: String = line.chars().take(WIDTH - 3).collect();
+    let kept: String = line.chars().take(most - 3).collect();
     format!("{}...", kept.trim_end())
 }
 
@@ -77,10 +91,12 @@ pub fn facts(facts: &[(&str, String)]) -> String {
 
 /// [`facts`], indented by `margin` spaces.
 pub fn facts_behind(margin: usize, facts: &[(&str, String)]) -> String {
-    let width = facts.iter().map(|(key, _)| key.len()).max().unwrap_or(0);
+    let keys = facts.iter().map(|(key, _)| key.len()).max().unwrap_or(0);
+    let columns = width();
     let mut text = String::new();
     for (key, value) in facts {
-        wrap(&mut text, &format!("{:margin$}{key:<width$}  ", ""), value);
+        let margin = format!("{:margin$}{key:<keys$}  ", "");
+        wrap(&mut text, &margin, value, columns);
     }
     text
 }

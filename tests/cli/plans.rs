@@ -3,7 +3,7 @@
 use crate::examples::models;
 use crate::support::{example, gnnc, gnnc_seconds};
 use gnnc::ir::cluster::Cluster;
-use gnnc::planner::report;
+use gnnc::planner::report::{self, View};
 use gnnc::{LoadOptions, Loaded, PlanOptions, Source};
 use std::path::Path;
 
@@ -40,7 +40,7 @@ fn a_plan_as_text_and_json() {
         let options = PlanOptions::new(machines.resized(Some(devices), None).unwrap());
         let plan = gnnc::plan(&loaded, &compiled, &options).unwrap();
         let name = |form: &str| format!("gcn_cora-{cluster}-{form}");
-        insta::assert_snapshot!(name("text"), report::text(&plan));
+        insta::assert_snapshot!(name("text"), report::text(&plan, &View::default()));
         insta::assert_snapshot!(name("json"), report::json(&plan).unwrap());
     }
 }

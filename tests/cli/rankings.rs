@@ -122,7 +122,7 @@ fn the_ranking_of_graph_and_tensor_flips_with_the_graph() {
     let on = |model: &str| {
         let model = example(model);
         let args = [&model, "--cluster", "a5000x8", "--pin", "ranks=8"];
-        let report = gnnc([&["plan"], &args[..]].concat()).report();
+        let report = gnnc([&["plan"], &args[..], &["--why", "--all"]].concat()).report();
         (planned(&args), report)
     };
     let (squirrel, report) = on("gcn_8_squirrel.gir");

@@ -67,6 +67,7 @@ pub fn command() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_gnnc"));
     command
         .current_dir(ROOT)
+        .env_remove("COLUMNS")
         .env(
             "GNNC_CACHE",
             concat!(env!("CARGO_TARGET_TMPDIR"), "/kernels"),

@@ -7,7 +7,7 @@ use gnnc_ir::program::Program;
 use gnnc_ir::words::units::Bytes;
 use gnnc_ir::workload::Workload;
 use gnnc_planner::LowerError;
-use gnnc_planner::report::{json, text};
+use gnnc_planner::report::{View, json, text};
 use gnnc_planner::search::{Lower, Pin, PlacementSpec, PlanRequest, plan};
 
 const SHAPE: Shape = Shape {
@@ -46,6 +46,13 @@ impl Lower for UpTo {
     }
 }
 
+/// Everything that a report can show.
+const WHY: View = View {
+    width: 99,
+    most: None,
+    why: true,
+};
+
 const ANY: UpTo = UpTo(u32::MAX);
 
 fn planned(workload: &Workload, cluster: &Cluster, objective: Objective) -> Plan {
@@ -71,7 +78,10 @@ fn planned(workload: &Workload, cluster: &Cluster, objective: Objective) -> Plan
 
 #[test]
 fn a_plan_as_text() {
-    insta::assert_snapshot!(text(&planned(&reddit(), &two_boxes(), Objective::Time)));
+    insta::assert_snapshot!(text(
+        &planned(&reddit(), &two_boxes(), Objective::Time),
+        &WHY
+    ));
 }
 
 #[test]
@@ -89,7 +99,7 @@ fn nothing_fits() {
     let best = &plan.candidates[0];
     let enough = best.ranks_to_fit.unwrap();
     assert!(enough > best.parameters.ranks);
-    insta::assert_snapshot!(text(&plan));
+    insta::assert_snapshot!(text(&plan, &WHY));
     // The remedy works: with that many devices, there is a plan.
     let larger = cluster.resized(Some(enough), None).unwrap();
     assert!(
@@ -104,7 +114,7 @@ fn more_ranks_than_vertices_are_rejected_with_a_reason() {
     let tiny = workload("tiny", 5, 8, SHAPE, &[]);
     let plan = planned(&tiny, &two_boxes(), Objective::Time);
     assert_eq!(plan.choice().unwrap().parameters.ranks, 1);
-    insta::assert_snapshot!(text(&plan));
+    insta::assert_snapshot!(text(&plan, &WHY));
 }
 
 #[test]
@@ -178,7 +188,7 @@ fn reports_are_narrow_and_without_colour() {
             .unwrap()
             .resized(None, Some(3))
             .unwrap();
-        let report = text(&planned(&long, &cluster, Objective::Memory));
+        let report = text(&planned(&long, &cluster, Objective::Memory), &WHY);
         assert!(
             report.lines().all(|line| line.chars().count() < 100),
             "{report}"
@@ -248,4 +258,44 @@ fn what_is_pinned_is_all_that_is_priced() {
         })
         .is_empty()
     );
+}
+
+#[test]
+fn a_short_report_says_what_fits_what_is_idle_and_what_is_close() {
+    let plan = planned(&reddit(), &two_boxes(), Objective::Time);
+    let short = text(&plan, &View::default());
+    insta::assert_snapshot!(short);
+    let narrow = View {
+        width: 50,
+        most: Some(1),
+        ..View::default()
+    };
+    let tables = short.lines().filter(|l| l.contains("allowed")).count();
+    let report = text(&plan, &narrow);
+    assert!(report.contains("--all lists them"), "{report}");
+    let wide = report.lines().filter(|l| l.chars().count() > 50).count();
+    assert!(wide <= 2 && tables > 2, "{report}");
+}
+
+#[test]
+fn idle_devices_are_counted() {
+    let tiny = workload("tiny", 5, 8, SHAPE, &[]);
+    let report = text(
+        &planned(&tiny, &two_boxes(), Objective::Time),
+        &View::default(),
+    );
+    assert!(report.contains("\nidle       7 of 8 devices: "), "{report}");
+    assert!(report.contains("not possible: "), "{report}");
+}
+
+#[test]
+fn a_price_gives_a_cost() {
+    let mut cluster = two_boxes();
+    cluster.price_per_hour = Some(1.0);
+    let report = text(
+        &planned(&reddit(), &cluster, Objective::Time),
+        &View::default(),
+    );
+    let line = "\ncost       0.00209 an epoch, for 8 devices\n";
+    assert!(report.contains(line), "{report}");
 }
