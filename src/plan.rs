@@ -270,6 +270,11 @@ impl<'a> Planner<'a> {
         self.request().candidates()
     }
 
+    /// A constraint that the requested placement cannot follow, and what to do about it.
+    pub fn useless_pin(&self) -> Option<String> {
+        self.request().useless()
+    }
+
     /// Why there are no candidates, and what to do about it.
     pub fn why_none(&self) -> String {
         self.request().why_none()

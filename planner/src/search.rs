@@ -34,6 +34,11 @@ use order::{cost, measures, order};
 /// Most ranks considered as a remedy for a lack of memory.
 const MOST_RANKS: u32 = 4096;
 
+/// Why a candidate is not listed though it could run.
+const NOT_CUT: &str = "interior=yes asks for interior rows computed while halo rows are in flight, but nothing here \
+                       waits for halo rows; leave it out";
+const NOT_OFFLOADED: &str = "offload=yes asks for candidates that need host memory, but this one fits without; leave it out";
+
 /// A planning request.
 #[derive(Clone, Debug)]
 pub struct PlanRequest<'a> {
@@ -84,6 +89,8 @@ pub trait Lower {
 pub fn plan(request: &PlanRequest, lower: &dyn Lower) -> Plan {
     let specs = request.candidates();
     let (mut waiting, mut rejected): (Vec<Ready>, _) = (Vec::new(), Vec::new());
+    // Candidates without what a pin asks for; listed if nothing else is.
+    let mut without: Vec<Rejected> = Vec::new();
     let staged = specs.iter().any(|spec| spec.stages().is_some());
     let seconds_of_layers = match staged {
         true => seconds_of_layers(request, lower).unwrap_or_default(),
@@ -92,7 +99,9 @@ pub fn plan(request: &PlanRequest, lower: &dyn Lower) -> Plan {
     for spec in &specs {
         match ready(request, spec, lower, &seconds_of_layers) {
             // Only cut candidates were requested.
-            Ok(found) if request.pin.knobs.interior == Some(true) && !found.is_cut() => {}
+            Ok(found) if request.pin.knobs.interior == Some(true) && !found.is_cut() => {
+                without.push(refused(&found.spec, NOT_CUT.to_owned()));
+            }
             Ok(found) => waiting.push(found),
             Err(reason) => rejected.push(refused(spec, reason)),
         }
@@ -114,10 +123,19 @@ pub fn plan(request: &PlanRequest, lower: &dyn Lower) -> Plan {
         let spec = candidate.spec.clone();
         match candidate.priced(request, lower) {
             // Only candidates that need the host were requested.
-            Ok(found) if request.pin.knobs.offload == Some(true) && found.host.is_none() => {}
+            Ok(found) if request.pin.knobs.offload == Some(true) && found.host.is_none() => {
+                let why = found.helpless.clone();
+                without.push(refused(
+                    &spec,
+                    why.unwrap_or_else(|| NOT_OFFLOADED.to_owned()),
+                ));
+            }
             Ok(found) => priced.push(found),
             Err(reason) => rejected.push(refused(&spec, reason)),
         }
+    }
+    if priced.is_empty() {
+        rejected.append(&mut without);
     }
     priced.sort_by(|a, b| order(request.objective, a, b));
     priced.truncate(request.top.unwrap_or(usize::MAX));

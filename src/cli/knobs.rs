@@ -38,7 +38,7 @@ const KNOBS: &[Knob] = &[
         name: "partitioner",
         alias: None,
         option: Form::None,
-        values: "NAME",
+        values: "metis|metis-edges|hash|range",
         help: "",
         set: |knobs, text| text.parse().map(|name| knobs.partitioner = Some(name)),
     },

@@ -95,11 +95,14 @@ impl SearchArgs {
     }
 }
 
-/// Fails if the pins leave no candidate.
+/// Fails if the pins leave no candidate, or ask a placement for what it does not have.
 ///
 /// # Errors
 /// Which pin to change, and how.
 pub fn some_candidate(options: &PlanOptions, planner: &Planner) -> Result<(), Failure> {
+    if let Some(useless) = planner.useless_pin() {
+        return Err(input(format!("--pin cannot be followed: {useless}")));
+    }
     if !planner.candidates().is_empty() {
         return Ok(());
     }

@@ -122,6 +122,40 @@ fn a_pin_that_leaves_nothing_says_why() {
     }
 }
 
+#[test]
+fn a_pin_that_a_placement_does_not_have_is_refused() {
+    let cora = example("gcn_cora.gir");
+    let cases = [
+        (
+            "placement=graph,skip=fixed:3",
+            "placement graph skips no exchanges",
+        ),
+        (
+            "placement=tensor,interval=5",
+            "placement tensor keeps no histories",
+        ),
+    ];
+    for (pin, why) in cases {
+        refused(
+            1,
+            &["plan", &cora, "--gpus", "4", "--pin", pin],
+            &["--pin cannot", why],
+        );
+    }
+    let none = plan("--gpus 2 --pin offload=yes").unchosen();
+    assert!(
+        none.contains("graph x 2 metis: offload=yes asks for"),
+        "{none}"
+    );
+    let none = plan("--gpus 2 --pin placement=tensor,interior=yes").unchosen();
+    assert!(none.contains("interior=yes asks for"), "{none}");
+    let deep = plan("--gpus 8 --pin placement=pipeline,stages=8 --allow stale").unchosen();
+    assert!(
+        deep.contains("8 stages") && deep.contains("2 layers"),
+        "{deep}"
+    );
+}
+
 /// Batches of the example, and the permission to train on them.
 const BATCHES: &str = "--allow sample --batch 20 --fanouts 5,5";
 

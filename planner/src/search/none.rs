@@ -6,6 +6,25 @@ use gnnc_ir::plan::Placement;
 use gnnc_ir::words::spelling::counted;
 
 impl PlanRequest<'_> {
+    /// A constraint that the requested placement cannot follow, and what to do about it.
+    pub fn useless(&self) -> Option<String> {
+        let placement = self.pin.placement?;
+        let row = row(placement)?;
+        let pinned = &self.pin.knobs;
+        if pinned.skip.is_some() && !row.skips {
+            return Some(format!(
+                "placement {placement} skips no exchanges; leave out skip=, or ask for placement skip-broadcast"
+            ));
+        }
+        if pinned.interval.is_some() && !row.staged() {
+            return Some(format!(
+                "placement {placement} keeps no histories; leave out interval=, or ask for placement pipeline or \
+                 hybrid"
+            ));
+        }
+        None
+    }
+
     /// Why no candidate satisfies the constraints, and which ones exist instead.
     pub fn why_none(&self) -> String {
         let devices = self.cluster.devices();
