@@ -8,14 +8,17 @@ use super::output::{Answer, Failure, NOTHING_CHOSEN, Output, input};
 use super::text::{Table, facts, width};
 use clap::Args;
 use gnnc::SweepPoint;
+use gnnc::ir::cluster::Cluster;
 use gnnc::ir::words::spelling::counted;
-use gnnc::planner::report::{short_bytes, short_seconds};
-use serde_json::json;
+use gnnc::ir::words::units::Seconds;
+use gnnc::planner::report::{cost, short_bytes, short_seconds};
+use serde_json::{Value, json};
+use std::ops::RangeInclusive;
 
 /// Most device counts in one sweep.
 const MOST_POINTS: usize = 256;
-/// Columns of the plot's bars.
-const BAR: usize = 24;
+/// Most and fewest columns of the plot's longest bar.
+const BAR: RangeInclusive<usize> = 6..=24;
 
 /// Arguments of `sweep`.
 #[derive(Args)]
@@ -38,6 +41,9 @@ struct Answers<'a> {
     fewest: Option<&'a SweepPoint>,
     /// The fewest devices with the shortest epoch.
     fastest: Option<&'a SweepPoint>,
+    /// What speed-ups are relative to: the fewest devices on which a candidate fits without the
+    /// host, or else `fewest`.
+    base: Option<&'a SweepPoint>,
     /// The most devices with a parallel efficiency of at least half, relative to the fewest.
     worthwhile: Option<&'a SweepPoint>,
 }
@@ -53,12 +59,27 @@ impl Sweep {
         let points = gnnc::sweep(&loaded, &compiled, &options, &devices)?;
         say_refused(options.cache.as_ref(), out);
         let answers = answers(&points);
+        let costs = Costs {
+            cluster: &options.cluster,
+            epochs: loaded.model.train.epochs,
+        };
+        let listed = points.iter().map(|point| {
+            let mut value = serde_json::to_value(point).unwrap_or_default();
+            value["speed_up"] = json!(speed_up(point, &answers));
+            if options.cluster.price_per_hour.is_some() {
+                value["cost_per_epoch"] = json!(costs.epoch(point));
+                value["cost_per_run"] = json!(costs.run(point));
+            }
+            value
+        });
+        let listed: Vec<Value> = listed.collect();
         let number = |point: Option<&SweepPoint>| point.map(|p| p.devices);
         let text = || {
             let device = &options.cluster.device.name;
             let on = facts(&[("on   ", format!("{} of {device}", options.cluster.name))]);
             let head = headline(&loaded);
-            format!("{head}{on}\n{}\n{}", plot(&points), conclusion(&answers))
+            let plot = plot(&points, &answers, &costs);
+            format!("{head}{on}\n{plot}\n{}", conclusion(&answers, &costs))
         };
         out.report(
             text,
@@ -68,7 +89,8 @@ impl Sweep {
                 "cluster": options.cluster.name,
                 "device": options.cluster.device.name,
                 "objective": options.objective,
-                "points": points,
+                "points": listed,
+                "base": number(answers.base),
                 "fewest": number(answers.fewest),
                 "fastest": number(answers.fastest),
                 "worthwhile": number(answers.worthwhile),
@@ -125,6 +147,8 @@ fn answers(points: &[SweepPoint]) -> Answers<'_> {
     let fitting = || points.iter().filter_map(|p| Some((p, seconds(p)?)));
     let fewest = fitting().next();
     let fastest = fitting().min_by(|a, b| a.1.total_cmp(&b.1).then(a.0.devices.cmp(&b.0.devices)));
+    let without_host = |p: &&SweepPoint| p.choice.as_ref().is_some_and(|c| c.host.is_none());
+    let base = points.iter().find(without_host);
     let used = |point: &SweepPoint, seconds: f64| f64::from(point.devices) * seconds;
     let worthwhile = fewest.and_then(|(first, least)| {
         let all = |p: &SweepPoint| ranks(p) == Some(p.devices) || p.devices == first.devices;
@@ -134,6 +158,7 @@ fn answers(points: &[SweepPoint]) -> Answers<'_> {
     });
     Answers {
         fewest: fewest.map(|f| f.0),
+        base: base.or(fewest.map(|f| f.0)),
         fastest: fastest.map(|f| f.0),
         worthwhile: worthwhile.map(|w| w.0),
     }
@@ -143,15 +168,61 @@ fn seconds(point: &SweepPoint) -> Option<f64> {
     point.choice.as_ref().map(|c| c.epoch_seconds.0)
 }
 
+/// How many times as fast as the base.
+fn speed_up(point: &SweepPoint, answers: &Answers) -> Option<f64> {
+    let base = seconds(answers.base?)?;
+    Some(base / seconds(point)?.max(f64::MIN_POSITIVE))
+}
+
+/// What the devices of a point cost, idle ones included.
+struct Costs<'a> {
+    cluster: &'a Cluster,
+    /// Epochs of a run, each followed by an evaluation.
+    epochs: u32,
+}
+
+impl Costs<'_> {
+    fn of(&self, point: &SweepPoint, seconds: f64) -> Option<f64> {
+        let price = self.cluster.price_per_hour?;
+        Some(price * f64::from(point.devices) * seconds / 3600.0)
+    }
+
+    fn epoch(&self, point: &SweepPoint) -> Option<f64> {
+        self.of(point, seconds(point)?)
+    }
+
+    fn run(&self, point: &SweepPoint) -> Option<f64> {
+        let Seconds(evaluation) = point.choice.as_ref()?.eval_seconds;
+        self.of(
+            point,
+            f64::from(self.epochs) * (seconds(point)? + evaluation),
+        )
+    }
+}
+
 fn ranks(point: &SweepPoint) -> Option<u32> {
     point.choice.as_ref().map(|c| c.parameters.ranks)
 }
 
-fn plot(points: &[SweepPoint]) -> String {
+/// What stands beside or below a line of the plot.
+enum Beside {
+    /// A bar as long as the epoch, as a share of the longest.
+    Bar(f64),
+    /// Why there is no candidate.
+    Reason(String),
+}
+
+fn plot(points: &[SweepPoint], answers: &Answers, costs: &Costs) -> String {
     let longest = points.iter().filter_map(seconds).fold(0.0, f64::max);
     let mut table = Table::new(2, 2);
-    table.row(["gpus", "best", "epoch", "memory", "sent", ""]);
-    let mut bars = vec![String::new()];
+    let mut head = vec!["gpus", "best", "epoch", "speed-up", "memory", "sent"];
+    if costs.cluster.price_per_hour.is_some() {
+        head.extend(["an epoch", "a run"]);
+    }
+    let columns = head.len();
+    table.row(head);
+    let money = |price: Option<f64>| price.map(cost);
+    let mut besides = vec![Beside::Reason(String::new())];
     for point in points {
         let gpus = point.devices.to_string();
         match &point.choice {
@@ -162,57 +233,63 @@ fn plot(points: &[SweepPoint]) -> String {
                 } else {
                     0.0
                 };
-                bars.push("#".repeat(((share * BAR as f64).round() as usize).max(1)));
-                table.row([
+                besides.push(Beside::Bar(share));
+                let faster = speed_up(point, answers);
+                let cells = [
                     gpus,
                     choice.name(),
                     short_seconds(seconds),
+                    faster.map_or_else(|| "-".to_owned(), |times| format!("{times:.2}")),
                     short_bytes(choice.peak_memory_bytes.0),
                     short_bytes(choice.bytes.0),
-                ]);
+                ];
+                let costs = [costs.epoch(point), costs.run(point)].map(money);
+                table.row(cells.into_iter().chain(costs.into_iter().flatten()));
             }
             None => {
-                bars.push(point.reason.clone());
-                table.row([
-                    gpus,
-                    "-".to_owned(),
-                    "-".to_owned(),
-                    "-".to_owned(),
-                    "-".to_owned(),
-                ]);
+                besides.push(Beside::Reason(point.reason.clone()));
+                let none = std::iter::repeat_n("-".to_owned(), columns - 1);
+                table.row(std::iter::once(gpus).chain(none));
             }
         }
     }
     let table = table.lines();
     let wide = table.lines().map(|l| l.chars().count()).max().unwrap_or(0);
+    let room = width().saturating_sub(wide + 2);
+    let longest = room.min(*BAR.end());
     let mut text = String::new();
-    for (line, bar) in table.lines().zip(bars) {
-        // A bar or reason that does not fit beside its line goes below it.
-        let beside = format!("{line:<wide$}  {bar}");
-        if beside.chars().count() <= width() {
-            text.push_str(beside.trim_end());
-        } else {
-            text.push_str(line);
-            text.push_str(&format!("\n{}", facts(&[("       ", bar)]).trim_end()));
+    for (line, beside) in table.lines().zip(besides) {
+        text.push_str(line);
+        match beside {
+            // Without room there are no bars.
+            Beside::Bar(_) if !BAR.contains(&longest) => {}
+            Beside::Bar(share) => {
+                let bar = ((share * longest as f64).round() as usize).max(1);
+                let gap = wide + 2 - line.chars().count();
+                text.push_str(&format!("{:gap$}{}", "", "#".repeat(bar)));
+            }
+            Beside::Reason(reason) if reason.is_empty() => {}
+            Beside::Reason(reason) => {
+                text.push_str(&format!("\n{}", facts(&[("       ", reason)]).trim_end()));
+            }
         }
         text.push('\n');
     }
     text
 }
 
-fn conclusion(answers: &Answers) -> String {
+fn conclusion(answers: &Answers, costs: &Costs) -> String {
     let devices = |n: u32| counted(n, "device");
     let Some(fewest) = answers.fewest else {
         return facts(&[("fits on", "none of these device counts".to_owned())]);
     };
-    let least = seconds(fewest).unwrap_or(0.0);
+    let base = answers.base.unwrap_or(fewest);
     let against = |point: &SweepPoint| {
         let seconds = seconds(point).unwrap_or(0.0);
-        let factor = least / seconds.max(f64::MIN_POSITIVE);
-        let beside = match point.devices == fewest.devices {
-            true => String::new(),
-            false => format!(", {factor:.2} times as fast as {}", fewest.devices),
-        };
+        let factor = speed_up(point, answers).filter(|_| point.devices != base.devices);
+        let beside = factor.map_or_else(String::new, |factor| {
+            format!(", {factor:.2} times as fast as {}", base.devices)
+        });
         format!(
             "{}: {}{beside}",
             devices(point.devices),
@@ -226,6 +303,20 @@ fn conclusion(answers: &Answers) -> String {
     }
     if let Some(fastest) = answers.fastest {
         lines.push(("fastest", against(fastest)));
+    }
+    if base.devices != fewest.devices {
+        let says = format!(
+            "relative to {}, the fewest on which it fits without host memory",
+            devices(base.devices)
+        );
+        lines.push(("speed-up", says));
+    }
+    if let Some(price) = costs.cluster.price_per_hour {
+        let says = format!(
+            "{price} for a device and an hour, idle devices included; a run has {} and as many evaluations",
+            counted(costs.epochs, "epoch")
+        );
+        lines.push(("cost", says));
     }
     facts(&lines)
 }
@@ -269,7 +360,15 @@ mod tests {
         }];
         let found = answers(&points);
         assert!(found.fewest.is_none() && found.fastest.is_none());
-        assert!(conclusion(&found).contains("none of these"));
-        assert!(plot(&points).lines().all(|l| l.chars().count() <= 99));
+        let costs = Costs {
+            cluster: &Cluster::named("cpu").unwrap(),
+            epochs: 1,
+        };
+        assert!(conclusion(&found, &costs).contains("none of these"));
+        assert!(
+            plot(&points, &found, &costs)
+                .lines()
+                .all(|l| l.chars().count() <= 99)
+        );
     }
 }

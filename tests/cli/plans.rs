@@ -1,10 +1,11 @@
 //! Snapshots of the plans of all examples, so that changes of plans show up in review.
 
 use crate::examples::models;
-use crate::support::{example, gnnc, gnnc_seconds};
+use crate::support::{command, example, finished, gnnc, gnnc_seconds};
 use gnnc::ir::cluster::Cluster;
 use gnnc::planner::report::{self, View};
 use gnnc::{LoadOptions, Loaded, PlanOptions, Source};
+use serde_json::Value;
 use std::path::Path;
 
 #[test]
@@ -90,7 +91,7 @@ fn models_are_planned_for_64_gpus_within_a_second() {
         ("gcnii_cora", 1.5),
     ] {
         let model = example(&format!("{name}.gir"));
-        let args = ["plan", &model, "--gpus", "64", "--no-cache"];
+        let args = ["plan", &model, "--gpus", "64", "--no-cache", "--all"];
         let fewest = fewest_seconds(args, "graph x 64 metis");
         assert!(
             fewest < most || cfg!(debug_assertions),
@@ -115,7 +116,7 @@ fn plans_of_graphs_at_hand_take_little_longer_than_their_parts() {
         let by = "--partitioner=metis-edges";
         let cut = ["graph", "partition", &data, by, "--parts=64", "--no-cache"];
         let once = fewest_seconds(cut, "metis-edges");
-        let args = ["plan", &model, "--gpus", "64", "--no-cache"];
+        let args = ["plan", &model, "--gpus", "64", "--no-cache", "--all"];
         let plan = fewest_seconds(args, "graph x 64 metis");
         assert!(
             plan < most * once || cfg!(debug_assertions),
@@ -123,4 +124,65 @@ fn plans_of_graphs_at_hand_take_little_longer_than_their_parts() {
             plan / once
         );
     }
+}
+
+#[test]
+fn a_sweep_says_how_much_faster_and_what_it_costs() {
+    let reddit = example("gcn_reddit.gir");
+    // One device or two need host memory, so speed-ups are relative to four.
+    let cluster = "gpu=a5000 gpus=8 memory=1500MiB price=2";
+    let args = ["sweep", &reddit, "--cluster", cluster, "--gpus", "1..8"];
+    let json = gnnc(args.iter().chain(&["--format", "json"])).json();
+    let points = json["points"].as_array().unwrap();
+    let base = json["base"].as_u64().unwrap();
+    assert!(json["fewest"].as_u64().unwrap() < base, "{json}");
+    let seconds = |point: &Value| point["choice"]["epoch_seconds"].as_f64().unwrap();
+    let first = points.iter().find(|p| p["devices"] == base).unwrap();
+    assert!(first["choice"]["host"].is_null(), "{first}");
+    for point in points.iter().filter(|p| !p["choice"].is_null()) {
+        let near = |key: &str, wanted: f64| {
+            let found = point[key].as_f64().unwrap();
+            assert!(
+                (found / wanted - 1.0).abs() < 1e-9,
+                "{key}: {found}, {wanted}"
+            );
+        };
+        let devices = point["devices"].as_f64().unwrap();
+        let eval = point["choice"]["eval_seconds"].as_f64().unwrap();
+        near("speed_up", seconds(first) / seconds(point));
+        near("cost_per_epoch", 2.0 * devices * seconds(point) / 3600.0);
+        near(
+            "cost_per_run",
+            2.0 * devices * 200.0 * (seconds(point) + eval) / 3600.0,
+        );
+    }
+    let report = gnnc(args).report();
+    for part in [
+        "speed-up",
+        "an epoch",
+        "a run",
+        "without host memory",
+        "2 for a device and an hour",
+    ] {
+        assert!(report.contains(part), "no `{part}` in {report}");
+    }
+}
+
+#[test]
+fn text_is_as_wide_as_the_terminal() {
+    let cora = example("gcn_cora.gir");
+    let widest = |columns: &str| {
+        let mut wide = command();
+        let wide = wide
+            .args(["plan", &cora, "--gpus", "8"])
+            .env("COLUMNS", columns);
+        let run = finished(wide.output().unwrap());
+        let text = run
+            .stdout
+            .lines()
+            .filter(|line| line.starts_with(char::is_alphabetic));
+        text.map(|line| line.chars().count()).max().unwrap()
+    };
+    assert!(widest("50") <= 50 && widest("300") > 99);
+    assert!((70..=99).contains(&widest("none")));
 }
