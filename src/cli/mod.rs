@@ -24,6 +24,7 @@ mod import;
 mod inputs;
 mod knobs;
 mod machine;
+mod new;
 mod numbers;
 mod output;
 mod partitioner;
@@ -75,6 +76,8 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Write a model to begin with, for a data file.
+    New(new::New),
     /// Check models and report what is wrong.
     Check(check::Check),
     /// Format model files.
@@ -125,6 +128,7 @@ pub fn main() -> ExitCode {
         crate::memory::report_as_json();
     }
     let run = || match cli.command {
+        Command::New(command) => command.run(&out),
         Command::Check(command) => command.run(&out),
         Command::Fmt(command) => command.run(&out),
         Command::Plan(command) => command.run(&out),

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)] // a test that cannot continue fails
 
 mod bad_input;
+mod begin;
 mod calibration;
 mod checked;
 mod commands;

@@ -1,0 +1,293 @@
+//! `gnnc new`: a model to begin with, for a data file.
+
+use super::files::{replace, writable};
+use super::output::{Answer, Failure, Output, input};
+use super::text::{count, facts};
+use clap::{Args, ValueEnum};
+use gnnc::graph::read::{LoadOptions as ReadOptions, load};
+use gnnc::graph::{Features, GraphData, Labels};
+use gnnc::{LoadOptions, Loaded, Source};
+use serde_json::json;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Edges from which the model mentions sampled batches.
+const MANY_EDGES: u64 = 5_000_000;
+
+/// Arguments of `new`.
+#[derive(Args)]
+pub struct New {
+    /// The data file, such as one that `gnnc graph import` makes.
+    data: PathBuf,
+    /// The layers: gcn, sage, gat, gin or rgcn; by default rgcn if edges have types, gcn otherwise.
+    #[arg(long, value_name = "NAME", value_enum, hide_possible_values = true)]
+    layer: Option<Layer>,
+    /// Write the model to this file.
+    #[arg(long, value_name = "FILE")]
+    out: PathBuf,
+    /// Overwrite the file if it exists.
+    #[arg(long)]
+    force: bool,
+}
+
+/// The layers of a model.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Layer {
+    /// Graph convolutions.
+    Gcn,
+    /// The mean of the neighbors beside the own row.
+    Sage,
+    /// Attention.
+    Gat,
+    /// Sums and small networks.
+    Gin,
+    /// A weight for each type of edges.
+    Rgcn,
+}
+
+/// What a layer brings into a model.
+struct Form {
+    name: &'static str,
+    what: &'static str,
+    parameters: &'static str,
+    /// The first layer, and its activation.
+    first: &'static str,
+    second: &'static str,
+    /// Behind the second layer.
+    last: &'static str,
+}
+
+impl Layer {
+    fn form(self) -> Form {
+        let form = |name, what, parameters, first, second| Form {
+            name,
+            what,
+            parameters,
+            first,
+            second,
+            last: "",
+        };
+        match self {
+            Self::Gcn => form(
+                "gcn",
+                "Graph convolutions (Kipf and Welling, 2017)",
+                "hidden = 64, dropout = 0.5",
+                "gcn_conv(hidden) |> relu",
+                "gcn_conv(classes)",
+            ),
+            Self::Sage => form(
+                "sage",
+                "GraphSAGE with the mean (Hamilton et al., 2017)",
+                "hidden = 64, dropout = 0.5",
+                "sage_conv(hidden) |> relu",
+                "sage_conv(classes)",
+            ),
+            Self::Gat => form(
+                "gat",
+                "Graph attention (Velickovic et al., 2018): `hidden` columns a head",
+                "hidden = 8, heads = 8, dropout = 0.5",
+                "gat_conv(hidden, heads = heads, dropout = dropout) |> elu",
+                "gat_conv(classes, concat = false, dropout = dropout)",
+            ),
+            Self::Gin => Form {
+                last: " |> relu |> linear(classes)",
+                ..form(
+                    "gin",
+                    "Graph isomorphism network (Xu et al., 2019)",
+                    "hidden = 64, dropout = 0.5",
+                    "gin_conv(hidden) |> relu",
+                    "gin_conv(hidden)",
+                )
+            },
+            Self::Rgcn => form(
+                "rgcn",
+                "Relational graph convolutions (Schlichtkrull et al., 2018); `bases = 0` is a weight for each type of edges",
+                "hidden = 16, bases = 0, dropout = 0.5",
+                "rgcn_conv(hidden, bases) |> relu",
+                "rgcn_conv(classes, bases)",
+            ),
+        }
+    }
+}
+
+impl New {
+    /// Looks at the data and writes a model for it.
+    pub fn run(&self, out: &Output) -> Answer {
+        let shown = self.out.display();
+        writable(&self.out, "model")?;
+        if !self.force && fs::symlink_metadata(&self.out).is_ok() {
+            return Err(input(format!(
+                "{shown} exists already; name another file, or overwrite it with --force"
+            )));
+        }
+        let data = load(&self.data, &ReadOptions::default())?;
+        let layer = self.layer.unwrap_or(match data.topology.relations() {
+            0 | 1 => Layer::Gcn,
+            _ => Layer::Rgcn,
+        });
+        let text = model(&data, layer, &self.path()?, &self.data)?;
+        // What cannot be trained is not written.
+        let source = Source::new(&self.out, text);
+        let loaded = Loaded::new(&source, &LoadOptions::default())?;
+        replace(&self.out, source.text.as_bytes())?;
+        let name = &loaded.model.name;
+        let next = format!("gnnc check {shown}, then gnnc train {shown}");
+        out.report(
+            || {
+                facts(&[
+                    ("wrote", shown.to_string()),
+                    ("model", name.clone()),
+                    ("next", next),
+                ])
+            },
+            &json!({ "out": self.out.display().to_string(), "model": name }),
+        )
+    }
+
+    /// The path of the data as the model says it: as given if that is right from the folder of the
+    /// model, otherwise from the root.
+    fn path(&self) -> Result<PathBuf, Failure> {
+        let folder = self.out.parent().unwrap_or(Path::new(""));
+        if self.data.is_absolute() || folder == Path::new("") || folder == Path::new(".") {
+            return Ok(self.data.clone());
+        }
+        let absolute = |path: &Path| {
+            fs::canonicalize(path).map_err(|source| gnnc::Error::File {
+                action: "read",
+                path: path.to_owned(),
+                source,
+            })
+        };
+        let data = absolute(&self.data)?;
+        let below = data.strip_prefix(absolute(folder)?).map(Path::to_owned);
+        Ok(below.unwrap_or(data))
+    }
+}
+
+/// The text of a model for the data at `path`, which the user calls `given`.
+fn model(data: &GraphData, layer: Layer, path: &Path, given: &Path) -> Result<String, Failure> {
+    let shown = given.display();
+    let loss = match &data.labels {
+        Labels::None => {
+            return Err(input(format!(
+                "{shown} has no labels, so there is nothing to learn; `gnnc graph import EDGES --nodes NODES` takes \
+                 them from a column `label`"
+            )));
+        }
+        Labels::Single(_) => ("One class for each vertex.", "cross_entropy", "class"),
+        Labels::Values { values, .. }
+            if values.iter().all(|v| v.is_nan() || [0.0, 1.0].contains(v)) =>
+        {
+            (
+                "Any number of classes for each vertex; `mse` would take them for numbers.",
+                "bce_with_logits",
+                "class",
+            )
+        }
+        Labels::Values { .. } => (
+            "Numbers for each vertex: `mae` and `huber` forgive outliers.",
+            "mse",
+            "target",
+        ),
+    };
+    if !data.train.contains(&true) {
+        return Err(input(format!(
+            "{shown} has no training vertices; save them as `train_mask`, or let `gnnc graph import` choose them \
+             with --split 0.6,0.2,0.2"
+        )));
+    }
+    if layer == Layer::Rgcn && data.topology.relations() == 0 {
+        return Err(input(format!(
+            "rgcn needs types of edges, and {shown} has none; expected --layer gcn, sage, gat or gin"
+        )));
+    }
+    let form = layer.form();
+    let (options, features) = match &data.features {
+        Features::None => (
+            "\n  # There are no features, so each vertex gets its own: a row of the first weight.\
+             \n  features = identity",
+            "no features".to_owned(),
+        ),
+        Features::Sparse { columns, .. } => (
+            "\n  # Scales the features of each vertex to sum 1, as usual for counts of words.\
+             \n  normalize_features = true",
+            count(u64::from(*columns), "feature"),
+        ),
+        Features::Dense { columns, .. } => ("", count(u64::from(*columns), "feature")),
+    };
+    // Rows of an identity matrix are not dropped: that would drop vertices.
+    let first = match data.features {
+        Features::None => "x",
+        Features::Sparse { .. } | Features::Dense { .. } => "x |> dropout(dropout)",
+    };
+    let edges = data.topology.edges();
+    let mut size = vec![
+        count(u64::from(data.vertices()), "vertex"),
+        count(edges, "edge"),
+        features,
+        count(u64::from(data.classes()), loss.2),
+    ];
+    if data.topology.relations() > 1 {
+        size.insert(2, count(u64::from(data.topology.relations()), "edge type"));
+    }
+    let mut train =
+        String::from("  optimizer = adam(lr = 0.01)\n  weight_decay = 5e-4\n  epochs = 200\n");
+    if data.val.contains(&true) {
+        train +=
+            "  # Stops after so many epochs without a better validation loss.\n  patience = 50\n";
+    }
+    if edges >= MANY_EDGES {
+        train += "  # For training on sampled batches, if the whole graph takes too long or does not fit:\n  \
+                  # allow = [sample]\n  # batch = 1000\n  # fanouts = [25, 10]\n";
+    }
+    let graph = identifier(&path.file_stem().unwrap_or_default().to_string_lossy());
+    let path = path.display().to_string();
+    let path = path.replace('\\', "\\\\").replace('"', "\\\"");
+    let path = path.replace('\n', "\\n").replace('\t', "\\t");
+    let block = match options {
+        "" => String::new(),
+        options => format!(" {{{options}\n}}"),
+    };
+    let Form {
+        name,
+        what,
+        parameters,
+        first: conv,
+        second,
+        last,
+    } = form;
+    let (about, loss, _) = loss;
+    let size = size.join(", ");
+    Ok(format!(
+        "# {what}.\n\
+         # The data has {size}.\n\
+         graph {graph} = \"{path}\"{block}\n\n\
+         # `--set hidden=128` changes a parameter for one run.\n\
+         model {name}({parameters}) on {graph} {{\n  \
+         let h = {first} |> {conv}\n  \
+         let z = h |> dropout(dropout) |> {second}{last}\n  \
+         # {about}\n  \
+         loss {loss}(z, labels, on = train)\n\
+         }}\n\n\
+         train {{\n{train}}}\n"
+    ))
+}
+
+/// A name that the language accepts.
+fn identifier(text: &str) -> String {
+    let keep = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
+    let name: String = text.chars().take(40).map(keep).collect();
+    format!("data_{}", name.to_lowercase())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_files_become_names_of_graphs() {
+        assert_eq!(identifier("cora"), "data_cora");
+        assert_eq!(identifier("7 männer.v2"), "data_7_m_nner_v2");
+        assert_eq!(identifier(""), "data_");
+    }
+}
