@@ -32,6 +32,7 @@ mod plan;
 mod predict;
 mod profile;
 mod sample;
+mod shell;
 mod signals;
 mod summary;
 mod sweep;
@@ -108,6 +109,10 @@ enum Command {
     Graph(graph::GraphCommand),
     /// Print an intermediate form of a model: operators, program or kernels.
     Emit(emit::Emit),
+    /// Print a script with which a shell completes commands and options.
+    Completions(shell::Completions),
+    /// Print a page of the manual.
+    Man(shell::ManPage),
     /// Time training epochs without evaluations (for benchmarks).
     #[command(hide = true)]
     BenchEpoch(bench::BenchEpoch),
@@ -143,6 +148,8 @@ pub fn main() -> ExitCode {
         Command::Trace(command) => command.run(&out),
         Command::Graph(command) => command.run(&out),
         Command::Emit(command) => command.run(&out),
+        Command::Completions(command) => command.run(&out),
+        Command::Man(command) => command.run(&out),
         Command::BenchEpoch(command) => command.run(&out),
         Command::BenchKernel(command) => command.run(&out),
     };

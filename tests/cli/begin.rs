@@ -122,3 +122,41 @@ fn a_new_model_overwrites_nothing_and_says_what_is_missing() {
     refused(1, &[&["new", "none.npz"], &out[..]].concat(), &["none.npz"]);
     assert!(!other.exists());
 }
+
+#[test]
+fn shells_and_manuals_are_told_the_commands() {
+    for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
+        let script = gnnc(["completions", shell]).ok();
+        for word in ["gnnc", "sweep", "no-overlap"] {
+            assert!(script.contains(word), "{shell} lacks {word}");
+        }
+    }
+    // A shell can read it.
+    let folder = Folder::new();
+    let script = folder.file("gnnc.bash", gnnc(["completions", "bash"]).ok());
+    if let Ok(bash) = std::process::Command::new("bash")
+        .arg("-n")
+        .arg(&script)
+        .output()
+    {
+        assert!(bash.status.success(), "{bash:?}");
+    }
+    refused(1, &["completions", "dos"], &["dos", "bash"]);
+    let page = gnnc(["man"]).ok();
+    assert!(page.contains(".TH gnnc 1"), "{page}");
+    let page = gnnc(["man", "graph", "import"]).ok();
+    assert!(
+        page.contains(".SH OPTIONS") && page.contains("nodes"),
+        "{page}"
+    );
+    refused(
+        1,
+        &["man", "grph"],
+        &["found `grph`, expected one of new, check"],
+    );
+    refused(
+        1,
+        &["man", "plan", "x"],
+        &["found `x`, expected no further word"],
+    );
+}
