@@ -249,6 +249,12 @@ proptest! {
     fn no_text_panics(text in ".{0,200}") {
         let _ = Cluster::parse(&text);
         let _ = Cluster::named(&text);
+        let _ = Cluster::inline(&text);
+    }
+
+    #[test]
+    fn no_line_panics(text in "((nodes|gpus|gpu|memory|link|host|price|name)=[a0-9.-]{0,9}(t4|GiB|25gb)? ?){0,6}") {
+        let _ = Cluster::inline(&text);
     }
 
     #[test]
