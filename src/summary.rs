@@ -56,11 +56,13 @@ impl Metric {
 
 /// Scores of a run. A score is absent if its split is empty.
 ///
-/// Serialized as `metric`, `val_METRIC` and `test_METRIC`, where METRIC is [`Metric::key`].
+/// Serialized as `metric`, `train_METRIC`, `val_METRIC` and `test_METRIC`, where METRIC is [`Metric::key`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Scores {
     /// The kind of score.
     pub metric: Metric,
+    /// Score on the training vertices.
+    pub train: Option<f64>,
     /// Score on the validation vertices.
     pub val: Option<f64>,
     /// Score on the test vertices.
@@ -72,19 +74,26 @@ impl Scores {
     pub fn new(metric: Metric, metrics: &Metrics) -> Self {
         Self {
             metric,
+            train: metrics.train.share(),
             val: metrics.val.share(),
             test: metrics.test.share(),
         }
+    }
+
+    /// Those of the training, validation and test vertices.
+    pub fn each(&self) -> [Option<f64>; 3] {
+        [self.train, self.val, self.test]
     }
 }
 
 impl Serialize for Scores {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let key = self.metric.key();
-        let mut map = serializer.serialize_map(Some(3))?;
+        let mut map = serializer.serialize_map(Some(4))?;
         map.serialize_entry("metric", key)?;
-        map.serialize_entry(&format!("val_{key}"), &self.val)?;
-        map.serialize_entry(&format!("test_{key}"), &self.test)?;
+        for (set, score) in ["train", "val", "test"].iter().zip(self.each()) {
+            map.serialize_entry(&format!("{set}_{key}"), &score)?;
+        }
         map.end()
     }
 }

@@ -9,7 +9,7 @@ mod run;
 pub use place::place;
 pub use run::{best_of, train, train_once, train_traced};
 
-use crate::{Compiled, Device, Error, Loaded};
+use crate::{Compiled, Device, Error, Loaded, Scores};
 use agree::facts;
 use gnnc_files::Cache;
 use gnnc_graph::LocalPart;
@@ -132,8 +132,12 @@ impl Default for TrainOptions {
 pub struct Progress {
     /// The epoch.
     pub epoch: EpochReport,
-    /// Scores after the epoch, if it was evaluated.
+    /// The learning rate of the epoch.
+    pub learning_rate: f64,
+    /// Counts of the evaluation after the epoch, if there was one.
     pub metrics: Option<Metrics>,
+    /// Scores of that evaluation.
+    pub scores: Option<Scores>,
     /// Most epochs of the run.
     pub epochs: u32,
 }

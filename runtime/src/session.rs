@@ -280,6 +280,11 @@ impl Session {
         self.options.learning_rate = learning_rate;
     }
 
+    /// The learning rate of the next epoch.
+    pub fn learning_rate(&self) -> f64 {
+        self.options.learning_rate
+    }
+
     /// The sizes of each rank's data.
     pub fn sizes(&self) -> Vec<RankSizes> {
         self.rank_set.map(|rank| rank.rank().part.sizes)

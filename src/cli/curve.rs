@@ -29,11 +29,12 @@ impl Curve {
     /// # Errors
     /// The file cannot be written.
     pub(super) fn add(&mut self, progress: &Progress) -> Result<(), Failure> {
-        let Some(metrics) = progress.metrics else {
+        let Some(scores) = progress.scores else {
             return Ok(());
         };
-        let [train, val, test] = [metrics.train, metrics.val, metrics.test]
-            .map(|score| score.share().map(|s| s.to_string()).unwrap_or_default());
+        let [train, val, test] = scores
+            .each()
+            .map(|score| score.map(|s| s.to_string()).unwrap_or_default());
         let (epoch, loss) = (progress.epoch.epoch, progress.epoch.loss);
         self.line(&format!("{epoch},{loss},{train},{val},{test}\n"))
     }

@@ -1,5 +1,7 @@
 //! `gnnc train`: trains a model or runs a plan.
 
+mod seeds;
+
 use super::best::{best, machines};
 use super::cache::{CacheArgs, say_refused};
 use super::device::{DeviceArgs, MemoryArgs, ProcessArgs};
@@ -11,20 +13,20 @@ use super::machine::{cluster, warn};
 use super::numbers::{EPOCHS, RATES, RUNS, SEEDS, THREADS, WORKERS, within};
 use super::output::{Answer, Failure, Output, input};
 use super::profile::profile;
+use super::records::RecordArgs;
 use super::signals::Signals;
-use super::summary::{loss, summary_text, unchosen};
-use super::text::{count, facts, score, score_or_dash};
-use super::watch::{Watcher, progress_bar};
+use super::summary::{summary_text, unchosen};
+use super::text::facts;
+use super::watch::{Shown, Watcher};
 use clap::{Args, ValueEnum};
 use gnnc::Cache;
 use gnnc::ir::graph::model::Relaxation;
 use gnnc::ir::plan::{Candidate, Knobs, Partitioner, Placement, Plan};
 use gnnc::ir::words::schedule::Schedule;
-use gnnc::ir::words::units::Seconds;
 use gnnc::planner::search::{Pin, PlacementSpec};
 use gnnc::runtime::Stop;
-use gnnc::{Compiled, Loaded, PlanOptions, Summary, TrainOptions, train_once, train_traced};
-use serde_json::json;
+use gnnc::{Compiled, Loaded, PlanOptions, TrainOptions, train_once};
+use serde_json::{Value, json};
 use std::path::PathBuf;
 
 /// What a run checks besides itself.
@@ -74,7 +76,7 @@ pub struct Train {
         long,
         value_name = "N",
         value_parser = within(RUNS),
-        conflicts_with_all = ["checkpoint", "resume", "curve", "trace", "profile"]
+        conflicts_with_all = ["checkpoint", "resume", "curve", "log", "trace", "profile"]
     )]
     seeds: Option<u64>,
     /// The partitioner: metis, metis-edges, hash or range; by default metis-edges, on a GPU metis, or as in the
@@ -94,10 +96,11 @@ pub struct Train {
     /// Epochs between evaluations.
     #[arg(long, value_name = "N", default_value = "1", value_parser = within(EPOCHS))]
     evaluate_every: u32,
-    /// Write the loss and the accuracies (micro-F1 if vertices have several labels) of every evaluated epoch
-    /// to this file, as CSV.
-    #[arg(long, value_name = "FILE")]
-    curve: Option<PathBuf>,
+    #[command(flatten)]
+    records: RecordArgs,
+    /// Print only the summary.
+    #[arg(long)]
+    quiet: bool,
     /// Write the timeline of all ranks to this file, for chrome://tracing or Perfetto.
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
@@ -236,17 +239,13 @@ impl Train {
                     .to_owned(),
             ));
         }
-        let files = [
-            (&self.checkpoint, "checkpoint"),
-            (&self.curve, "curve"),
-            (&self.trace, "trace"),
-        ];
+        let files = [(&self.checkpoint, "checkpoint"), (&self.trace, "trace")];
         for (path, what) in files {
             if let Some(path) = path {
                 writable(path, what)?;
             }
         }
-        Ok(())
+        self.records.fit()
     }
 
     /// The knobs of a plan's choice, or those on the command line.
@@ -329,13 +328,18 @@ impl Train {
             );
             headline.push_str(&facts(&[("plan ", expected)]));
         }
-        let goes_on = self.checkpoint.is_some();
+        let shown = Shown {
+            quiet: self.quiet,
+            goes_on: self.checkpoint.is_some() || self.records.any(),
+        };
+        let facts = self.facts_of_run(&loaded, &options);
+        let resumes = self.resume.is_some();
+        let records = self.records.records(loaded.metric(), facts, resumes);
         let epochs = self.epochs.unwrap_or(loaded.model.train.epochs).into();
-        let curve = self.curve.clone();
-        let mut watcher = Watcher::new(out, headline, loaded.metric(), curve, epochs, goes_on);
+        let mut watcher = Watcher::new(out, headline, loaded.metric(), records, epochs, shown);
         options.on_batch = Some(watcher.on_batch());
         let result = train_once(loaded, compiled, &options, &mut |p| watcher.see(p));
-        let shown = watcher.finish();
+        let shown = watcher.finish(result.as_ref().ok().map(|(summary, _)| summary));
         let (summary, trace) = result?;
         shown?;
         if let Some(path) = &self.trace {
@@ -344,147 +348,34 @@ impl Train {
         if out.is_json() {
             return out.json(&summary);
         }
-        out.text(&format!("\n{}", summary_text(&summary)))?;
+        let gap = if self.quiet { "" } else { "\n" };
+        out.text(&format!("{gap}{}", summary_text(&summary)))?;
         if self.profile {
             out.text(&format!("\n{}", profile(&trace)))?;
         }
         Ok(())
     }
 
-    fn several(
-        &self,
-        out: &Output,
-        loaded: &Loaded,
-        compiled: &Compiled,
-        seeds: u64,
-        choice: Option<&Candidate>,
-        cache: Option<Cache>,
-        stop: Stop,
-    ) -> Answer {
-        let first = self.seed.unwrap_or(loaded.model.train.seed);
-        let Some(end) = first.checked_add(seeds) else {
-            return Err(input(format!(
-                "{seeds} seeds from {first} on do not fit into 64 bits; start lower"
-            )));
-        };
-        let metric = loaded.metric();
-        let bar = progress_bar(out, seeds);
-        let mut runs = Vec::new();
-        for seed in first..end {
-            let options = self.options(Some(seed), choice, cache.clone(), stop.clone())?;
-            let (summary, _) = train_traced(loaded, compiled, &options, &mut |_| ())?;
-            if summary.interrupted {
-                // An interrupted run does not count.
-                break;
-            }
-            if !out.is_json() {
-                if runs.is_empty() {
-                    let name = metric.name();
-                    let head = format!(
-                        "{:>10}  {:>6}  {:>10}  {:>12}  {:>13}  {:>12}",
-                        "seed",
-                        "epochs",
-                        "loss",
-                        format!("val {name}"),
-                        format!("test {name}"),
-                        "epoch time"
-                    );
-                    bar.suspend(|| out.text(&format!("{}\n{head}\n", headline(loaded))))?;
-                }
-                let line = format!(
-                    "{seed:>10}  {:>6}  {:>10}  {:>12}  {:>13}  {:>12}\n",
-                    summary.epochs,
-                    loss(summary.train_loss),
-                    score_or_dash(metric, summary.scores.val),
-                    score_or_dash(metric, summary.scores.test),
-                    Seconds(summary.epoch_seconds),
-                );
-                bar.suspend(|| out.text(&line))?;
-            }
-            bar.inc(1);
-            runs.push(summary);
-        }
-        bar.finish_and_clear();
-        if runs.is_empty() {
-            // A signal ended the first run.
-            return Ok(());
-        }
-        let of = |score: fn(&Summary) -> Option<f64>| {
-            let values: Option<Vec<f64>> = runs.iter().map(score).collect();
-            values.as_deref().map(Spread::of)
-        };
-        let scores = [
-            ("val", of(|run| run.scores.val)),
-            ("test", of(|run| run.scores.test)),
-        ];
-        let seconds: Vec<f64> = runs.iter().map(|run| run.epoch_seconds).collect();
-        let seconds = Spread::of(&seconds).mean;
-        if !out.is_json() {
-            let spread = |spread: &Spread| {
-                format!(
-                    "{} mean of {}, standard deviation {}",
-                    score(metric, spread.mean),
-                    count(runs.len() as u64, "seed"),
-                    score(metric, spread.deviation)
-                )
-            };
-            let names = scores.map(|(set, _)| format!("{set} {}", metric.name()));
-            let mut lines: Vec<(&str, String)> = Vec::new();
-            for (name, (_, found)) in names.iter().zip(&scores) {
-                lines.extend(found.iter().map(|found| (name.as_str(), spread(found))));
-            }
-            let time = format!("{} (mean of medians)", Seconds(seconds));
-            lines.push(("epoch", time));
-            return out.text(&format!("\n{}", facts(&lines)));
-        }
-        let mut report = json!({
+    /// What the log says of a run before its first epoch.
+    fn facts_of_run(&self, loaded: &Loaded, options: &TrainOptions) -> Value {
+        let settings = &loaded.model.train;
+        let of_model = settings.optimizer.learning_rate();
+        json!({
+            "version": env!("CARGO_PKG_VERSION"),
             "model": loaded.model.name,
             "graph": loaded.workload.name,
-            "seeds": runs.len(),
-            "first_seed": first,
-            "metric": metric.key(),
-            "epoch_seconds": seconds,
-            "runs": &runs,
-        });
-        for (set, found) in &scores {
-            let key = format!("{set}_{}", metric.key());
-            report[format!("{key}_deviation")] = json!(found.map(|found| found.deviation));
-            report[key] = json!(found.map(|found| found.mean));
-        }
-        out.json(&report)
-    }
-}
-
-/// Mean and deviation over several runs.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Spread {
-    mean: f64,
-    /// The sample standard deviation; 0 for a single value.
-    deviation: f64,
-}
-
-impl Spread {
-    fn of(values: &[f64]) -> Self {
-        let n = values.len() as f64;
-        let mean = values.iter().sum::<f64>() / n.max(1.0);
-        let squares: f64 = values.iter().map(|v| (v - mean).powi(2)).sum();
-        let deviation = if values.len() > 1 {
-            (squares / (n - 1.0)).sqrt()
-        } else {
-            0.0
-        };
-        Self { mean, deviation }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn deviations_are_those_of_a_sample() {
-        let spread = |mean, deviation| Spread { mean, deviation };
-        assert_eq!(Spread::of(&[2.0]), spread(2.0, 0.0));
-        assert_eq!(Spread::of(&[1.0, 3.0]), spread(2.0, 2f64.sqrt()));
+            "placement": options.placement.to_string(),
+            "workers": options.workers,
+            "threads": options.threads,
+            // After a resume, the checkpoint's, which the summary has.
+            "seed": options.seed.or((self.resume.is_none()).then_some(settings.seed)),
+            "epochs": options.epochs.unwrap_or(settings.epochs),
+            "evaluate_every": options.evaluate_every,
+            "optimizer": settings.optimizer,
+            "learning_rate": options.learning_rate.unwrap_or(of_model),
+            "schedule": options.schedule.unwrap_or(settings.schedule).to_string(),
+            "metric": loaded.metric().key(),
+            "resume": self.resume,
+        })
     }
 }

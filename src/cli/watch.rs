@@ -1,18 +1,26 @@
-//! The progress of a training run, on the terminal and in its curve.
+//! The progress of a training run, on the terminal and in its files.
 
-use super::curve::Curve;
 use super::output::{Failure, Output};
+use super::records::Records;
 use super::summary::loss;
 use super::text::score_or_dash;
 use gnnc::ir::words::units::Seconds;
 use gnnc::runtime::OnBatch;
-use gnnc::{Metric, Progress};
+use gnnc::{Metric, Progress, Summary};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
-use std::path::PathBuf;
 
 /// About how many lines of progress a run prints.
 const LINES: u32 = 20;
+
+/// What a run shows.
+#[derive(Clone, Copy)]
+pub(super) struct Shown {
+    /// Whether it shows no progress.
+    pub(super) quiet: bool,
+    /// Whether the run goes on when its output is closed, because it writes files.
+    pub(super) goes_on: bool,
+}
 
 /// Prints about [`LINES`] lines of progress, and always the last one.
 pub(super) struct Watcher<'a> {
@@ -24,8 +32,10 @@ pub(super) struct Watcher<'a> {
     bar: ProgressBar,
     last: Option<Progress>,
     printed: u64,
-    curve: Option<Curve>,
-    /// Whether the run goes on when its output is closed, because it writes a checkpoint.
+    records: Records,
+    /// Whether nothing is printed.
+    quiet: bool,
+    /// Whether the run goes on when its output is closed, because it writes files.
     goes_on: bool,
     failure: Option<Failure>,
 }
@@ -35,19 +45,23 @@ impl<'a> Watcher<'a> {
         out: &'a Output,
         headline: String,
         metric: Metric,
-        curve: Option<PathBuf>,
+        records: Records,
         epochs: u64,
-        goes_on: bool,
+        shown: Shown,
     ) -> Self {
         Self {
             out,
             headline,
-            bar: progress_bar(out, epochs),
+            bar: match shown.quiet {
+                true => ProgressBar::hidden(),
+                false => progress_bar(out, epochs),
+            },
             last: None,
             printed: 0,
-            curve: curve.map(|path| Curve::new(path, metric)),
+            records,
             metric,
-            goes_on,
+            quiet: shown.quiet,
+            goes_on: shown.goes_on,
             failure: None,
         }
     }
@@ -67,12 +81,7 @@ impl<'a> Watcher<'a> {
         let first = self.last.is_none();
         self.last = Some(*progress);
         let epoch = progress.epoch.epoch;
-        if let Some(curve) = &mut self.curve
-            && let Err(failure) = curve.add(progress)
-        {
-            self.curve = None;
-            self.failure.get_or_insert(failure);
-        }
+        self.records.epoch(progress);
         if first || epoch.is_multiple_of(u64::from((epochs / LINES).max(1))) {
             self.line(progress);
         }
@@ -89,22 +98,17 @@ impl<'a> Watcher<'a> {
 
     fn line(&mut self, progress: &Progress) {
         self.printed = progress.epoch.epoch;
-        let metrics = progress.metrics;
-        let scores = [
-            metrics.map(|m| m.train),
-            metrics.map(|m| m.val),
-            metrics.map(|m| m.test),
-        ];
+        let scores = progress.scores.map_or([None; 3], |scores| scores.each());
         self.print(&row(
             &progress.epoch.epoch.to_string(),
             &loss(progress.epoch.loss),
-            scores.map(|score| score_or_dash(self.metric, score.and_then(|s| s.share()))),
+            scores.map(|score| score_or_dash(self.metric, score)),
             &Seconds(progress.epoch.seconds).to_string(),
         ));
     }
 
     fn print(&mut self, text: &str) {
-        if self.out.is_json() || self.failure.is_some() {
+        if self.quiet || self.out.is_json() || self.failure.is_some() {
             return;
         }
         let print = || self.out.text(text);
@@ -117,16 +121,16 @@ impl<'a> Watcher<'a> {
         }
     }
 
-    /// Prints the last line.
+    /// Prints the last line, and ends the files of a run that has a summary.
     ///
     /// # Errors
-    /// The progress or the curve could not be written.
-    pub(super) fn finish(mut self) -> Result<(), Failure> {
+    /// The progress or a file could not be written.
+    pub(super) fn finish(mut self, summary: Option<&Summary>) -> Result<(), Failure> {
         if let Some(last) = self.last.filter(|last| last.epoch.epoch != self.printed) {
             self.line(&last);
         }
         self.bar.finish_and_clear();
-        let written = self.curve.map_or(Ok(()), Curve::finish);
+        let written = self.records.finish(summary);
         self.failure.map_or(written, Err)
     }
 }

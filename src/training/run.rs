@@ -138,7 +138,9 @@ fn run(
         }
         watch(&Progress {
             epoch,
+            learning_rate: trainer.session.learning_rate(),
             metrics,
+            scores: metrics.map(|metrics| Scores::new(loaded.metric(), &metrics)),
             epochs,
         });
         if !epoch.loss.is_finite() {

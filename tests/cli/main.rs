@@ -12,6 +12,7 @@ mod devices;
 mod examples;
 mod graphs;
 mod journeys;
+mod logs;
 mod memory;
 mod mixtures;
 mod offload;

@@ -251,7 +251,7 @@ fn what_cannot_be_written_is_said_before_training() {
     let folder = Folder::new();
     let cora = example("gcn_cora.gir");
     let nowhere = folder.join("nowhere/c");
-    for option in ["--checkpoint", "--curve", "--trace"] {
+    for option in ["--checkpoint", "--curve", "--log", "--trace"] {
         let args = |path| ["train", &cora, option, path];
         refused(1, &args(text(&nowhere)), &["there is no folder"]);
         let itself = folder.join("");

@@ -1,0 +1,136 @@
+//! What a run writes as it goes on, and what it leaves off the terminal.
+
+use crate::data::{folder, ring};
+use crate::support::{gnnc, text};
+use serde_json::Value;
+use std::path::Path;
+
+/// The lines of a log.
+fn lines(log: &Path) -> Vec<Value> {
+    let text = std::fs::read_to_string(log).unwrap();
+    assert!(text.ends_with('\n'), "{text}");
+    let value = |line: &str| serde_json::from_str(line).expect(line);
+    text.lines().map(value).collect()
+}
+
+fn events(lines: &[Value]) -> Vec<&str> {
+    lines.iter().map(|l| l["event"].as_str().unwrap()).collect()
+}
+
+#[test]
+fn a_log_has_the_run_its_evaluated_epochs_and_its_summary() {
+    let (folder, model) = folder(&ring());
+    let (log, curve) = (folder.join("run.jsonl"), folder.join("curve.csv"));
+    let args = [
+        "train",
+        text(&model),
+        "--epochs",
+        "5",
+        "--evaluate-every",
+        "2",
+        "--schedule",
+        "step:2/0.5",
+        "--seed",
+        "7",
+        "--log",
+        text(&log),
+        "--curve",
+        text(&curve),
+        "--format",
+        "json",
+    ];
+    let summary = gnnc(args).json();
+    let lines = lines(&log);
+    assert_eq!(
+        events(&lines),
+        ["run", "epoch", "epoch", "epoch", "summary"]
+    );
+    let run = &lines[0];
+    assert_eq!(
+        (&run["model"], &run["graph"], &run["seed"], &run["epochs"]),
+        (&"m".into(), &"g".into(), &7.into(), &5.into())
+    );
+    assert_eq!(
+        (&run["workers"], &run["placement"]),
+        (&1.into(), &"graph".into())
+    );
+    let of = |key: &str| {
+        lines[1..4]
+            .iter()
+            .map(|l| l[key].clone())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(of("epoch"), [2, 4, 5].map(Value::from));
+    // Half of it after every two epochs; Adam's own is 0.01.
+    assert_eq!(of("learning_rate"), [0.01, 0.005, 0.0025].map(Value::from));
+    let rows = std::fs::read_to_string(&curve).unwrap();
+    for (line, row) in lines[1..4].iter().zip(rows.lines().skip(1)) {
+        let row: Vec<f64> = row.split(',').map(|f| f.parse().unwrap()).collect();
+        let keys = [
+            "epoch",
+            "loss",
+            "train_accuracy",
+            "val_accuracy",
+            "test_accuracy",
+        ];
+        let logged = keys.map(|key| line[key].as_f64().unwrap());
+        assert_eq!(logged, row[..]);
+        assert!(line["seconds"].as_f64().unwrap() > 0.0 && line["val_loss"].is_f64());
+    }
+    let mut last = lines[4].clone();
+    last.as_object_mut().unwrap().remove("event");
+    assert_eq!(last, summary);
+}
+
+#[test]
+fn a_resumed_run_adds_to_its_log_and_another_one_replaces_it() {
+    let (folder, model) = folder(&ring());
+    let (log, run) = (folder.join("run.jsonl"), folder.join("c"));
+    let train = |more: &[&str]| {
+        let args = ["train", text(&model), "--log", text(&log), "--quiet"];
+        gnnc(args.iter().chain(more))
+    };
+    train(&["--checkpoint", text(&run)]).ok();
+    let first = std::fs::read(&log).unwrap();
+    // A run that was killed may have left a part of a line.
+    std::fs::write(&log, &first[..first.len() - 20]).unwrap();
+    train(&["--resume", text(&run), "--epochs", "5"]).ok();
+    let all = std::fs::read_to_string(&log).unwrap();
+    assert!(all.as_bytes().starts_with(&first[..first.len() - 20]));
+    let broken = all.lines().nth(4).unwrap();
+    assert!(serde_json::from_str::<Value>(broken).is_err(), "{broken}");
+    let added: Vec<&str> = all.lines().skip(5).collect();
+    let added: Vec<Value> = added
+        .iter()
+        .map(|l| serde_json::from_str(l).unwrap())
+        .collect();
+    assert_eq!(events(&added), ["run", "epoch", "epoch", "summary"]);
+    assert_eq!(
+        (&added[0]["resume"], &added[1]["epoch"]),
+        (&text(&run).into(), &4.into())
+    );
+
+    // A run that cannot start leaves the log alone; one that starts anew replaces it.
+    train(&["--resume", text(&model)]).fails(1, &[]);
+    assert_eq!(std::fs::read_to_string(&log).unwrap(), all);
+    train(&["--epochs", "1"]).ok();
+    assert_eq!(events(&lines(&log)), ["run", "epoch", "summary"]);
+}
+
+#[test]
+fn quiet_runs_print_only_their_summary() {
+    let (_folder, model) = folder(&ring());
+    let quiet = gnnc(["train", text(&model), "--quiet"]).report();
+    let shown = gnnc(["train", text(&model)]).report();
+    assert!(quiet.starts_with("run "), "{quiet}");
+    assert_eq!(
+        shown.matches("epoch").count() - quiet.matches("epoch").count(),
+        2
+    );
+    assert!(shown.lines().count() > quiet.lines().count() + 4, "{shown}");
+    let seeds = gnnc(["train", text(&model), "--seeds", "3", "--quiet"]).report();
+    assert!(
+        seeds.starts_with("val accuracy") && seeds.lines().count() == 3,
+        "{seeds}"
+    );
+}
