@@ -38,6 +38,7 @@ mod shell;
 mod signals;
 mod summary;
 mod sweep;
+mod tensorboard;
 mod text;
 mod trace;
 mod train;

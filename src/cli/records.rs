@@ -4,6 +4,7 @@ use super::curve::Curve;
 use super::files::writable;
 use super::log::Log;
 use super::output::Failure;
+use super::tensorboard::Board;
 use clap::Args;
 use gnnc::{Metric, Progress, Summary};
 use serde_json::Value;
@@ -19,6 +20,10 @@ pub(super) struct RecordArgs {
     /// With --resume, lines are added to those there.
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
+    /// Write the loss, the scores and the learning rate of every evaluated epoch for TensorBoard, as a new file in this
+    /// folder.
+    #[arg(long, value_name = "DIR")]
+    tensorboard: Option<PathBuf>,
 }
 
 impl RecordArgs {
@@ -32,12 +37,15 @@ impl RecordArgs {
                 writable(path, what)?;
             }
         }
-        Ok(())
+        match &self.tensorboard {
+            Some(folder) => Board::fits(folder),
+            None => Ok(()),
+        }
     }
 
     /// Whether a run that cannot print should go on for their sake.
     pub(super) fn any(&self) -> bool {
-        self.curve.is_some() || self.log.is_some()
+        self.curve.is_some() || self.log.is_some() || self.tensorboard.is_some()
     }
 
     /// The files of a run with these facts. `resumes` says whether it goes on from a checkpoint.
@@ -46,6 +54,7 @@ impl RecordArgs {
         Records {
             curve: self.curve.clone().map(|path| Curve::new(path, metric)),
             log: log.map(|path| Log::new(path, facts, resumes)),
+            board: self.tensorboard.clone().map(Board::new),
             failure: None,
         }
     }
@@ -55,6 +64,7 @@ impl RecordArgs {
 pub(super) struct Records {
     curve: Option<Curve>,
     log: Option<Log>,
+    board: Option<Board>,
     failure: Option<Failure>,
 }
 
@@ -69,6 +79,11 @@ impl Records {
         let log = self.log.as_mut().map(|log| log.epoch(progress));
         if let Some(Err(failure)) = log {
             self.log = None;
+            self.failure.get_or_insert(failure);
+        }
+        let board = self.board.as_mut().map(|board| board.add(progress));
+        if let Some(Err(failure)) = board {
+            self.board = None;
             self.failure.get_or_insert(failure);
         }
     }

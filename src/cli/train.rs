@@ -76,7 +76,7 @@ pub struct Train {
         long,
         value_name = "N",
         value_parser = within(RUNS),
-        conflicts_with_all = ["checkpoint", "resume", "curve", "log", "trace", "profile"]
+        conflicts_with_all = ["checkpoint", "resume", "curve", "log", "tensorboard", "trace", "profile"]
     )]
     seeds: Option<u64>,
     /// The partitioner: metis, metis-edges, hash or range; by default metis-edges, on a GPU metis, or as in the

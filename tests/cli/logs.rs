@@ -134,3 +134,48 @@ fn quiet_runs_print_only_their_summary() {
         "{seeds}"
     );
 }
+
+/// The events of a file for TensorBoard: the data of each record.
+fn records(mut bytes: &[u8]) -> Vec<&[u8]> {
+    let mut found = Vec::new();
+    while !bytes.is_empty() {
+        let length = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
+        found.push(&bytes[12..][..length]);
+        bytes = &bytes[length + 16..];
+    }
+    found
+}
+
+#[test]
+fn tensorboard_gets_a_file_with_the_scalars_of_each_epoch() {
+    let (folder, model) = folder(&ring());
+    let boards = folder.join("boards/first");
+    let args = ["train", text(&model), "--tensorboard", text(&boards)];
+    gnnc(args).report();
+    let files: Vec<_> = std::fs::read_dir(&boards).unwrap().collect();
+    assert_eq!(files.len(), 1);
+    let file = files[0].as_ref().unwrap();
+    let name = file.file_name().into_string().unwrap();
+    assert!(name.starts_with("events.out.tfevents."), "{name}");
+    let bytes = std::fs::read(file.path()).unwrap();
+    let records = records(&bytes);
+    assert_eq!(records.len(), 4, "a version and three epochs");
+    assert!(records[0].ends_with(b"brain.Event:2"));
+    for (epoch, record) in (1..).zip(&records[1..]) {
+        // Field 2, the step, follows the time.
+        assert_eq!(record[9..11], [0x10, epoch]);
+        let text = String::from_utf8_lossy(record);
+        for tag in [
+            "loss/train",
+            "loss/val",
+            "accuracy/train",
+            "accuracy/val",
+            "accuracy/test",
+            "learning_rate",
+        ] {
+            assert!(text.contains(tag), "no {tag} in {text}");
+        }
+    }
+    gnnc(["train", text(&model), "--tensorboard", text(&model)])
+        .fails(1, &["it is a file; name a folder"]);
+}
