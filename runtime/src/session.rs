@@ -146,7 +146,7 @@ impl Session {
         };
         let begin = Instant::now();
         self.evaluated = false;
-        self.options.stop.begin();
+        self.options.stop.begin(self.epoch + 1);
         let kept = self.before_batches()?;
         let ran = self.rank_set.run(Phase::Step, step_context);
         if self.options.stop.is_given_up() {

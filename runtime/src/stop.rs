@@ -2,11 +2,11 @@
 
 use gnnc_ir::program::{Instr, Program, Role};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
-/// A request to stop training. Clones are the same request.
+/// A request to stop training: after the current epoch, or at once. Clones are the same request.
 ///
-/// Ranks check it between instructions. After an abandoned epoch, what a checkpoint holds is as
+/// Ranks check between instructions whether to stop at once. After an abandoned epoch, what a checkpoint holds is as
 /// before. As soon as one rank begins to change that, all ranks finish the epoch. An epoch on sampled
 /// batches changes it in every batch and may take long, so it can be abandoned at any time; the
 /// session puts back what was there.
@@ -18,6 +18,9 @@ struct State {
     /// Whether a run checks for the request.
     heard: AtomicBool,
     asked: AtomicBool,
+    at_once: AtomicBool,
+    /// Number of the current epoch, from 1.
+    number: AtomicU64,
     epoch: AtomicU8,
 }
 
@@ -29,9 +32,25 @@ const COMMITTED: u8 = 1;
 const STOPPED: u8 = 2;
 
 impl Stop {
-    /// Requests a stop.
+    /// Requests a stop after the current epoch.
     pub fn ask(&self) {
         self.0.asked.store(true, Ordering::SeqCst);
+    }
+
+    /// Requests a stop at once, which may abandon the current epoch.
+    pub fn ask_at_once(&self) {
+        self.0.at_once.store(true, Ordering::SeqCst);
+        self.ask();
+    }
+
+    /// Whether a stop at once was requested.
+    pub fn is_at_once(&self) -> bool {
+        self.0.at_once.load(Ordering::Relaxed)
+    }
+
+    /// The number of the current epoch, from 1; 0 before the first.
+    pub fn epoch(&self) -> u64 {
+        self.0.number.load(Ordering::Relaxed)
     }
 
     /// Whether a stop was requested.
@@ -49,8 +68,9 @@ impl Stop {
         self.0.heard.load(Ordering::SeqCst)
     }
 
-    /// Begins an epoch.
-    pub(crate) fn begin(&self) {
+    /// Begins an epoch of this number, from 1.
+    pub(crate) fn begin(&self, number: u64) {
+        self.0.number.store(number, Ordering::Relaxed);
         self.0.epoch.store(OPEN, Ordering::SeqCst);
     }
 
@@ -62,7 +82,7 @@ impl Stop {
     /// Whether a rank may run its next instruction. `changes`: the instruction changes what
     /// checkpoints hold.
     pub(crate) fn goes_on(&self, changes: bool) -> bool {
-        if !changes && !self.is_asked() {
+        if !changes && !self.is_at_once() {
             return true;
         }
         let wanted = if changes { COMMITTED } else { STOPPED };
@@ -104,15 +124,26 @@ mod tests {
     fn either_all_ranks_change_their_parameters_or_none() {
         let stop = Stop::default();
         assert!(stop.goes_on(false) && stop.goes_on(true));
-        stop.ask();
+        stop.ask_at_once();
         assert!(stop.goes_on(false), "another rank has begun");
         assert!(stop.goes_on(true) && !stop.is_given_up());
-        stop.begin();
+        stop.begin(2);
         assert!(!stop.goes_on(false) && stop.is_given_up());
         assert!(!stop.goes_on(true), "another rank has given up");
         let late = Stop::default();
-        late.begin();
-        late.ask();
+        late.begin(1);
+        late.ask_at_once();
         assert!(late.goes_on(true) && late.goes_on(false));
+    }
+
+    #[test]
+    fn the_first_request_lets_the_epoch_finish_and_the_second_does_not() {
+        let stop = Stop::default();
+        stop.begin(7);
+        stop.ask();
+        assert!(stop.is_asked() && stop.goes_on(false) && !stop.is_given_up());
+        assert_eq!(stop.epoch(), 7);
+        stop.ask_at_once();
+        assert!(!stop.goes_on(false) && stop.is_given_up());
     }
 }

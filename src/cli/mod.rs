@@ -131,7 +131,7 @@ pub fn main() -> ExitCode {
         Err(error) => return usage(&error),
     };
     let out = Output::new(cli.format);
-    let signals = Signals::listen();
+    let signals = Signals::listen(!out.is_json());
     if out.is_json() {
         crate::memory::report_as_json();
     }

@@ -1,4 +1,6 @@
 //! Interrupts: a training run that is asked to stop saves its state first; every other command ends at once.
+//! The first interrupt from the keyboard lets the current epoch finish. A second one, and any other signal, stops
+//! within the epoch.
 //!
 //! The signals are blocked in all threads, and one thread waits for them. So no code runs inside a
 //! signal handler, and METIS, which installs its own handlers, never sees a signal.
@@ -22,13 +24,17 @@ pub struct Signals {
     /// The stop request that a signal sets.
     pub stop: Stop,
     received: Arc<AtomicI32>,
+    told: bool,
 }
 
 impl Signals {
-    /// Starts to wait for signals. Call it before any other thread starts: threads inherit the
+    /// Starts to wait for signals; `told` says whether a first interrupt is answered with a note. Call it before any other thread starts: threads inherit the
     /// blocked signals.
-    pub fn listen() -> Self {
-        let signals = Self::default();
+    pub fn listen(told: bool) -> Self {
+        let signals = Self {
+            told,
+            ..Self::default()
+        };
         let waited_for = waited_for();
         // SAFETY: the set is initialized; the call changes only this thread.
         unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &waited_for, std::ptr::null_mut()) };
@@ -52,6 +58,19 @@ impl Signals {
         }
     }
 
+    /// Says what the first interrupt does.
+    fn note(&self) {
+        if self.told {
+            let what = match self.stop.epoch() {
+                0 => "stopping before the first epoch".to_owned(),
+                epoch => format!("finishing epoch {epoch}"),
+            };
+            let text = format!("{what}; press again to stop now\n");
+            // If this fails, there is nobody to tell.
+            let _ = std::io::stderr().write_all(text.as_bytes());
+        }
+    }
+
     fn wait(&self, waited_for: libc::sigset_t) {
         loop {
             let mut signal = 0;
@@ -59,11 +78,16 @@ impl Signals {
             if unsafe { libc::sigwait(&waited_for, &mut signal) } != 0 {
                 return;
             }
-            if !self.stop.is_heard() || self.stop.is_asked() {
+            if !self.stop.is_heard() || self.stop.is_at_once() {
                 end(signal);
             }
             self.received.store(signal, Ordering::SeqCst);
-            self.stop.ask();
+            if signal == libc::SIGINT && !self.stop.is_asked() {
+                self.stop.ask();
+                self.note();
+                continue;
+            }
+            self.stop.ask_at_once();
             // If this thread cannot start, there is no time limit.
             let _ = std::thread::Builder::new().spawn(move || {
                 std::thread::sleep(PATIENCE);

@@ -112,7 +112,12 @@ fn run(
     let schedule = options.schedule.unwrap_or(settings.schedule);
     let changes = options.learning_rate.is_some() || !schedule.is_constant();
     options.stop.listen();
-    while trainer.session.epochs() < u64::from(epochs) && !options.stop.is_asked() {
+    let mut interrupted = false;
+    while trainer.session.epochs() < u64::from(epochs) {
+        interrupted = trainer.session.stops()?;
+        if interrupted {
+            break;
+        }
         if changes {
             let share = schedule.share(trainer.session.epochs(), epochs.into());
             trainer
@@ -120,7 +125,10 @@ fn run(
                 .set_learning_rate(share * options.rate(loaded));
         }
         let epoch = match trainer.epoch() {
-            Err(Error::Runtime(RuntimeError::Stopped)) => break,
+            Err(Error::Runtime(RuntimeError::Stopped)) => {
+                interrupted = true;
+                break;
+            }
             epoch => epoch?,
         };
         losses.push(epoch.loss);
@@ -168,8 +176,7 @@ fn run(
         trainer.session.save(path)?;
         keep(path, &mut best)?;
     }
-    let interrupted = options.stop.is_asked();
-    if trainer.session.best().is_none() && !interrupted {
+    if trainer.session.best().is_none() && !options.stop.is_at_once() {
         trainer.evaluate()?;
     }
     let best = trainer.session.best();

@@ -244,6 +244,11 @@ fn a_checkpoint_that_cannot_be_written_leaves_the_one_before() {
 
 /// A run that would take hours, after it has started.
 fn long_run(folder: &Folder, more: &[&str]) -> Child {
+    shown_run(folder, &[&["--format", "json"], more].concat())
+}
+
+/// The same with a report as text.
+fn shown_run(folder: &Folder, more: &[&str]) -> Child {
     let cora = example("gcn_cora.gir");
     let curve = folder.join("curve.csv");
     let args = [
@@ -253,8 +258,6 @@ fn long_run(folder: &Folder, more: &[&str]) -> Child {
         "100000000",
         "--evaluate-every",
         "3",
-        "--format",
-        "json",
     ];
     let mut command = command();
     command
@@ -347,6 +350,33 @@ fn signals_end_a_run_in_order() {
             "other bytes"
         );
     }
+}
+
+#[test]
+fn the_first_interrupt_lets_the_epoch_finish() {
+    let folder = Folder::new();
+    let log = folder.join("log");
+    let child = shown_run(&folder, &["--log", text(&log), "--workers", "2"]);
+    send(&child, libc::SIGINT);
+    let (output, _) = ended(child);
+    assert_eq!(output.status.code(), Some(130), "{output:?}");
+    let said = String::from_utf8(output.stderr).unwrap();
+    let epoch = said
+        .strip_prefix("finishing epoch ")
+        .and_then(|rest| rest.strip_suffix("; press again to stop now\n"))
+        .and_then(|number| number.parse::<u64>().ok())
+        .expect(&said);
+    let log = fs::read_to_string(log).unwrap();
+    let summary: Value = serde_json::from_str(log.lines().last().unwrap()).unwrap();
+    assert_eq!(
+        (&summary["event"], &summary["interrupted"]),
+        (&"summary".into(), &true.into())
+    );
+    // The epoch may have ended while the note was written.
+    let epochs = summary["epochs"].as_u64().unwrap();
+    assert!(epochs == epoch || epochs == epoch + 1, "{epochs}, {said}");
+    let report = String::from_utf8(output.stdout).unwrap();
+    assert!(report.contains("(interrupted)"), "{report}");
 }
 
 #[test]

@@ -5,6 +5,17 @@ use crate::RuntimeError;
 use gnnc_ir::program::{Program, Role};
 
 impl Session {
+    /// Whether a stop was requested, as the process of rank 0 says, so that all processes end after the same epoch.
+    /// Collective; called between epochs.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Rank`] if a connection fails.
+    pub fn stops(&mut self) -> Result<bool, RuntimeError> {
+        let mut asked = [f32::from(u8::from(self.options.stop.is_asked()))];
+        self.rank_set.tell(0, &mut asked)?;
+        Ok(asked != [0.0])
+    }
+
     /// Whether some ranks are in other processes.
     fn divided(&self) -> bool {
         let here = self.rank_set.map(|rank| rank.rank().ranks);
