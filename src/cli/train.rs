@@ -71,12 +71,13 @@ pub struct Train {
     /// 30), warmup:10 (rising over 10), cosine, or cosine:10 (rising first).
     #[arg(long, value_name = "NAME")]
     schedule: Option<Schedule>,
-    /// Train with this many consecutive seeds; report mean and standard deviation.
+    /// Train with this many consecutive seeds; report mean and standard deviation. With --checkpoint FILE, the run of
+    /// seed K writes FILE.seed-K and FILE.seed-K.best.
     #[arg(
         long,
         value_name = "N",
         value_parser = within(RUNS),
-        conflicts_with_all = ["checkpoint", "resume", "curve", "log", "tensorboard", "trace", "profile"]
+        conflicts_with_all = ["resume", "curve", "log", "tensorboard", "trace", "profile"]
     )]
     seeds: Option<u64>,
     /// The partitioner: metis, metis-edges, hash or range; by default metis-edges, on a GPU metis, or as in the

@@ -179,3 +179,32 @@ fn tensorboard_gets_a_file_with_the_scalars_of_each_epoch() {
     gnnc(["train", text(&model), "--tensorboard", text(&model)])
         .fails(1, &["it is a file; name a folder"]);
 }
+
+#[test]
+fn each_seed_has_checkpoints_of_its_own() {
+    let (folder, model) = folder(&ring());
+    let run = folder.join("run.v1");
+    let args = ["train", text(&model), "--checkpoint", text(&run)];
+    let json = ["--format", "json"];
+    let report = gnnc(
+        args.iter()
+            .chain(&["--seeds", "2", "--seed", "4"])
+            .chain(&json),
+    )
+    .json();
+    let names = [
+        "g.npz",
+        "m.gir",
+        "run.v1.seed-4",
+        "run.v1.seed-4.best",
+        "run.v1.seed-5",
+        "run.v1.seed-5.best",
+    ];
+    assert_eq!(folder.names(), names);
+    // They are those of a run with that seed.
+    let alone = gnnc(args.iter().chain(&["--seed", "5"]).chain(&json)).json();
+    assert_eq!(alone["train_loss"], report["runs"][1]["train_loss"]);
+    let bytes = |name| std::fs::read(folder.join(name)).unwrap();
+    assert!(bytes("run.v1") == bytes("run.v1.seed-5"), "other bytes");
+    assert!(bytes("run.v1") != bytes("run.v1.seed-4"));
+}

@@ -12,6 +12,7 @@ use gnnc::runtime::Stop;
 use gnnc::{Cache, Compiled, Loaded, Summary, train_traced};
 use indicatif::ProgressBar;
 use serde_json::json;
+use std::path::{Path, PathBuf};
 
 impl Train {
     /// Trains once per seed.
@@ -38,7 +39,8 @@ impl Train {
         };
         let mut runs = Vec::new();
         for seed in first..end {
-            let options = self.options(Some(seed), choice, cache.clone(), stop.clone())?;
+            let mut options = self.options(Some(seed), choice, cache.clone(), stop.clone())?;
+            options.checkpoint = self.checkpoint.as_deref().map(|file| of_seed(file, seed));
             let (summary, _) = train_traced(loaded, compiled, &options, &mut |_| ())?;
             if summary.interrupted {
                 // An interrupted run does not count.
@@ -121,6 +123,14 @@ impl Train {
         }
         out.json(&report)
     }
+}
+
+/// The file of one of several runs.
+fn of_seed(file: &Path, seed: u64) -> PathBuf {
+    let name = file.file_name().unwrap_or_default();
+    let mut name = name.to_os_string();
+    name.push(format!(".seed-{seed}"));
+    file.with_file_name(name)
 }
 
 /// Mean and deviation over several runs.
