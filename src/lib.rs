@@ -23,6 +23,7 @@ mod compile;
 pub mod device;
 mod error;
 pub mod kernels;
+pub mod metrics;
 mod partitions;
 mod plan;
 mod predict;
@@ -40,15 +41,16 @@ pub use gnnc_codegen as codegen;
 pub use gnnc_files::{Cache, Cached};
 pub use gnnc_graph as graph;
 pub use gnnc_ir as ir;
+pub use gnnc_ir::words::metric::Metric;
 pub use gnnc_lang as lang;
 pub use gnnc_planner as planner;
 pub use gnnc_runtime as runtime;
 pub use partitions::{cut_chunks, partitions};
 pub use plan::{PlanOptions, Planner, SweepPoint, best, plan, sweep};
-pub use predict::{Predictions, predict};
+pub use predict::{Outputs, Predictions, outputs, predict};
 pub use replay::{Verified, verify};
 pub use source::{LoadOptions, Loaded, Source};
-pub use summary::{Metric, Scores, Summary};
+pub use summary::{Scores, Summary};
 pub use training::{
     Progress, TrainOptions, Trainer, best_of, place, train, train_once, train_traced,
 };

@@ -43,6 +43,21 @@ impl Predictions {
     }
 }
 
+/// The logits of a trained model on a graph.
+#[derive(Clone, Debug)]
+pub struct Outputs {
+    /// Number of classes, at least 1.
+    pub classes: usize,
+    /// `[vertices x classes]`, row by row.
+    pub logits: Vec<f32>,
+    /// Scores on the vertices with labels, as in a report of training.
+    pub scores: Scores,
+    /// Epochs that the model was trained for.
+    pub epochs: u64,
+    /// The file of the parameters.
+    pub from: PathBuf,
+}
+
 /// Evaluates a model with the parameters of a run on its graph, which may be another one than it was
 /// trained on if features and classes are as many. The run's best parameters are taken if it kept some,
 /// unless the `last` ones are asked for. `options` says on how many workers and threads.
@@ -50,13 +65,13 @@ impl Predictions {
 /// # Errors
 /// As [`Trainer::new`]; a checkpoint that cannot be read or belongs to another model; best parameters of
 /// another run; a placement that keeps no logits.
-pub fn predict(
+pub fn outputs(
     loaded: &Loaded,
     compiled: &Compiled,
     options: &TrainOptions,
     checkpoint: &Path,
     last: bool,
-) -> Result<Predictions, Error> {
+) -> Result<Outputs, Error> {
     let mut trainer = Trainer::new(loaded, compiled, options)?;
     let session = &mut trainer.session;
     session.resume(checkpoint)?;
@@ -79,20 +94,38 @@ pub fn predict(
         from = best;
     }
     let metrics = trainer.evaluate()?;
-    let mut values = trainer.session.logits()?;
-    let vertices = loaded
-        .data
-        .as_ref()
-        .map_or(0, |data| data.vertices() as usize);
-    let width = values.len() / vertices.max(1);
-    if width == 0 {
+    let logits = trainer.session.logits()?;
+    let classes = logits.len() / trainer.session.vertices().max(1);
+    if classes == 0 {
         return Err(Error::Input(
             "this placement keeps no logits of all vertices; predict with placement graph"
                 .to_owned(),
         ));
     }
+    Ok(Outputs {
+        classes,
+        logits,
+        scores: Scores::new(loaded.metric(), &metrics, trainer.judged()),
+        epochs: trainer.session.epochs(),
+        from,
+    })
+}
+
+/// What a trained model says about every vertex, as [`outputs`].
+///
+/// # Errors
+/// As [`outputs`].
+pub fn predict(
+    loaded: &Loaded,
+    compiled: &Compiled,
+    options: &TrainOptions,
+    checkpoint: &Path,
+    last: bool,
+) -> Result<Predictions, Error> {
+    let found = outputs(loaded, compiled, options, checkpoint, last)?;
+    let mut values = found.logits;
     let labels = compiled.training.loss.labels();
-    for row in values.chunks_mut(width) {
+    for row in values.chunks_mut(found.classes) {
         match labels {
             LabelKind::Several => row.iter_mut().for_each(|z| *z = 1.0 / (1.0 + (-*z).exp())),
             LabelKind::Class => softmax(row),
@@ -101,11 +134,11 @@ pub fn predict(
     }
     Ok(Predictions {
         labels,
-        width,
+        width: found.classes,
         values,
-        scores: Scores::new(loaded.metric(), &metrics),
-        epochs: trainer.session.epochs(),
-        from,
+        scores: found.scores,
+        epochs: found.epochs,
+        from: found.from,
     })
 }
 

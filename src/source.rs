@@ -5,6 +5,7 @@ use gnnc_graph::read;
 use gnnc_graph::{Features, GraphData};
 use gnnc_ir::Workload;
 use gnnc_ir::graph::model::{GraphSource, Model};
+use gnnc_ir::graph::op::LabelKind;
 use gnnc_ir::words::json::explain;
 use gnnc_ir::workload::GraphFacts;
 use gnnc_lang::diagnostic::has_errors;
@@ -158,9 +159,14 @@ impl Loaded {
         }
     }
 
-    /// The score for the model's predictions.
+    /// The score for predictions on the graph: the model's, or the one that fits its loss.
     pub fn metric(&self) -> Metric {
-        Metric::of(self.model.loss)
+        let of_labels = match self.model.loss.labels() {
+            LabelKind::Class => Metric::Accuracy,
+            LabelKind::Several => Metric::MicroF1,
+            LabelKind::Numbers => Metric::Mae,
+        };
+        self.model.train.metric.unwrap_or(of_labels)
     }
 
     fn data(

@@ -1,58 +1,10 @@
 //! The summary of a training run.
 
-use gnnc_ir::graph::op::{LabelKind, Loss};
+use gnnc_ir::words::metric::Metric;
 use gnnc_ir::words::sampling::Fanout;
-use gnnc_runtime::{Metrics, Staleness};
+use gnnc_runtime::{Judged, Metrics, Staleness};
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
-
-/// A score for predictions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Metric {
-    /// The fraction of vertices with the right class, for one class per vertex.
-    Accuracy,
-    /// The micro-averaged F1 score, for several labels per vertex.
-    MicroF1,
-    /// The mean absolute error, for numbers.
-    AbsoluteError,
-}
-
-impl Metric {
-    /// The score that fits a loss.
-    pub fn of(loss: Loss) -> Self {
-        match loss.labels() {
-            LabelKind::Class => Self::Accuracy,
-            LabelKind::Several => Self::MicroF1,
-            LabelKind::Numbers => Self::AbsoluteError,
-        }
-    }
-
-    /// Whether scores are shares of 1, which reports print in percent.
-    pub fn is_share(self) -> bool {
-        match self {
-            Self::Accuracy | Self::MicroF1 => true,
-            Self::AbsoluteError => false,
-        }
-    }
-
-    /// The name in reports.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Accuracy => "accuracy",
-            Self::MicroF1 => "micro-F1",
-            Self::AbsoluteError => "MAE",
-        }
-    }
-
-    /// The name in JSON keys and CSV columns.
-    pub fn key(self) -> &'static str {
-        match self {
-            Self::Accuracy => "accuracy",
-            Self::MicroF1 => "micro_f1",
-            Self::AbsoluteError => "mae",
-        }
-    }
-}
 
 /// Scores of a run. A score is absent if its split is empty.
 ///
@@ -70,13 +22,20 @@ pub struct Scores {
 }
 
 impl Scores {
-    /// The scores of an evaluation.
-    pub fn new(metric: Metric, metrics: &Metrics) -> Self {
+    /// The scores of an evaluation: those that were judged by, or those of its counts.
+    pub fn new(metric: Metric, metrics: &Metrics, judged: Option<&Judged>) -> Self {
+        let (metric, [train, val, test]) = match judged {
+            Some(judged) => (judged.metric, judged.scores),
+            None => {
+                let counts = [metrics.train, metrics.val, metrics.test];
+                (metric, counts.map(|count| count.share()))
+            }
+        };
         Self {
             metric,
-            train: metrics.train.share(),
-            val: metrics.val.share(),
-            test: metrics.test.share(),
+            train,
+            val,
+            test,
         }
     }
 
@@ -115,12 +74,16 @@ pub struct Summary {
     pub epochs: u64,
     /// Loss of the last epoch.
     pub train_loss: f64,
-    /// Scores at the epoch with the lowest validation loss; without validation vertices, at the last
+    /// Scores at the best epoch; without validation vertices, at the last
     /// evaluation.
     #[serde(flatten)]
     pub scores: Scores,
-    /// Epoch with the lowest validation loss; `None` without validation vertices.
+    /// Epoch with the lowest validation loss, or the best validation score of `chosen_by`; `None` without
+    /// validation vertices.
     pub best_epoch: Option<u64>,
+    /// The metric that chose the best epoch, if not the validation loss.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub chosen_by: Option<Metric>,
     /// Fanouts of the batches that the scores were computed on; none if it was the whole graph.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub eval_fanouts: Vec<Fanout>,

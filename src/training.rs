@@ -3,6 +3,7 @@
 mod agree;
 mod batches;
 mod host;
+mod judge;
 mod place;
 mod run;
 
@@ -20,8 +21,9 @@ use gnnc_ir::program::trace::Phase;
 use gnnc_ir::program::traffic::{Reads, Sent, beyond, traffic};
 use gnnc_ir::program::{Program, RankSizes};
 use gnnc_ir::words::schedule::Schedule;
-use gnnc_runtime::{EpochReport, Metrics, OnBatch, Programs, RunOptions, Session, Stop};
+use gnnc_runtime::{EpochReport, Judged, Metrics, OnBatch, Programs, RunOptions, Session, Stop};
 use host::{budget, resting};
+use judge::Judge;
 use place::{divide, permitted};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -163,6 +165,10 @@ pub struct Trainer {
     whole: bool,
     /// Checks the bytes of sampled batches, if the options ask for it.
     check: Option<batches::Check>,
+    /// Scores evaluations by the model's metric, if it has one.
+    judge: Option<Judge>,
+    /// What the latest evaluation was judged by.
+    judged: Option<Judged>,
 }
 
 /// How many rows the ranks read from each other.
@@ -192,6 +198,7 @@ impl Trainer {
             ));
         }
         permitted(loaded, options)?;
+        let judge = Judge::new(loaded, data)?;
         // First, so that a missing device is reported before the graph is partitioned.
         let mut device = options.device.open(options.cache.clone())?;
         let rank = options.device.rank();
@@ -266,12 +273,19 @@ impl Trainer {
             },
             whole: rank.is_none(),
             check,
+            judge,
+            judged: None,
             step_bytes,
             eval_bytes,
             hosted,
             rank,
             reads,
         })
+    }
+
+    /// What the latest evaluation was judged by, if the model names a metric.
+    pub fn judged(&self) -> Option<&Judged> {
+        self.judged.as_ref()
     }
 
     /// Bytes that the latest run of a list must have copied to and from the hosts, on the ranks of this
@@ -344,7 +358,7 @@ impl Trainer {
     pub fn evaluate(&mut self) -> Result<Metrics, Error> {
         self.session.prepare()?;
         let before = self.session.bytes_moved();
-        let metrics = self.session.evaluate()?;
+        let metrics = self.session.measure()?;
         let predicted = match &self.program.evaluation {
             None => self.eval_bytes,
             Some(_) => batches::predicted(&self.program, Phase::Eval, &self.session),
@@ -354,6 +368,12 @@ impl Trainer {
         if let Some(check) = &mut self.check {
             check.evaluation(&self.session, &self.program, metrics.bytes_sent)?;
         }
+        let judged = self
+            .judge
+            .as_ref()
+            .map(|judge| judge.judge(&mut self.session));
+        self.judged = judged.transpose()?;
+        self.session.choose(metrics, self.judged);
         Ok(metrics)
     }
 

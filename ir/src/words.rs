@@ -2,6 +2,7 @@
 
 pub mod json;
 pub mod mesh;
+pub mod metric;
 pub mod sampling;
 pub mod scalar;
 pub mod schedule;

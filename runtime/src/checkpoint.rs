@@ -278,6 +278,7 @@ mod tests {
     fn numbers_that_no_run_has_are_refused() {
         let score = |correct, total| crate::Score { correct, total };
         let best = |epoch, train| Best {
+            judged: None,
             epoch,
             metrics: crate::Metrics {
                 train,

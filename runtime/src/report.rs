@@ -1,5 +1,6 @@
 //! Reports of a session.
 
+use gnnc_ir::words::metric::Metric;
 use serde::{Deserialize, Serialize};
 
 /// The result of an epoch.
@@ -40,18 +41,49 @@ pub struct Metrics {
     pub bytes_sent: u64,
 }
 
-/// The evaluation with the lowest validation loss, the first of equal ones. Without validation
-/// vertices, the last evaluation.
+/// Scores by a metric that a run is judged by, on the training, validation and test vertices.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Judged {
+    /// The metric.
+    pub metric: Metric,
+    /// The scores; absent where nothing can be scored.
+    pub scores: [Option<f64>; 3],
+}
+
+/// The evaluation with the lowest validation loss, or with the best validation score of a metric; the first
+/// of equal ones. Without validation vertices, the last evaluation.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Best {
     /// Finished epochs.
     pub epoch: u64,
     /// The metrics of that evaluation.
     pub metrics: Metrics,
+    /// The scores that it was chosen by; `None` if that was the loss.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub judged: Option<Judged>,
 }
 
 impl Best {
-    /// The epoch chosen by validation loss; `None` without validation vertices.
+    /// Whether this evaluation is better than an earlier one. A run that is judged anew begins anew.
+    pub(crate) fn beats(&self, earlier: &Self) -> bool {
+        let val = |judged: Judged| judged.scores[1];
+        match (self.judged, earlier.judged) {
+            _ if self.metrics.val_loss.is_none() => true,
+            (None, None) => match (self.metrics.val_loss, earlier.metrics.val_loss) {
+                (Some(loss), Some(lowest)) => loss < lowest,
+                _ => true,
+            },
+            (Some(own), Some(other)) if own.metric == other.metric => {
+                match (val(own), val(other)) {
+                    (Some(score), Some(best)) => own.metric.is_better(score, best),
+                    (score, _) => score.is_some(),
+                }
+            }
+            _ => true,
+        }
+    }
+
+    /// The epoch chosen by validation loss or score; `None` without validation vertices.
     pub fn chosen_epoch(&self) -> Option<u64> {
         self.metrics.val_loss.map(|_| self.epoch)
     }

@@ -1,6 +1,7 @@
 //! Training sessions.
 
 mod batches;
+mod best;
 mod copies;
 mod elsewhere;
 mod host;
@@ -168,11 +169,21 @@ impl Session {
         })
     }
 
-    /// Counts correct vertices, with dropout off.
+    /// Counts correct vertices, with dropout off, and keeps the best evaluation.
     ///
     /// # Errors
     /// As [`Session::epoch`].
     pub fn evaluate(&mut self) -> Result<Metrics, RuntimeError> {
+        let metrics = self.measure()?;
+        self.choose(metrics, None);
+        Ok(metrics)
+    }
+
+    /// [`Session::evaluate`] without keeping the evaluation; see [`Session::choose`].
+    ///
+    /// # Errors
+    /// As [`Session::epoch`].
+    pub fn measure(&mut self) -> Result<Metrics, RuntimeError> {
         self.setup()?;
         let before = self.bytes_sent();
         self.rank_set.run(Phase::Eval, self.step_context())?;
@@ -191,16 +202,6 @@ impl Session {
             val_loss: (count(7) != 0.0).then(|| count(6) / count(7)),
             bytes_sent,
         };
-        let better = |best: Best| match (metrics.val_loss, best.metrics.val_loss) {
-            (Some(loss), Some(lowest)) => loss < lowest,
-            _ => true,
-        };
-        if self.best.is_none_or(better) {
-            self.best = Some(Best {
-                epoch: self.epoch,
-                metrics,
-            });
-        }
         Ok(metrics)
     }
 
@@ -298,11 +299,6 @@ impl Session {
     /// Finished epochs.
     pub fn epochs(&self) -> u64 {
         self.epoch
-    }
-
-    /// The best evaluation so far.
-    pub fn best(&self) -> Option<Best> {
-        self.best
     }
 
     /// Payload bytes all ranks have sent so far.

@@ -15,6 +15,7 @@ mod device;
 mod devices;
 mod diff;
 mod emit;
+mod eval;
 mod explain;
 mod files;
 mod fmt;
@@ -104,6 +105,8 @@ enum Command {
     Train(Box<train::Train>),
     /// Write what a trained model says about the vertices of a graph.
     Predict(predict::Predict),
+    /// Score a trained model on the vertices of a graph.
+    Eval(eval::Eval),
     /// Compare predicted and measured timelines.
     #[command(subcommand)]
     Trace(trace::TraceCommand),
@@ -148,6 +151,7 @@ pub fn main() -> ExitCode {
         Command::Explain(command) => command.run(&out),
         Command::Train(command) => command.run(&out, &signals),
         Command::Predict(command) => command.run(&out),
+        Command::Eval(command) => command.run(&out),
         Command::Trace(command) => command.run(&out),
         Command::Graph(command) => command.run(&out),
         Command::Emit(command) => command.run(&out),

@@ -45,8 +45,9 @@ pub struct Predict {
     cache: CacheArgs,
 }
 
+/// Vertices of a graph.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Which {
+pub(super) enum Which {
     /// All vertices.
     All,
     /// Those of the training split.
@@ -78,7 +79,7 @@ impl Predict {
             ));
         };
         let wanted: Vec<usize> = (0..data.vertices() as usize)
-            .filter(|v| self.wanted(data, *v))
+            .filter(|v| self.vertices.has(data, *v))
             .collect();
         let written = table(data, &found, &wanted, self.probabilities);
         let written = written.map_err(|e| input(format!("cannot write a table: {e}")))?;
@@ -122,14 +123,17 @@ impl Predict {
             }),
         )
     }
+}
 
-    fn wanted(&self, data: &GraphData, v: usize) -> bool {
-        match self.vertices {
-            Which::All => true,
-            Which::Train => data.train[v],
-            Which::Val => data.val[v],
-            Which::Test => data.test[v],
-            Which::Rest => !(data.train[v] || data.val[v] || data.test[v]),
+impl Which {
+    /// Whether a vertex is one of them.
+    pub(super) fn has(self, data: &GraphData, v: usize) -> bool {
+        match self {
+            Self::All => true,
+            Self::Train => data.train[v],
+            Self::Val => data.val[v],
+            Self::Test => data.test[v],
+            Self::Rest => !(data.train[v] || data.val[v] || data.test[v]),
         }
     }
 }

@@ -54,7 +54,10 @@ pub fn summary_text(summary: &Summary) -> String {
         ),
     ];
     let when = match summary.best_epoch {
-        Some(epoch) => format!("at epoch {epoch}, the lowest validation loss"),
+        Some(epoch) => match summary.chosen_by {
+            None => format!("at epoch {epoch}, the lowest validation loss"),
+            Some(metric) => format!("at epoch {epoch}, the best validation {}", metric.name()),
+        },
         None => "at the last evaluation".to_owned(),
     };
     for (name, value) in [(&val, summary.scores.val), (&test, summary.scores.test)] {

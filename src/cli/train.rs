@@ -25,7 +25,7 @@ use gnnc::ir::plan::{Candidate, Knobs, Partitioner, Placement, Plan};
 use gnnc::ir::words::schedule::Schedule;
 use gnnc::planner::search::{Pin, PlacementSpec};
 use gnnc::runtime::Stop;
-use gnnc::{Compiled, Loaded, PlanOptions, TrainOptions, train_once};
+use gnnc::{Compiled, Loaded, Metric, PlanOptions, TrainOptions, train_once};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
@@ -71,6 +71,10 @@ pub struct Train {
     /// 30), warmup:10 (rising over 10), cosine, or cosine:10 (rising first).
     #[arg(long, value_name = "NAME")]
     schedule: Option<Schedule>,
+    /// The score to report, and to choose the best epoch by instead of the validation loss: accuracy, micro-f1, macro-f1,
+    /// roc-auc, average-precision, or of numbers mae, rmse or r2; by default the model's.
+    #[arg(long, value_name = "NAME")]
+    metric: Option<Metric>,
     /// Train with this many consecutive seeds; report mean and standard deviation. With --checkpoint FILE, the run of
     /// seed K writes FILE.seed-K and FILE.seed-K.best.
     #[arg(
@@ -127,7 +131,8 @@ impl Train {
     /// Trains once, or once per seed.
     pub fn run(&self, out: &Output, signals: &Signals) -> Answer {
         self.fits()?;
-        let (loaded, plan) = self.load(out)?;
+        let (mut loaded, plan) = self.load(out)?;
+        loaded.model.train.metric = self.metric.or(loaded.model.train.metric);
         let compiled = gnnc::compile(&loaded.model, &loaded.workload)?;
         let cache = self.cache.open(out)?;
         let choice = self.choice(&loaded, &compiled, plan.as_ref(), cache.as_ref(), out)?;

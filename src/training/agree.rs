@@ -38,7 +38,10 @@ pub(super) fn facts(
             "epochs",
             options.epochs.unwrap_or(settings.epochs).to_string(),
         ),
-        fact("early stop", format!("{:?}", settings.patience)),
+        fact(
+            "early stop",
+            format!("{:?}, by {:?}", settings.patience, settings.metric),
+        ),
         fact("seed", options.seed.unwrap_or(settings.seed).to_string()),
         fact("storage", options.knobs.storage.name().to_owned()),
         fact(

@@ -106,7 +106,7 @@ fn run(
     let (mut bytes_sent, mut bytes_predicted, mut bytes_skipped) = (0, 0, 0);
     let full = trainer.if_sent(&|_, _, _| true);
     let skips = trainer.program.sampling.is_none();
-    // The parameters with the lowest validation loss, since the best file was written.
+    // The parameters of the best epoch, since the best file was written.
     let mut best = None;
     let mut stopped_early = false;
     let schedule = options.schedule.unwrap_or(settings.schedule);
@@ -148,7 +148,7 @@ fn run(
             epoch,
             learning_rate: trainer.session.learning_rate(),
             metrics,
-            scores: metrics.map(|metrics| Scores::new(loaded.metric(), &metrics)),
+            scores: metrics.map(|m| Scores::new(loaded.metric(), &m, trainer.judged())),
             epochs,
         });
         if !epoch.loss.is_finite() {
@@ -181,6 +181,7 @@ fn run(
     }
     let best = trainer.session.best();
     let metrics = best.map(|b| b.metrics).unwrap_or_default();
+    let judged = best.and_then(|best| best.judged);
     let summary = Summary {
         model: loaded.model.name.clone(),
         graph: loaded.workload.name.clone(),
@@ -189,8 +190,9 @@ fn run(
         seed: trainer.session.seed(),
         epochs: trainer.session.epochs(),
         train_loss: losses.last().copied().unwrap_or(f64::NAN),
-        scores: Scores::new(loaded.metric(), &metrics),
+        scores: Scores::new(loaded.metric(), &metrics, judged.as_ref()),
         best_epoch: best.and_then(|best| best.chosen_epoch()),
+        chosen_by: judged.map(|judged| judged.metric),
         eval_fanouts: match &trainer.program.evaluation {
             Some(evaluation) => evaluation.fanouts.clone(),
             None => Vec::new(),

@@ -14,6 +14,7 @@ mod graphs;
 mod journeys;
 mod logs;
 mod memory;
+mod metrics;
 mod mixtures;
 mod offload;
 mod pages;

@@ -2,6 +2,7 @@
 
 use crate::graph::Graph;
 use crate::graph::op::Loss;
+use crate::words::metric::Metric;
 use crate::words::sampling::SamplingSettings;
 use crate::words::schedule::Schedule;
 use crate::workload::{GraphFacts, Workload};
@@ -65,8 +66,12 @@ pub struct TrainSettings {
     pub schedule: Schedule,
     /// Passes over the training vertices.
     pub epochs: u32,
-    /// Stop after this many epochs without a better validation loss.
+    /// Stop after this many epochs without a better validation loss, or score of `metric`.
     pub patience: Option<u32>,
+    /// The score that is reported and chooses the best epoch. By default the validation loss chooses, and the labels say
+    /// what is reported.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metric: Option<Metric>,
     /// Seed of every random draw.
     pub seed: u64,
     /// Relaxations that a plan may use.
@@ -163,6 +168,7 @@ impl Default for TrainSettings {
             schedule: Schedule::Constant,
             epochs: 200,
             patience: None,
+            metric: None,
             seed: 0,
             allow: Vec::new(),
             sampling: SamplingSettings::default(),

@@ -5,6 +5,7 @@ use crate::diagnostic::{Diagnostic, Span};
 use crate::syntax::ast::{Block, Call, Expr, ExprKind, Module, Setting, UnaryOp};
 use gnnc_ir::graph::model::{Optimizer, Relaxation, TrainSettings};
 use gnnc_ir::program::instr::MOST_LAG;
+use gnnc_ir::words::metric::Metric;
 use gnnc_ir::words::sampling::{ALL, Cut, Fanout, Kind, MAX_HOPS, Roots, SamplingSettings};
 use gnnc_ir::words::schedule::Schedule;
 use gnnc_ir::words::spelling::{did_you_mean, one_of};
@@ -37,6 +38,7 @@ pub fn train(module: &Module, diagnostics: &mut Vec<Diagnostic>) -> TrainSetting
         "schedule",
         "epochs",
         "patience",
+        "metric",
         "seed",
         "allow",
         "batch",
@@ -69,6 +71,7 @@ pub fn train(module: &Module, diagnostics: &mut Vec<Diagnostic>) -> TrainSetting
         settings.epochs = epochs as u32;
     }
     settings.patience = reader.count("patience", 1.0..=1e9).map(|n| n as u32);
+    settings.metric = reader.metric();
     if let Some(seed) = reader.count("seed", 0.0..=LARGEST) {
         settings.seed = seed;
     }
@@ -360,6 +363,18 @@ impl<'a, 'd> Reader<'a, 'd> {
         let expected = "`constant`, `step(30, 0.5)`, `warmup(10)`, `cosine` or `cosine(10)`";
         let found = text.and_then(|text| text.parse().ok());
         found.or_else(|| self.wrong("schedule", value, expected))
+    }
+
+    /// A metric: its name, or a string with hyphens.
+    fn metric(&mut self) -> Option<Metric> {
+        let value = self.get("metric")?;
+        let text = match &value.kind {
+            ExprKind::Name(text) | ExprKind::Str(text) => Some(text),
+            _ => None,
+        };
+        let expected = format!("one of {}", Metric::ALL.map(Metric::key).join(", "));
+        let found = text.and_then(|text| text.parse().ok());
+        found.or_else(|| self.wrong("metric", value, &expected))
     }
 
     /// One of several names.

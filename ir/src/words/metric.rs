@@ -1,0 +1,107 @@
+//! What predictions are scored by.
+
+use serde::{Deserialize, Serialize};
+use std::str::FromStr;
+
+/// A score for predictions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Metric {
+    /// The fraction of vertices with the right class, for one class per vertex.
+    Accuracy,
+    /// The F1 score over all classes of all vertices together.
+    MicroF1,
+    /// The mean of the F1 scores of the classes.
+    MacroF1,
+    /// The area under the receiver operating characteristic, the mean over classes if there are several.
+    RocAuc,
+    /// The mean precision over the steps of the recall, the mean over classes if there are several.
+    AveragePrecision,
+    /// The mean absolute error, for numbers.
+    Mae,
+    /// The root of the mean squared error, for numbers; the mean over columns if there are several.
+    Rmse,
+    /// The coefficient of determination, for numbers; the mean over columns if there are several.
+    R2,
+}
+
+impl Metric {
+    /// All of them.
+    pub const ALL: [Self; 8] = [
+        Self::Accuracy,
+        Self::MicroF1,
+        Self::MacroF1,
+        Self::RocAuc,
+        Self::AveragePrecision,
+        Self::Mae,
+        Self::Rmse,
+        Self::R2,
+    ];
+
+    /// Whether scores are shares of 1, which reports print in percent.
+    pub fn is_share(self) -> bool {
+        match self {
+            Self::Accuracy
+            | Self::MicroF1
+            | Self::MacroF1
+            | Self::RocAuc
+            | Self::AveragePrecision => true,
+            Self::Mae | Self::Rmse | Self::R2 => false,
+        }
+    }
+
+    /// Whether predictions with one score are better than with another.
+    pub fn is_better(self, one: f64, other: f64) -> bool {
+        match self {
+            Self::Mae | Self::Rmse => one < other,
+            Self::Accuracy
+            | Self::MicroF1
+            | Self::MacroF1
+            | Self::RocAuc
+            | Self::AveragePrecision
+            | Self::R2 => one > other,
+        }
+    }
+
+    /// The name in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Accuracy => "accuracy",
+            Self::MicroF1 => "micro-F1",
+            Self::MacroF1 => "macro-F1",
+            Self::RocAuc => "ROC-AUC",
+            Self::AveragePrecision => "average precision",
+            Self::Mae => "MAE",
+            Self::Rmse => "RMSE",
+            Self::R2 => "R2",
+        }
+    }
+
+    /// The name in models, JSON keys and CSV columns.
+    pub fn key(self) -> &'static str {
+        match self {
+            Self::Accuracy => "accuracy",
+            Self::MicroF1 => "micro_f1",
+            Self::MacroF1 => "macro_f1",
+            Self::RocAuc => "roc_auc",
+            Self::AveragePrecision => "average_precision",
+            Self::Mae => "mae",
+            Self::Rmse => "rmse",
+            Self::R2 => "r2",
+        }
+    }
+}
+
+impl FromStr for Metric {
+    type Err = String;
+
+    /// Reads a key, in upper or lower case, with hyphens or underscores.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let key = text.to_lowercase().replace('-', "_");
+        let found = Self::ALL.into_iter().find(|metric| metric.key() == key);
+        found.ok_or_else(|| {
+            let keys = Self::ALL.map(|metric| metric.key().replace('_', "-"));
+            format!("found `{text}`, expected one of {}", keys.join(", "))
+        })
+    }
+}

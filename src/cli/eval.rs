@@ -1,0 +1,109 @@
+//! `gnnc eval`.
+
+use super::cache::CacheArgs;
+use super::inputs::ModelArgs;
+use super::numbers::{THREADS, WORKERS, within};
+use super::output::{Answer, Output, input};
+use super::predict::Which;
+use super::text::{facts, score_or_dash};
+use clap::{Args, ValueEnum};
+use gnnc::ir::words::spelling::counted;
+use gnnc::metrics::{self, Scored};
+use gnnc::{Metric, TrainOptions};
+use serde_json::json;
+use std::path::PathBuf;
+
+/// Arguments of `eval`.
+#[derive(Args)]
+pub struct Eval {
+    #[command(flatten)]
+    model: ModelArgs,
+    /// The checkpoint of a training run (`gnnc train --checkpoint`), or of its best parameters in FILE.best, if they are
+    /// there.
+    #[arg(long, value_name = "FILE")]
+    checkpoint: PathBuf,
+    /// Take the parameters of the last epoch.
+    #[arg(long)]
+    last: bool,
+    /// The scores: accuracy, micro-f1, macro-f1, roc-auc, average-precision, mae, rmse, r2; by default the model's.
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    metric: Vec<Metric>,
+    /// Only these vertices, of those with labels.
+    #[arg(long, value_enum, value_name = "WHICH", default_value = "test")]
+    vertices: Which,
+    /// Number of workers.
+    #[arg(long, value_name = "N", default_value = "1", value_parser = within(WORKERS))]
+    workers: u32,
+    /// Threads per worker.
+    #[arg(long, value_name = "N", default_value = "1", value_parser = within(THREADS))]
+    threads: usize,
+    #[command(flatten)]
+    cache: CacheArgs,
+}
+
+impl Eval {
+    /// Scores a trained model.
+    pub fn run(&self, out: &Output) -> Answer {
+        let loaded = self.model.load(out)?;
+        let compiled = gnnc::compile(&loaded.model, &loaded.workload)?;
+        let asked = match self.metric.is_empty() {
+            true => vec![loaded.metric()],
+            false => self.metric.clone(),
+        };
+        let data = loaded.trainable()?;
+        for metric in &asked {
+            metrics::fits(*metric, loaded.model.loss.labels()).map_err(input)?;
+        }
+        let options = TrainOptions {
+            workers: self.workers,
+            threads: self.threads,
+            cache: self.cache.open(out)?,
+            ..TrainOptions::default()
+        };
+        let found = gnnc::outputs(&loaded, &compiled, &options, &self.checkpoint, self.last)?;
+        let vertices = 0..data.vertices() as usize;
+        let wanted: Vec<usize> = vertices.filter(|v| self.vertices.has(data, *v)).collect();
+        let scored = Scored {
+            logits: &found.logits,
+            classes: found.classes,
+            labels: &data.labels,
+            kind: loaded.model.loss.labels(),
+        };
+        let score = |metric: &Metric| (*metric, scored.score(*metric, wanted.iter().copied()));
+        let scores: Vec<(Metric, Option<f64>)> = asked.iter().map(score).collect();
+        let which = self.vertices.to_possible_value();
+        let which = which.map_or_else(String::new, |value| value.get_name().to_owned());
+        let text = || {
+            let epochs = counted(found.epochs, "epoch");
+            let model = format!(
+                "{} of {} after {epochs}",
+                loaded.model.name,
+                found.from.display()
+            );
+            let mut lines = vec![
+                ("model", model),
+                ("vertices", format!("{} ({which})", wanted.len())),
+            ];
+            let score = |(metric, score): &(Metric, Option<f64>)| {
+                (metric.name(), score_or_dash(*metric, *score))
+            };
+            lines.extend(scores.iter().map(score));
+            facts(&lines)
+        };
+        let keyed = scores
+            .iter()
+            .map(|(metric, score)| (metric.key().to_owned(), json!(score)));
+        out.report(
+            text,
+            &json!({
+                "model": loaded.model.name,
+                "graph": loaded.workload.name,
+                "checkpoint": found.from.display().to_string(),
+                "epochs": found.epochs,
+                "set": which,
+                "vertices": wanted.len(),
+                "scores": keyed.collect::<serde_json::Map<_, _>>(),
+            }),
+        )
+    }
+}

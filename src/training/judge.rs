@@ -1,0 +1,65 @@
+//! Scores of evaluations by a metric that counts cannot give.
+
+use crate::metrics::{self, Scored};
+use crate::{Error, Loaded};
+use gnnc_graph::{GraphData, Labels};
+use gnnc_ir::graph::op::LabelKind;
+use gnnc_ir::words::metric::Metric;
+use gnnc_runtime::{Judged, Session};
+
+/// A metric with the labels and the split to compute it on.
+pub(super) struct Judge {
+    metric: Metric,
+    labels: Labels,
+    kind: LabelKind,
+    /// The training, validation and test vertices.
+    splits: [Vec<usize>; 3],
+}
+
+impl Judge {
+    /// The judge of a model, if it names a metric.
+    ///
+    /// # Errors
+    /// A metric that does not fit the labels.
+    pub(super) fn new(loaded: &Loaded, data: &GraphData) -> Result<Option<Self>, Error> {
+        let Some(metric) = loaded.model.train.metric else {
+            return Ok(None);
+        };
+        metrics::fits(metric, loaded.model.loss.labels()).map_err(Error::Input)?;
+        let of = |mask: &Vec<bool>| (0..mask.len()).filter(|v| mask[*v]).collect();
+        Ok(Some(Self {
+            metric,
+            labels: data.labels.clone(),
+            kind: loaded.model.loss.labels(),
+            splits: [&data.train, &data.val, &data.test].map(of),
+        }))
+    }
+
+    /// Scores the logits of the evaluation that a session has just made.
+    ///
+    /// # Errors
+    /// Logits that are not kept, or not all in this process.
+    pub(super) fn judge(&self, session: &mut Session) -> Result<Judged, Error> {
+        let logits = session.logits()?;
+        let vertices = session.vertices();
+        let classes = logits.len() / vertices.max(1);
+        if classes == 0 {
+            return Err(Error::Input(format!(
+                "the metric {} needs the logits of all vertices, which evaluations on batches do not keep; leave out \
+                 the metric or the fanouts of evaluations",
+                self.metric.name()
+            )));
+        }
+        let scored = Scored {
+            logits: &logits,
+            classes,
+            labels: &self.labels,
+            kind: self.kind,
+        };
+        let score = |vertices: &Vec<usize>| scored.score(self.metric, vertices.iter().copied());
+        Ok(Judged {
+            metric: self.metric,
+            scores: self.splits.each_ref().map(score),
+        })
+    }
+}
