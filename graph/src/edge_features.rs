@@ -23,6 +23,17 @@ pub struct ListedEdge {
     pub kind: u16,
 }
 
+impl ListedEdge {
+    /// The edge of `target << 32 | source`.
+    pub(crate) fn of_key(key: u64) -> Self {
+        Self {
+            source: key as u32,
+            target: (key >> 32) as u32,
+            kind: 0,
+        }
+    }
+}
+
 impl EdgeFeatures {
     /// The rows of `values`, one for each edge of a list, in the order of a topology made of it. The
     /// first of repeated edges counts; edges that the topology lacks, such as self loops, are left

@@ -372,12 +372,19 @@ fn stats_text(data: &GraphData, workload: &Workload) -> String {
         0 => String::new(),
         relations => format!(", {}", count(relations.into(), "relation")),
     };
+    let numbers = match workload.edge_features {
+        0 => String::new(),
+        columns => format!(", {}", count(columns.into(), "feature")),
+    };
     let mut text = facts(&[
         ("graph", workload.name.clone()),
         ("vertices", grouped(workload.vertices)),
         (
             "edges",
-            format!("{}, {symmetric}{relations}", count(workload.edges, "edge")),
+            format!(
+                "{}, {symmetric}{relations}{numbers}",
+                count(workload.edges, "edge")
+            ),
         ),
         ("features", features),
         ("labels", data.label_text()),

@@ -49,6 +49,9 @@ pub struct ImportCommand {
     /// Columns of the vertices that are no features.
     #[arg(long, value_name = "COLUMN,...", value_delimiter = ',')]
     without: Vec<String>,
+    /// Columns of the edges that are features, or `none` [default: all that have only numbers].
+    #[arg(long, value_name = "COLUMN,...", value_delimiter = ',')]
+    edge_features: Option<Vec<String>>,
     /// The split to take, of a data set with several.
     #[arg(long, value_name = "NAME")]
     split_name: Option<String>,
@@ -84,6 +87,13 @@ enum Header {
 }
 
 impl ImportCommand {
+    /// The columns of the edges that the command line names.
+    fn edge_columns(&self) -> Option<Vec<String>> {
+        let names = self.edge_features.clone()?;
+        let none = names.len() == 1 && names[0] == "none";
+        Some(if none { Vec::new() } else { names })
+    }
+
     /// Reads the tables and writes the graph.
     pub fn run(&self, out: &Output) -> Answer {
         if Format::of_name(&self.out) != Some(Format::Npz) {
@@ -104,6 +114,7 @@ impl ImportCommand {
             label: self.label.clone(),
             split: self.split_column.clone(),
             without: self.without.clone(),
+            edge_features: self.edge_columns(),
             split_name: self.split_name.clone(),
             labels: self.labels.clone(),
             splits: self.splits.clone(),
@@ -149,6 +160,7 @@ impl ImportCommand {
                 "vertices": data.vertices(),
                 "edges": data.topology.edges(),
                 "relations": data.topology.relations(),
+                "edge_features": data.edge_features.columns,
                 "self_loops": dropped.self_loops,
                 "repeats": dropped.repeats,
                 "not_used": dropped.not_used,

@@ -143,3 +143,100 @@ fn losses_name_the_labels_that_they_need() {
     train(&classes, "crossentropy")
         .fails(1, &["expected `cross_entropy`, `bce_with_logits`, `mse`"]);
 }
+
+/// Roads that help or hinder: a vertex is busy if what its roads carry, by their weight, is positive.
+#[test]
+fn features_of_edges_decide() {
+    const VERTICES: usize = 300;
+    let folder = Folder::new();
+    let load = |n: usize| noise(n * 7 + 1);
+    let mut edges = "source,target,weight,name\n".to_owned();
+    let mut carried = vec![0.0; VERTICES];
+    for v in 0..VERTICES {
+        for step in [1, 5, 17, 40] {
+            let u = (v + step) % VERTICES;
+            let weight = noise(v * 100 + step);
+            writeln!(edges, "{u},{v},{weight},road {u}-{v}").unwrap();
+            carried[v] += weight * load(u);
+        }
+    }
+    let mut nodes = "id,load,label\n".to_owned();
+    for (v, sum) in carried.iter().enumerate() {
+        let label = ["calm", "busy"][usize::from(*sum > 0.0)];
+        writeln!(nodes, "{v},{},{label}", load(v)).unwrap();
+    }
+    let file = |name: &str, text: &str| folder.file(name, text).to_str().unwrap().to_owned();
+    let (nodes, edges) = (file("nodes.csv", &nodes), file("edges.csv", &edges));
+    let path = |name: &str| folder.join(name).to_str().unwrap().to_owned();
+    let (graph, run) = (path("g.npz"), path("run.ckpt"));
+    let import = [
+        "graph", "import", &edges, "--nodes", &nodes, "--out", &graph,
+    ];
+    let said = gnnc([&import[..], &["--split", "0.6,0.2,0.2"]].concat());
+    assert_eq!(said.code, Some(0), "{}", said.stderr);
+    assert!(
+        said.stderr.contains("features of edges in `weight`"),
+        "{}",
+        said.stderr
+    );
+    assert!(
+        said.stderr.contains("left out column `name`"),
+        "{}",
+        said.stderr
+    );
+    let model = |message: &str| {
+        let text = format!(
+            "graph roads = \"{graph}\"\n\
+             layer carried(h, out) {{ return gather({message}, sum) |> linear(out) }}\n\
+             model m(hidden = 16) on roads {{ loss cross_entropy(x |> carried(hidden) |> relu |> linear(classes), labels, on = train) }}\n\
+             train {{ optimizer = adam(lr = 0.03) epochs = 200 }}\n"
+        );
+        folder.file("model.gir", text).to_str().unwrap().to_owned()
+    };
+    let blind = report(&["train", &model("h@src")]);
+    let blind = blind["test_accuracy"].as_f64().unwrap();
+    let model = model("edge_features * h@src");
+    let trained = report(&["train", &model, "--checkpoint", &run]);
+    let seeing = trained["test_accuracy"].as_f64().unwrap();
+    assert!(seeing > 0.9 && seeing > blind + 0.2, "{seeing} {blind}");
+    let mut tables = Vec::new();
+    for workers in ["1", "2", "4"] {
+        let table = path(&format!("p{workers}.csv"));
+        let predict = ["predict", &model, "--checkpoint", &run, "--out", &table];
+        report(&[&predict[..], &["--workers", workers]].concat());
+        tables.push(std::fs::read_to_string(table).unwrap());
+    }
+    assert!(tables.iter().all(|table| *table == tables[0]));
+    for (workers, placement) in [("2", "graph"), ("4", "tensor"), ("2", "minibatch")] {
+        let run = [
+            "train",
+            &model,
+            "--workers",
+            workers,
+            "--placement",
+            placement,
+        ];
+        let batches: &[&str] = match placement {
+            "minibatch" => &["--allow", "sample", "--fanouts", "4", "--batch", "60"],
+            _ => &[],
+        };
+        let there = report(&[&run[..], batches].concat());
+        let there = there["test_accuracy"].as_f64().unwrap();
+        assert!(there > 0.85, "{placement} on {workers}: {there}");
+    }
+    // A plan prices them without the data, and what has none says so.
+    let planned = gnnc(["plan", &model, "--gpus", "2", "--cluster", "h100x8"]);
+    assert_eq!(planned.code, Some(0), "{}", planned.stderr);
+    let plain = [
+        &import[..],
+        &["--split", "0.6,0.2,0.2", "--edge-features", "none"],
+    ]
+    .concat();
+    report(&plain);
+    gnnc(["train", &model]).fails(1, &["the edges of the graph have no features"]);
+    gnnc([&import[..], &["--edge-features", "name"]].concat()).fails(
+        1,
+        &["`road 1-0` in column `name`", "a number for each edge"],
+    );
+    gnnc([&import[..], &["--edge-features", "length"]].concat()).fails(1, &["length", "weight"]);
+}

@@ -179,13 +179,18 @@ pub(super) fn read(
             kind: None,
             ..Columns::of(&table, &options, notes)?
         };
-        edges.add(&mut table, columns, several.then_some(kind.as_str()))?;
+        if several {
+            notes.extend(columns.rest(&table));
+            edges.add(&mut table, columns, Some(&kind))?;
+        } else {
+            edges.add_all(&mut table, columns, &options)?;
+        }
     }
-    let (topology, dropped, ids) = edges.finish()?;
-    let mut data = GraphData::new("", topology);
-    data.ids = ids;
+    let found = edges.finish(notes)?;
+    let mut data = GraphData::new("", found.topology);
+    (data.ids, data.edge_features) = (found.names, found.features);
     nodes.describe(&mut data);
-    Ok((data, dropped))
+    Ok((data, found.dropped))
 }
 
 /// The error about a data set of several graphs, which a table tells apart.

@@ -1,12 +1,13 @@
-//! Tables of edges: a source, a target and possibly a type.
+//! Tables of edges: a source, a target, possibly a type and numbers.
 
+use super::edge_columns::EdgeColumns;
 use super::ids::Ids;
 use super::table::{Layout, Row, Table};
 use super::{Import, Note};
 use crate::names::Names;
 use crate::read::syntax;
 use crate::topology::{Dropped, check_vertices};
-use crate::{GraphError, Topology};
+use crate::{EdgeFeatures, GraphError, ListedEdge, Topology};
 use gnnc_ir::words::spelling::counted;
 use gnnc_ir::workload::MAX_RELATIONS;
 use std::path::Path;
@@ -47,6 +48,17 @@ pub(super) struct Edges {
     /// The type of each edge; empty without types.
     kinds: Vec<u16>,
     relations: Ids,
+    /// The numbers of the edges, if there is a single table of these.
+    numbers: EdgeColumns,
+}
+
+/// A graph of edges.
+pub(super) struct Finished {
+    pub(super) topology: Topology,
+    pub(super) features: EdgeFeatures,
+    pub(super) dropped: Dropped,
+    /// The ids of the vertices, unless these are their numbers.
+    pub(super) names: Names,
 }
 
 /// Opens a table of edges.
@@ -100,13 +112,18 @@ impl Columns {
         if let Some(kind) = self.kind {
             text += &format!(", types in {}", table.name(kind));
         }
+        text
+    }
+}
+
+impl Columns {
+    /// A note about the columns of a table that have no use, if there are any.
+    pub(super) fn rest(self, table: &Table) -> Option<Note> {
         let used = [Some(self.source), Some(self.target), self.kind];
         let rest = (0..table.columns).filter(|column| !used.contains(&Some(*column)));
         let rest: Vec<String> = rest.map(|column| table.name(column)).collect();
-        if !rest.is_empty() {
-            text += &format!("; not used: {}", rest.join(", "));
-        }
-        text
+        let note = || Note(format!("{}: not used: {}", table.at, rest.join(", ")));
+        (!rest.is_empty()).then(note)
     }
 }
 
@@ -122,7 +139,24 @@ impl Edges {
             keys: Vec::new(),
             kinds: Vec::new(),
             relations: Ids::default(),
+            numbers: EdgeColumns::default(),
         }
+    }
+
+    /// Reads the only table of edges, with its columns of numbers.
+    ///
+    /// # Errors
+    /// As [`Edges::add`], and columns of numbers that are not there or no numbers.
+    pub(super) fn add_all(
+        &mut self,
+        table: &mut Table,
+        columns: Columns,
+        options: &Import,
+    ) -> Result<(), GraphError> {
+        let used = [Some(columns.source), Some(columns.target), columns.kind];
+        let used: Vec<usize> = used.into_iter().flatten().collect();
+        self.numbers = EdgeColumns::of(table, &used, options)?;
+        self.read(table, columns, None, options)
     }
 
     /// Reads a table. Its edges have the type that it says, or else `kind`, or none.
@@ -135,6 +169,16 @@ impl Edges {
         columns: Columns,
         kind: Option<&str>,
     ) -> Result<(), GraphError> {
+        self.read(table, columns, kind, &Import::default())
+    }
+
+    fn read(
+        &mut self,
+        table: &mut Table,
+        columns: Columns,
+        kind: Option<&str>,
+        options: &Import,
+    ) -> Result<(), GraphError> {
         self.at = table.at.clone();
         let stated = kind.map(|kind| self.relation(kind)).transpose()?;
         let mut row = Row::default();
@@ -142,15 +186,16 @@ impl Edges {
             let source = u64::from(self.vertex(&row, columns.source)?);
             let target = u64::from(self.vertex(&row, columns.target)?);
             self.keys.push(target << 32 | source);
+            let count = 1 + usize::from(self.both);
             if self.both {
                 self.keys.push(source << 32 | target);
             }
+            self.numbers.add(&table.at, &row, count, options)?;
             let own = match columns.kind {
                 Some(column) => Some(self.relation(row.text(&table.at, column)?)?),
                 None => stated,
             };
             if let Some(kind) = own {
-                let count = 1 + usize::from(self.both);
                 self.kinds.extend(std::iter::repeat_n(kind, count));
             }
         }
@@ -199,7 +244,7 @@ impl Edges {
     ///
     /// # Errors
     /// More vertices than a graph can have.
-    pub(super) fn finish(mut self) -> Result<(Topology, Dropped, Names), GraphError> {
+    pub(super) fn finish(mut self, notes: &mut Vec<Note>) -> Result<Finished, GraphError> {
         let count = self.keys.len() as u64;
         let numbers = match self.only_known {
             true => None,
@@ -216,6 +261,12 @@ impl Edges {
             names = Names::default();
         }
         let vertices = check_vertices(&self.at, u128::from(vertices), count)?;
+        let numbers = self.numbers.finish(&self.at, notes);
+        // Sorting takes the keys away.
+        let keys = match numbers.columns {
+            0 => Vec::new(),
+            _ => self.keys.clone(),
+        };
         let (topology, dropped) = match self.kinds.is_empty() {
             true => Topology::from_keys(vertices, self.keys)?,
             false => {
@@ -224,7 +275,21 @@ impl Edges {
                 Topology::typed(vertices, self.relations.names.len() as u32, typed)?
             }
         };
-        Ok((topology, dropped, names))
+        let kinds = self.kinds.iter().copied().chain(std::iter::repeat(0));
+        let listed = keys.iter().zip(kinds).map(|(key, kind)| ListedEdge {
+            kind,
+            ..ListedEdge::of_key(*key)
+        });
+        let (columns, values) = (numbers.columns, &numbers.values);
+        Ok(Finished {
+            features: match columns {
+                0 => EdgeFeatures::default(),
+                _ => EdgeFeatures::in_order(&topology, listed, columns, values),
+            },
+            topology,
+            dropped,
+            names,
+        })
     }
 }
 

@@ -6,6 +6,7 @@
 //! holds their graph: rows are read one at a time.
 
 mod dgl;
+mod edge_columns;
 mod edges;
 mod given;
 mod graphml;
@@ -52,6 +53,8 @@ pub struct Import {
     pub split: Option<String>,
     /// Columns of the vertices that are no features.
     pub without: Vec<String>,
+    /// Columns of the edges that are features; all that have only numbers if open.
+    pub edge_features: Option<Vec<String>>,
     /// Add the missing reverse edges.
     pub symmetrise: bool,
     /// The split to take, of a data set with several.
@@ -207,6 +210,7 @@ impl Source {
             ("--label", given(&options.label)),
             ("--split-column", given(&options.split)),
             ("--without", !options.without.is_empty()),
+            ("--edge-features", options.edge_features.is_some()),
         ];
         let named = [("--split-name", given(&options.split_name))];
         let (wrong, what) = match self {
@@ -258,12 +262,12 @@ fn of_tables(
     let mut table = tables.edges;
     let columns = Columns::of(&table, options, notes)?;
     let mut edges = Edges::new(known, both);
-    edges.add(&mut table, columns, None)?;
-    let (topology, dropped, ids) = edges.finish()?;
-    let mut data = GraphData::new("", topology);
-    data.ids = ids;
+    edges.add_all(&mut table, columns, options)?;
+    let found = edges.finish(notes)?;
+    let mut data = GraphData::new("", found.topology);
+    (data.ids, data.edge_features) = (found.names, found.features);
     if let Some(nodes) = nodes {
         nodes.describe(&mut data);
     }
-    Ok((data, dropped))
+    Ok((data, found.dropped))
 }

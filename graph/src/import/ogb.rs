@@ -7,7 +7,7 @@ use super::table::Row;
 use super::{Import, Note, several_graphs};
 use crate::read::{npz, place};
 use crate::topology::{Dropped, check_vertices};
-use crate::{GraphData, GraphError, Topology};
+use crate::{EdgeFeatures, GraphData, GraphError, ListedEdge, Topology};
 use std::path::{Path, PathBuf};
 
 /// Endings of tables.
@@ -117,8 +117,30 @@ fn tables(raw: &Path) -> Result<(GraphData, Dropped), GraphError> {
             limit: most,
         });
     }
+    let numbers = found("edge-feat").map(|path| matrix(&path)).transpose()?;
+    if let Some(Matrix { at, rows, .. }) = &numbers
+        && *rows != keys.len()
+    {
+        return Err(GraphError::Unsupported {
+            at: at.clone(),
+            found: format!("{rows} rows"),
+            expected: format!("{}, one for each edge", keys.len()),
+        });
+    }
+    let listed: Vec<ListedEdge> = match numbers {
+        None => Vec::new(),
+        Some(_) => keys.iter().map(|key| ListedEdge::of_key(*key)).collect(),
+    };
     let (topology, dropped) = Topology::from_keys(vertices, keys)?;
+    let mut edge_features = EdgeFeatures::default();
+    if let Some(Matrix {
+        columns, values, ..
+    }) = numbers
+    {
+        edge_features = EdgeFeatures::in_order(&topology, listed, columns, &values);
+    }
     let mut data = GraphData::new("", topology);
+    data.edge_features = edge_features;
     if let Some(features) = features {
         data.features = features.features();
     }
