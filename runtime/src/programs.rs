@@ -254,7 +254,7 @@ enum Message {
     Rows(Redistribute, u32, u32, Moved, Option<Storage>),
     /// The level that is asked for.
     Ask(u8),
-    /// The level from which outwards levels are shared, and whether with types.
+    /// The level from which outwards levels are shared, and whether with places.
     Share(u8, bool),
     /// The tag of a half, and the whole instruction.
     Half(u32, Box<Message>),

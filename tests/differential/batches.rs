@@ -326,12 +326,12 @@ fn an_epoch_that_is_stopped_between_batches_changes_nothing() {
         case.knobs.sampling.delay = delay;
         let stop = Stop::default();
         let asks = stop.clone();
-        // The second epoch has done two batches when it is asked to stop.
+        // The second epoch has done two batches when it is asked to stop at once.
         let calls = AtomicU32::new(0);
         let on_batch = OnBatch::new(move |done, all| {
             if calls.fetch_add(1, Ordering::Relaxed) + 1 == all + 2 {
                 assert_eq!(done, 2);
-                asks.ask();
+                asks.ask_at_once();
             }
         });
         let options = TrainOptions {

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 pub struct ShareLevels {
     /// The level next to the seeds of those that are sent.
     pub level: u8,
-    /// Whether edges have types, so that messages say which edges they are.
+    /// Whether something asks which edges of the graph these are, for their types or features.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub places: bool,
 }
@@ -70,13 +70,13 @@ impl ShareLevels {
         let level = own_level(from)?;
         let places = from.skip("with");
         if places {
-            from.expect("types")?;
+            from.expect("places")?;
         }
         Ok(Self { level, places })
     }
 
     /// Numbers that a rank sends to each other one: the vertices of level 0, and for each layer the
-    /// ends of the rows, one more, and the sources of the edges (with types, their positions too).
+    /// ends of the rows, one more, and the sources of the edges (with places, their positions too).
     pub fn numbers(&self, sizes: &RankSizes) -> u64 {
         let layers = (1..=self.level).map(Level::own);
         let of_edge = 1 + u64::from(self.places);
