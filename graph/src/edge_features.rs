@@ -1,6 +1,6 @@
 //! Numbers of the edges, as the input of a model.
 
-use crate::Topology;
+use crate::{ListedEdge, Topology};
 
 /// A row of numbers for each edge, such as its weight, in the order of
 /// [`Topology::indices`].
@@ -10,28 +10,6 @@ pub struct EdgeFeatures {
     pub columns: u32,
     /// `edges x columns`, row-major.
     pub values: Vec<f32>,
-}
-
-/// An edge of a list, before edges are in order. Edges without types have type 0.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ListedEdge {
-    /// Its source.
-    pub source: u32,
-    /// Its destination.
-    pub target: u32,
-    /// Its type.
-    pub kind: u16,
-}
-
-impl ListedEdge {
-    /// The edge of `target << 32 | source`.
-    pub(crate) fn of_key(key: u64) -> Self {
-        Self {
-            source: key as u32,
-            target: (key >> 32) as u32,
-            kind: 0,
-        }
-    }
 }
 
 impl EdgeFeatures {

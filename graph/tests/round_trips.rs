@@ -298,7 +298,7 @@ fn the_format_is_that_of_the_content() {
     for (name, content) in [
         ("a", &b"0 1\n"[..]),
         ("b.npy", b"\x93NUMPY\x01\x00"),
-        ("c.bin", b""),
+        ("c.dat", b""),
     ] {
         std::fs::write(folder.file(name), content).unwrap();
         assert!(
