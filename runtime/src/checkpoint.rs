@@ -294,8 +294,8 @@ mod tests {
             ("best epoch is 4", &|p| {
                 p.best = Some(best(4, score(1.0, 2.0)))
             }),
-            ("best score is 3 of 2", &|p| {
-                p.best = Some(best(1, score(3.0, 2.0)));
+            ("best score is -3 of 2", &|p| {
+                p.best = Some(best(1, score(-3.0, 2.0)));
             }),
             ("epoch without copies is 9", &|p| p.began = Some(9)),
             ("epoch of a history is 9", &|p| {
@@ -312,6 +312,44 @@ mod tests {
             let error = read(&path, "", expected(&checkpoint.tensors)).unwrap_err();
             let text = error.to_string();
             assert!(text.contains(words), "{words}: {text}");
+        }
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn sums_of_errors_of_any_size_are_read_back() {
+        let folder = folder("errors");
+        let path = folder.join("a");
+        for sum in [7.5, 1e300, f64::INFINITY, f64::NAN] {
+            let mut written = checkpoint(3);
+            let metrics = crate::Metrics {
+                train: crate::Score {
+                    correct: sum,
+                    total: 2.0,
+                },
+                val: crate::Score {
+                    correct: 3.0,
+                    total: 2.0,
+                },
+                test: crate::Score::default(),
+                val_loss: Some(4.5),
+                bytes_sent: 0,
+            };
+            written.progress.best = Some(Best {
+                epoch: 2,
+                metrics,
+                judged: None,
+            });
+            write(&path, &written).unwrap();
+            let read = read(&path, "", expected(&written.tensors)).unwrap();
+            let best = read.progress.best.unwrap();
+            let found = best.metrics.train.correct;
+            match sum.is_finite() {
+                true => assert_eq!(found, sum),
+                false => assert!(found.is_nan(), "{found}"),
+            }
+            let found = (best.epoch, best.metrics.val, best.metrics.val_loss);
+            assert_eq!(found, (2, metrics.val, metrics.val_loss));
         }
         fs::remove_dir_all(folder).unwrap();
     }

@@ -1,7 +1,7 @@
 //! Reports of a session.
 
 use gnnc_ir::words::metric::Metric;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// The result of an epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -16,14 +16,22 @@ pub struct EpochReport {
     pub bytes_sent: u64,
 }
 
-/// Correct and all vertices of a set. With multi-labels: twice the true positives, and that plus
-/// false positives and false negatives, so [`Score::share`] is micro-F1.
+/// Sums over the vertices of a set, whose quotient is [`Score::share`]. With one class a vertex: correct and all
+/// vertices. With several labels: twice the true positives, and that plus false positives and false negatives, for
+/// micro-F1. With numbers: absolute errors and how many there are, for the mean absolute error.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Score {
-    /// Number of correct vertices.
+    /// Number of correct vertices, or sum of absolute errors; at least 0. A sum that is not finite is read from a
+    /// checkpoint as NaN.
+    #[serde(deserialize_with = "or_nan")]
     pub correct: f64,
-    /// Number of vertices.
+    /// Number of vertices, or of errors; at least 0.
     pub total: f64,
+}
+
+/// Reads a number, or NaN for what JSON has in place of numbers that are not finite.
+fn or_nan<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
+    Ok(Option::deserialize(from)?.unwrap_or(f64::NAN))
 }
 
 /// Quality of the model.
@@ -102,7 +110,7 @@ pub struct Resumed {
 }
 
 impl Score {
-    /// Fraction of correct vertices; `None` if there are none to count.
+    /// The first sum over the second; `None` if there is nothing to count.
     pub fn share(&self) -> Option<f64> {
         (self.total != 0.0).then(|| self.correct / self.total)
     }

@@ -92,9 +92,10 @@ impl Progress {
         }
         let metrics = &best.metrics;
         for score in [&metrics.train, &metrics.val, &metrics.test] {
-            if !(score.correct >= 0.0 && score.correct <= score.total && score.total.is_finite()) {
+            // Numbers that are not finite are read as NaN.
+            if score.correct < 0.0 || score.total < 0.0 {
                 let found = format!("{} of {}", score.correct, score.total);
-                return wrong("best score", found, "a part of a whole");
+                return wrong("best score", found, "numbers from 0 on");
             }
         }
         match metrics.val_loss {
