@@ -59,7 +59,8 @@ pub struct Judged {
 }
 
 /// The evaluation with the lowest validation loss, or with the best validation score of a metric; the first
-/// of equal ones. Without validation vertices, the last evaluation.
+/// of equal ones. If the metric cannot score the validation vertices, their loss decides. Without validation vertices,
+/// the last evaluation.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Best {
     /// Finished epochs.
@@ -74,20 +75,26 @@ pub struct Best {
 impl Best {
     /// Whether this evaluation is better than an earlier one. A run that is judged anew begins anew.
     pub(crate) fn beats(&self, earlier: &Self) -> bool {
-        let val = |judged: Judged| judged.scores[1];
+        let val = |judged: Judged| judged.scores[1].filter(|score| !score.is_nan());
         match (self.judged, earlier.judged) {
             _ if self.metrics.val_loss.is_none() => true,
-            (None, None) => match (self.metrics.val_loss, earlier.metrics.val_loss) {
-                (Some(loss), Some(lowest)) => loss < lowest,
-                _ => true,
-            },
+            (None, None) => self.has_less_loss(earlier),
             (Some(own), Some(other)) if own.metric == other.metric => {
                 match (val(own), val(other)) {
                     (Some(score), Some(best)) => own.metric.is_better(score, best),
+                    (None, None) => self.has_less_loss(earlier),
                     (score, _) => score.is_some(),
                 }
             }
             _ => true,
+        }
+    }
+
+    fn has_less_loss(&self, earlier: &Self) -> bool {
+        let loss = |best: &Self| best.metrics.val_loss.filter(|loss| !loss.is_nan());
+        match (loss(self), loss(earlier)) {
+            (Some(loss), Some(lowest)) => loss < lowest,
+            (loss, _) => loss.is_some(),
         }
     }
 
@@ -113,5 +120,39 @@ impl Score {
     /// The first sum over the second; `None` if there is nothing to count.
     pub fn share(&self) -> Option<f64> {
         (self.total != 0.0).then(|| self.correct / self.total)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn best(score: Option<f64>, loss: f64) -> Best {
+        Best {
+            epoch: 1,
+            metrics: Metrics {
+                val_loss: Some(loss),
+                ..Metrics::default()
+            },
+            judged: Some(Judged {
+                metric: Metric::RocAuc,
+                scores: [None, score, None],
+            }),
+        }
+    }
+
+    #[test]
+    fn the_loss_chooses_among_evaluations_without_a_score() {
+        for none in [None, Some(f64::NAN)] {
+            assert!(best(none, 1.0).beats(&best(none, 2.0)));
+            assert!(!best(none, 2.0).beats(&best(none, 1.0)));
+            assert!(!best(none, 1.0).beats(&best(none, 1.0)), "the first stays");
+            assert!(best(none, 1.0).beats(&best(none, f64::NAN)));
+            assert!(!best(none, f64::NAN).beats(&best(none, 1.0)));
+            assert!(best(Some(0.5), 2.0).beats(&best(none, 1.0)));
+            assert!(!best(none, 1.0).beats(&best(Some(0.5), 2.0)));
+        }
+        assert!(best(Some(0.6), 2.0).beats(&best(Some(0.5), 1.0)));
+        assert!(!best(Some(0.5), 1.0).beats(&best(Some(0.5), 2.0)));
     }
 }
