@@ -117,29 +117,29 @@ impl Scored<'_> {
         }
     }
 
-    /// Whether a vertex is said to have a class: it is the first of the largest logits, or, of several labels, its
-    /// probability is above one half.
-    fn says(&self, v: usize, class: usize) -> bool {
+    /// Which classes a vertex is said to have: the first of the largest logits, or, of several labels, those with a
+    /// probability above one half.
+    fn says(&self, v: usize) -> impl Fn(usize) -> bool {
         let row = self.row(v);
-        if self.kind == LabelKind::Several {
-            return row[class] > 0.0;
-        }
-        let largest = (1..row.len()).fold(0, |best, c| match row[c] > row[best] {
-            true => c,
+        let larger = |best: usize, class: usize| match row[class] > row[best] {
+            true => class,
             false => best,
-        });
-        largest == class
+        };
+        let only = (self.kind != LabelKind::Several).then(|| (1..row.len()).fold(0, larger));
+        move |class| only.map_or(row[class] > 0.0, |only| only == class)
     }
 
     fn is_right(&self, v: usize) -> bool {
-        (0..self.classes).all(|class| self.has(v, class) == self.says(v, class))
+        let says = self.says(v);
+        (0..self.classes).all(|class| self.has(v, class) == says(class))
     }
 
     fn counts(&self, known: &[usize]) -> Vec<Counts> {
         let mut counts = vec![Counts::default(); self.classes];
         for &v in known {
+            let says = self.says(v);
             for (class, count) in counts.iter_mut().enumerate() {
-                let (has, says) = (self.has(v, class), self.says(v, class));
+                let (has, says) = (self.has(v, class), says(class));
                 count.both += u64::from(has && says);
                 count.predicted += u64::from(says);
                 count.labeled += u64::from(has);
