@@ -105,7 +105,7 @@ pub fn outputs(
     Ok(Outputs {
         classes,
         logits,
-        scores: Scores::new(loaded.metric(), &metrics, trainer.judged()),
+        scores: Scores::new(loaded.counted(), &metrics, trainer.judged()),
         epochs: trainer.session.epochs(),
         from,
     })

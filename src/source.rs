@@ -161,12 +161,16 @@ impl Loaded {
 
     /// The score for predictions on the graph: the model's, or the one that fits its loss.
     pub fn metric(&self) -> Metric {
-        let of_labels = match self.model.loss.labels() {
+        self.model.train.metric.unwrap_or(self.counted())
+    }
+
+    /// The score that evaluations count: the one that fits the model's loss.
+    pub fn counted(&self) -> Metric {
+        match self.model.loss.labels() {
             LabelKind::Class => Metric::Accuracy,
             LabelKind::Several => Metric::MicroF1,
             LabelKind::Numbers => Metric::Mae,
-        };
-        self.model.train.metric.unwrap_or(of_labels)
+        }
     }
 
     fn data(

@@ -6,7 +6,7 @@ use gnnc_runtime::{Judged, Metrics, Staleness};
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
-/// Scores of a run. A score is absent if its split is empty.
+/// Scores of a run. A score is absent where nothing can be scored, such as in an empty split.
 ///
 /// Serialized as `metric`, `train_METRIC`, `val_METRIC` and `test_METRIC`, where METRIC is [`Metric::key`].
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -22,13 +22,13 @@ pub struct Scores {
 }
 
 impl Scores {
-    /// The scores of an evaluation: those that were judged by, or those of its counts.
-    pub fn new(metric: Metric, metrics: &Metrics, judged: Option<&Judged>) -> Self {
+    /// The scores of an evaluation: those that were judged by, or those of its counts, whose metric is `counted`.
+    pub fn new(counted: Metric, metrics: &Metrics, judged: Option<&Judged>) -> Self {
         let (metric, [train, val, test]) = match judged {
             Some(judged) => (judged.metric, judged.scores),
             None => {
                 let counts = [metrics.train, metrics.val, metrics.test];
-                (metric, counts.map(|count| count.share()))
+                (counted, counts.map(|count| count.share()))
             }
         };
         Self {

@@ -148,7 +148,7 @@ fn run(
             epoch,
             learning_rate: trainer.session.learning_rate(),
             metrics,
-            scores: metrics.map(|m| Scores::new(loaded.metric(), &m, trainer.judged())),
+            scores: metrics.map(|m| Scores::new(loaded.counted(), &m, trainer.judged())),
             epochs,
         });
         if !epoch.loss.is_finite() {
@@ -190,7 +190,7 @@ fn run(
         seed: trainer.session.seed(),
         epochs: trainer.session.epochs(),
         train_loss: losses.last().copied().unwrap_or(f64::NAN),
-        scores: Scores::new(loaded.metric(), &metrics, judged.as_ref()),
+        scores: Scores::new(loaded.counted(), &metrics, judged.as_ref()),
         best_epoch: best.and_then(|best| best.chosen_epoch()),
         chosen_by: judged.map(|judged| judged.metric),
         eval_fanouts: match &trainer.program.evaluation {

@@ -147,6 +147,21 @@ fn a_resumed_run_keeps_the_epoch_that_its_metric_chose() {
 }
 
 #[test]
+fn scores_of_a_resumed_run_keep_their_name() {
+    let (folder, model) = noisy();
+    let run = folder.join("run");
+    let first = train(&model, &["--checkpoint", text(&run)]);
+    // All epochs are done, so nothing is scored anew.
+    let again = train(&model, &["--resume", text(&run), "--metric", "roc-auc"]);
+    assert_eq!(again["metric"], "accuracy");
+    assert!(again["val_accuracy"].is_f64());
+    for key in ["val_accuracy", "test_accuracy", "best_epoch"] {
+        assert_eq!(again[key], first[key], "{key}");
+    }
+    assert!(again.get("val_roc_auc").is_none(), "{again}");
+}
+
+#[test]
 fn metrics_that_do_not_fit_are_refused() {
     let (_folder, model) = folder(&ring());
     let args = ["train", text(&model), "--metric"];
