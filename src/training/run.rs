@@ -38,6 +38,12 @@ fn same_seed(asked: Option<u64>, seed: u64, path: &Path) -> Result<(), Error> {
     Ok(())
 }
 
+/// Whether a run without an evaluation ends with one. Several processes decide by what all of them know, since each waits
+/// for the others to evaluate; only this one knows whether it is to stop at once.
+fn ends_scored(whole: bool, interrupted: bool, at_once: bool) -> bool {
+    if whole { !at_once } else { !interrupted }
+}
+
 /// Trains a model. `watch` is called after every epoch.
 ///
 /// # Errors
@@ -176,7 +182,8 @@ fn run(
         trainer.session.save(path)?;
         keep(path, &mut best)?;
     }
-    if trainer.session.best().is_none() && !options.stop.is_at_once() {
+    let at_once = options.stop.is_at_once();
+    if trainer.session.best().is_none() && ends_scored(trainer.whole, interrupted, at_once) {
         trainer.evaluate()?;
     }
     let best = trainer.session.best();
@@ -219,4 +226,19 @@ fn run(
         ..trainer.session.take_trace()
     };
     Ok((summary, trace))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processes_agree_on_the_last_evaluation() {
+        for interrupted in [false, true] {
+            let [one, other] =
+                [false, true].map(|at_once| ends_scored(false, interrupted, at_once));
+            assert_eq!((one, other), (!interrupted, !interrupted));
+        }
+        assert!(ends_scored(true, true, false) && !ends_scored(true, true, true));
+    }
 }
