@@ -75,8 +75,8 @@ pub struct TrainOptions {
     pub check_bytes: bool,
     /// Called after each batch of an epoch.
     pub on_batch: Option<OnBatch>,
-    /// Asks the run to stop. It then writes its checkpoint, if it has one, and ends with the epochs done so far. Of
-    /// several processes, the one with rank 0 decides for all.
+    /// Asks the run to stop. It then writes its checkpoint, if it has one and an epoch is done, and ends with the epochs
+    /// done so far. Of several processes, the one with rank 0 decides for all.
     pub stop: Stop,
 }
 

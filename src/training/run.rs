@@ -178,7 +178,8 @@ fn run(
             break;
         }
     }
-    if let Some(path) = &options.checkpoint {
+    let untrained = interrupted && trainer.session.epochs() == 0;
+    if let Some(path) = options.checkpoint.as_ref().filter(|_| !untrained) {
         trainer.session.save(path)?;
         keep(path, &mut best)?;
     }

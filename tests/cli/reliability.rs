@@ -264,6 +264,17 @@ fn shown_run(folder: &Folder, more: &[&str]) -> Child {
         .args(args)
         .args(["--curve", text(&curve)])
         .args(more);
+    let lines = || {
+        fs::read_to_string(&curve)
+            .unwrap_or_default()
+            .lines()
+            .count()
+    };
+    begun(command, || lines() >= 4)
+}
+
+/// A run that signals end, after it has come so far.
+fn begun(mut command: Command, so_far: impl Fn() -> bool) -> Child {
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     // A shell's background jobs ignore SIGINT, those of nohup SIGHUP, and children inherit that.
     // SAFETY: `signal` is safe to call between fork and exec.
@@ -277,16 +288,10 @@ fn shown_run(folder: &Folder, more: &[&str]) -> Child {
     }
     let child = command.spawn().unwrap();
     let begun = Instant::now();
-    let lines = || {
-        fs::read_to_string(&curve)
-            .unwrap_or_default()
-            .lines()
-            .count()
-    };
-    while lines() < 4 {
+    while !so_far() {
         assert!(
             begun.elapsed() < Duration::from_secs(60),
-            "the curve is written as epochs are done"
+            "files are written as epochs are done"
         );
         std::thread::sleep(Duration::from_millis(5));
     }
@@ -377,6 +382,24 @@ fn the_first_interrupt_lets_the_epoch_finish() {
     assert!(epochs == epoch || epochs == epoch + 1, "{epochs}, {said}");
     let report = String::from_utf8(output.stdout).unwrap();
     assert!(report.contains("(interrupted)"), "{report}");
+}
+
+#[test]
+fn an_interrupt_between_seeds_leaves_no_untrained_checkpoint() {
+    let (folder, model) = folder(&ring());
+    let run = folder.join("run");
+    let mut command = command();
+    command.args(["train", text(&model), "--seeds", "1000000"]);
+    command.args(["--epochs", "1", "--format", "json"]);
+    command.args(["--checkpoint", text(&run)]);
+    let child = begun(command, || folder.join("run.seed-1").exists());
+    send(&child, libc::SIGINT);
+    let (output, _) = ended(child);
+    assert_eq!(output.status.code(), Some(130), "{output:?}");
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let names = folder.names().into_iter();
+    let kept = names.filter(|name| name.starts_with("run.") && !name.ends_with(".best"));
+    assert_eq!(report["seeds"], kept.count());
 }
 
 #[test]

@@ -39,6 +39,10 @@ impl Train {
         };
         let mut runs = Vec::new();
         for seed in first..end {
+            if stop.is_asked() {
+                // The epoch that was the last of a run ended in order.
+                break;
+            }
             let mut options = self.options(Some(seed), choice, cache.clone(), stop.clone())?;
             options.checkpoint = self.checkpoint.as_deref().map(|file| of_seed(file, seed));
             let (summary, _) = train_traced(loaded, compiled, &options, &mut |_| ())?;
