@@ -198,13 +198,16 @@ impl Trainer {
             ));
         }
         permitted(loaded, options)?;
-        let judge = Judge::new(loaded, data)?;
+        let judge = Judge::new(loaded, data, options)?;
         // First, so that a missing device is reported before the graph is partitioned.
         let mut device = options.device.open(options.cache.clone())?;
         let rank = options.device.rank();
         let place = place(loaded, compiled, options)?;
         let partition = Arc::new(divide(data, options, &place)?);
         let programs = compiled.programs(&place)?;
+        if let Some(judge) = &judge {
+            judge.fits(&programs)?;
+        }
         let program = Programs::hash(programs.iter())?;
         if let (Some(live), Device::Cuda(own)) = (&mut device, &options.device) {
             let facts = || facts(loaded, data, options, &partition, program);

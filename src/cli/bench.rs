@@ -67,6 +67,8 @@ impl BenchEpoch {
     /// Trains without evaluating.
     pub fn run(&self, out: &Output) -> Answer {
         let mut loaded = self.model.load(out)?;
+        // Nothing is evaluated.
+        loaded.model.train.metric = None;
         let compiled = gnnc::compile(&loaded.model, &loaded.workload)?;
         let (device, workers) = self.processes.device(&self.device, self.workers)?;
         let cache = self.cache.open(out)?;

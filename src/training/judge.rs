@@ -1,9 +1,10 @@
 //! Scores of evaluations by a metric that counts cannot give.
 
 use crate::metrics::{self, Scored};
-use crate::{Error, Loaded};
+use crate::{Error, Loaded, TrainOptions};
 use gnnc_graph::{GraphData, Labels};
 use gnnc_ir::graph::op::LabelKind;
+use gnnc_ir::program::Program;
 use gnnc_ir::words::metric::Metric;
 use gnnc_runtime::{Judged, Session};
 
@@ -20,12 +21,23 @@ impl Judge {
     /// The judge of a model, if it names a metric.
     ///
     /// # Errors
-    /// A metric that does not fit the labels.
-    pub(super) fn new(loaded: &Loaded, data: &GraphData) -> Result<Option<Self>, Error> {
+    /// A metric that does not fit the labels; ranks in other processes, whose logits are not here.
+    pub(super) fn new(
+        loaded: &Loaded,
+        data: &GraphData,
+        options: &TrainOptions,
+    ) -> Result<Option<Self>, Error> {
         let Some(metric) = loaded.model.train.metric else {
             return Ok(None);
         };
         metrics::fits(metric, loaded.model.loss.labels()).map_err(Error::Input)?;
+        if options.device.rank().is_some() && options.workers > 1 {
+            return Err(Error::Input(format!(
+                "the metric {} needs the logits of all vertices, but this process has only some of the ranks; leave \
+                 out the metric, or run all ranks in one process",
+                metric.name()
+            )));
+        }
         let of = |mask: &Vec<bool>| (0..mask.len()).filter(|v| mask[*v]).collect();
         Ok(Some(Self {
             metric,
@@ -35,21 +47,28 @@ impl Judge {
         }))
     }
 
+    /// Checks that some program keeps logits to score.
+    ///
+    /// # Errors
+    /// Evaluations on batches.
+    pub(super) fn fits(&self, programs: &[Program]) -> Result<(), Error> {
+        if programs.iter().any(|program| program.logits.is_some()) {
+            return Ok(());
+        }
+        Err(Error::Input(format!(
+            "the metric {} needs the logits of all vertices, which evaluations on batches do not keep; leave out \
+             the metric or the fanouts of evaluations",
+            self.metric.name()
+        )))
+    }
+
     /// Scores the logits of the evaluation that a session has just made.
     ///
     /// # Errors
-    /// Logits that are not kept, or not all in this process.
+    /// A rank that failed.
     pub(super) fn judge(&self, session: &mut Session) -> Result<Judged, Error> {
         let logits = session.logits()?;
-        let vertices = session.vertices();
-        let classes = logits.len() / vertices.max(1);
-        if classes == 0 {
-            return Err(Error::Input(format!(
-                "the metric {} needs the logits of all vertices, which evaluations on batches do not keep; leave out \
-                 the metric or the fanouts of evaluations",
-                self.metric.name()
-            )));
-        }
+        let classes = (logits.len() / session.vertices().max(1)).max(1);
         let scored = Scored {
             logits: &logits,
             classes,

@@ -162,6 +162,24 @@ fn scores_of_a_resumed_run_keep_their_name() {
 }
 
 #[test]
+fn a_metric_that_cannot_be_computed_is_refused_before_training() {
+    let (folder, model) = noisy();
+    let run = folder.join("run");
+    let args = ["train", text(&model), "--metric", "roc-auc"];
+    let batches = ["--placement", "minibatch", "--allow", "sample"];
+    let sizes = ["--batch", "5", "--fanouts", "2,2", "--eval-fanouts", "2,2"];
+    let every = ["--evaluate-every", "3", "--checkpoint-every", "1"];
+    let kept = ["--checkpoint", text(&run)];
+    let asked = [&args[..], &batches, &sizes, &every, &kept].concat();
+    refused(1, &asked, &["ROC-AUC", "fanouts of evaluations"]);
+    assert!(!run.exists(), "nothing was trained");
+    let meet = folder.join("meet");
+    let one = ["--device", "cuda", "--rank", "0", "--ranks", "2"];
+    let asked = [&args[..], &one, &["--rendezvous", text(&meet)]].concat();
+    refused(1, &asked, &["ROC-AUC", "all ranks in one process"]);
+}
+
+#[test]
 fn metrics_that_do_not_fit_are_refused() {
     let (_folder, model) = folder(&ring());
     let args = ["train", text(&model), "--metric"];
