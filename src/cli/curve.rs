@@ -23,8 +23,8 @@ impl Curve {
         }
     }
 
-    /// Adds an epoch, if it was evaluated. Scores are fractions from 0 to 1; the score of an empty split is an
-    /// empty field.
+    /// Adds an epoch, if it was evaluated. Scores are those of the metric, shares as fractions of 1; where nothing can be
+    /// scored, the field is empty.
     ///
     /// # Errors
     /// The file cannot be written.

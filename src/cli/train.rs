@@ -88,8 +88,8 @@ pub struct Train {
     /// plan.
     #[arg(long, value_name = "NAME")]
     partitioner: Option<Partitioner>,
-    /// Write the training state to this file periodically and at the end, and that of the epoch with the lowest validation
-    /// loss, which the report quotes, to FILE.best.
+    /// Write the training state to this file periodically and at the end, and that of the best epoch, which the report
+    /// quotes, to FILE.best.
     #[arg(long, value_name = "FILE")]
     checkpoint: Option<PathBuf>,
     /// Epochs between checkpoints.
