@@ -1,18 +1,23 @@
 //! Runs that are judged by a metric, and scores of trained models.
 
 use crate::data::{data, folder, ring};
-use crate::support::{gnnc, refused, text};
-use gnnc::graph::{Features, Labels};
+use crate::support::{Folder, gnnc, refused, text};
+use gnnc::graph::{Features, GraphData, Labels};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
-/// A ring of vertices whose features say a little about their class, and a model on it.
-fn noisy() -> (crate::support::Folder, PathBuf) {
+/// A ring of vertices whose features say a little about their class.
+fn noisy_data() -> GraphData {
     let n = 60u32;
     let mut data = data(n, (0..n).flat_map(|v| [(v, (v + 2) % n), ((v + 2) % n, v)]));
     let value = |i: u32| ((i * 7 + i * i / 3) % 11) as f32 / 5.0 + (i / 2 % 2) as f32 * 0.7;
     data.features = Features::dense(n as usize, 2, (0..2 * n).map(value).collect());
-    folder(&data)
+    data
+}
+
+/// The same with a model on it.
+fn noisy() -> (Folder, PathBuf) {
+    folder(&noisy_data())
 }
 
 fn train(model: &Path, more: &[&str]) -> Value {
@@ -159,6 +164,36 @@ fn scores_of_a_resumed_run_keep_their_name() {
         assert_eq!(again[key], first[key], "{key}");
     }
     assert!(again.get("val_roc_auc").is_none(), "{again}");
+}
+
+#[test]
+fn a_run_goes_on_where_absolute_errors_are_large() {
+    let mut data = data(6, (0..6).map(|v| (v, (v + 1) % 6)));
+    let values = (0..6).map(|v| 100.0 * v as f32).collect();
+    data.labels = Labels::Values { width: 1, values };
+    let (folder, model) = folder(&data);
+    let said = std::fs::read_to_string(&model).unwrap();
+    std::fs::write(&model, said.replace("cross_entropy", "mse")).unwrap();
+    let run = folder.join("run");
+    let first = train(&model, &["--checkpoint", text(&run)]);
+    assert!(first["val_mae"].as_f64().unwrap() > 1.0, "{first}");
+    let more = train(&model, &["--resume", text(&run), "--epochs", "5"]);
+    let whole = train(&model, &["--epochs", "5"]);
+    assert_eq!(more["val_mae"], whole["val_mae"]);
+    assert_eq!(more["best_epoch"], whole["best_epoch"]);
+}
+
+#[test]
+fn a_split_that_cannot_be_scored_is_judged_by_its_loss() {
+    let mut data = noisy_data();
+    data.val = (0..60).map(|v| v % 6 == 1).collect();
+    let (_folder, model) = folder(&data);
+    let asked = ["--epochs", "20", "--lr", "0.1"];
+    let judged = train(&model, &[&asked[..], &["--metric", "roc-auc"]].concat());
+    let by_loss = train(&model, &asked);
+    assert!(judged["val_roc_auc"].is_null(), "{judged}");
+    assert_ne!(judged["best_epoch"], 1, "{judged}");
+    assert_eq!(judged["best_epoch"], by_loss["best_epoch"]);
 }
 
 #[test]
