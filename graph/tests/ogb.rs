@@ -177,6 +177,20 @@ fn arrays_of_a_large_data_set_are_read() {
     set.refused("a data set of 2 graphs");
     set.file("raw/data.npz", &arrays(&[2], &ends));
     set.refused("index 2");
+    // Only the number of vertices says that there are many: rows of no numbers prove nothing.
+    for rows in ["(3, 1)", "(4000000000, 0)"] {
+        let bytes = match rows {
+            "(3, 1)" => floats(&[1.0, 2.0, 3.0]),
+            _ => Vec::new(),
+        };
+        let file = archive(&[
+            ("edge_index", array("<i8", "(2, 2)", &ends)),
+            ("node_feat", array("<f4", rows, &bytes)),
+            ("num_nodes_list", i64s(&[4_000_000_000])),
+        ]);
+        set.file("raw/data.npz", &file);
+        set.refused("4000000000 vertices for 2 edges");
+    }
     set.file("raw/data.npz", b"PK\x03\x04 and no more");
     set.refused("damaged archive");
 }

@@ -30,16 +30,22 @@ pub(crate) fn ogb(graph: &Path, label_file: &Path) -> Result<(GraphData, Dropped
     };
     arrays.optional("num_edges_list")?;
     let features = arrays.optional("node_feat")?;
-    let (topology, edge_features, mut dropped) = pyg::of_ends(&mut arrays, Some(vertices))?;
+    let labels = match label_file.is_file() {
+        true => Some(open(label_file)?.required("node_label")?),
+        false => None,
+    };
+    // A number in a small file may be any; rows of numbers are there.
+    let rows = |array: &Array| array.len() > 0 && array.header.shape.first() == Some(&vertices);
+    let sure = features.iter().chain(&labels).any(rows);
+    let (topology, edge_features, mut dropped) = pyg::of_ends(&mut arrays, Some(vertices), sure)?;
     let mut data = GraphData::new("", topology);
     data.edge_features = edge_features;
     if let Some(features) = features {
         data.features = npy::dense(&features)?;
     }
     dropped.not_used.extend(arrays.not_used());
-    if label_file.is_file() {
-        let mut arrays = open(label_file)?;
-        data.labels = classes(&arrays.required("node_label")?)?;
+    if let Some(labels) = labels {
+        data.labels = classes(&labels)?;
     }
     Ok((data, dropped))
 }

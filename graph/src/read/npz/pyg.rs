@@ -13,13 +13,15 @@ pub(super) fn edges<R: Read + Seek>(
     arrays: &mut Arrays<R>,
 ) -> Result<(Topology, EdgeFeatures, Dropped), GraphError> {
     let stated = vertices(arrays)?;
-    of_ends(arrays, stated)
+    of_ends(arrays, stated, true)
 }
 
-/// Reads the edges of a graph with `stated` vertices, if that is known.
+/// Reads the edges of a graph with `stated` vertices, if that is known. A number of them beyond what the
+/// edges make plausible is taken only if it is `sure`.
 pub(super) fn of_ends<R: Read + Seek>(
     arrays: &mut Arrays<R>,
     stated: Option<u64>,
+    sure: bool,
 ) -> Result<(Topology, EdgeFeatures, Dropped), GraphError> {
     let edges = arrays.required("edge_index")?;
     let ends = edges.indices(u64::from(u32::MAX))?;
@@ -44,7 +46,8 @@ pub(super) fn of_ends<R: Read + Seek>(
         });
     }
     let claimed = stated.map_or(largest, u128::from);
-    let known = stated.and_then(|stated| u32::try_from(stated).ok());
+    let known = stated.filter(|_| sure);
+    let known = known.and_then(|stated| u32::try_from(stated).ok());
     let vertices = plausible_vertices(&edges.at, claimed, count as u64, known)?;
     let mut kinds = Vec::new();
     let mut relations = 0;
