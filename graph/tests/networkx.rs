@@ -45,7 +45,7 @@ fn node_link_files_of_networkx_are_read() {
         Features::dense(3, 3, values).in_best_storage()
     );
     let said: Vec<&str> = notes.iter().map(|note| note.0.as_str()).collect();
-    assert!(said.join("\n").contains("not used: `weight`"), "{said:?}");
+    assert!(said.join("\n").contains("left out column `weight`"), "{said:?}");
     assert!(
         said.join("\n").contains("left out column `note`"),
         "{said:?}"
@@ -130,7 +130,7 @@ fn graphml_is_read() {
     let expected = Features::dense(3, 2, vec![1.5, 1.0, -2.0, 0.0, 1.5, 0.0]);
     assert_eq!(data.features, expected.in_best_storage());
     let said: Vec<&str> = notes.iter().map(|note| note.0.as_str()).collect();
-    assert!(said.join("\n").contains("not used: `weight`"), "{said:?}");
+    assert!(said.join("\n").contains("left out column `weight`"), "{said:?}");
     let data = read(&text("undirected", "")).unwrap().data;
     assert_eq!(edges_of(&data), [(1, 0), (2, 0), (0, 1), (0, 2)]);
     let inside = |more: &str| text("directed", more);
