@@ -228,10 +228,14 @@ impl Topology {
     pub fn place(&self, edge: ListedEdge) -> Option<usize> {
         let row = self.in_neighbours(edge.target);
         let first = row.partition_point(|u| *u < edge.source);
-        let sources = row[first..].iter().take_while(|u| **u == edge.source);
+        let end = row.partition_point(|u| *u <= edge.source);
         let kinds = self.types_into(edge.target);
-        let kind = |n: usize| kinds.get(first + n).copied().unwrap_or(0);
-        let found = (0..sources.count()).find(|n| kind(*n) == edge.kind)?;
+        // Edges from one source are in order of their types.
+        let found = match kinds.get(first..end) {
+            Some(kinds) => kinds.binary_search(&edge.kind).ok()?,
+            None if first < end && edge.kind == 0 => 0,
+            None => return None,
+        };
         Some(self.indptr[edge.target as usize] as usize + first + found)
     }
 

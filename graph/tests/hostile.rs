@@ -6,7 +6,9 @@ mod arrays;
 
 use arrays::{archive, array, i64s};
 use gnnc_graph::read::{self, Format, npy, parse_bytes};
-use gnnc_graph::{GraphData, GraphError, LoadOptions, Problem, example, write};
+use gnnc_graph::{
+    GraphData, GraphError, ListedEdge, LoadOptions, Problem, Topology, example, write,
+};
 use proptest::prelude::*;
 use std::io::Cursor;
 
@@ -410,4 +412,29 @@ proptest! {
         headed.extend(&bytes);
         let _ = npy::parse("t", &headed);
     }
+}
+
+#[test]
+fn edges_are_found_in_their_places() {
+    let edge = |source, target, kind| ListedEdge {
+        source,
+        target,
+        kind,
+    };
+    let (plain, _) = Topology::from_edges(3, [(0, 1), (2, 1)]).unwrap();
+    assert_eq!(plain.place(edge(2, 1, 0)), Some(1));
+    assert_eq!(plain.place(edge(2, 1, 1)), None);
+    assert_eq!(plain.place(edge(1, 2, 0)), None);
+    assert_eq!(plain.place(edge(1, 0, 0)), None);
+    // One pair of vertices with an edge of each type but 7: a scan for each would be quadratic.
+    let relations = 65_535u16;
+    let kinds = (0..relations).filter(|kind| *kind != 7);
+    let pair = kinds.map(|kind| (0, 1, kind)).chain([(2, 1, 3), (0, 2, 1)]);
+    let (typed, _) = Topology::typed(3, u32::from(relations), pair).unwrap();
+    for (place, listed) in typed.listed().into_iter().enumerate() {
+        assert_eq!(typed.place(listed), Some(place));
+    }
+    assert_eq!(typed.place(edge(0, 1, 7)), None);
+    assert_eq!(typed.place(edge(2, 1, 4)), None);
+    assert_eq!(typed.place(edge(1, 0, 0)), None);
 }
