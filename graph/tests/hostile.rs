@@ -5,6 +5,7 @@
 mod arrays;
 
 use arrays::{archive, array, i64s};
+use gnnc_graph::import::{Import, Shares, import};
 use gnnc_graph::read::{self, Format, npy, parse_bytes};
 use gnnc_graph::{
     GraphData, GraphError, ListedEdge, LoadOptions, Problem, Topology, example, write,
@@ -437,4 +438,34 @@ fn edges_are_found_in_their_places() {
     assert_eq!(typed.place(edge(0, 1, 7)), None);
     assert_eq!(typed.place(edge(2, 1, 4)), None);
     assert_eq!(typed.place(edge(1, 0, 0)), None);
+}
+
+#[test]
+fn labels_that_do_not_fit_are_not_divided() {
+    let folder = tempfile::tempdir().unwrap();
+    let [edges, labels] = ["edges.csv", "labels.npy"].map(|name| folder.path().join(name));
+    std::fs::write(&edges, "0,1\n1,2\n").unwrap();
+    for stratified in [false, true] {
+        for (numbers, expected) in [
+            (&[0i32, 1][..], "`labels`"),
+            (&[0, 1, 0, 1], "`labels`"),
+            (&[0, 1, i32::MAX], "the first is 2147483647 of vertex 2"),
+        ] {
+            let data: Vec<u8> = numbers.iter().flat_map(|n| n.to_le_bytes()).collect();
+            let shape = format!("({},)", numbers.len());
+            std::fs::write(&labels, array("<i4", &shape, &data)).unwrap();
+            let error = import(&Import {
+                labels: Some(labels.clone()),
+                shares: Some(Shares {
+                    shares: [0.6, 0.2, 0.2],
+                    stratified,
+                    seed: 1,
+                }),
+                edges: edges.clone(),
+                ..Import::default()
+            });
+            let error = error.unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}\nexpected {expected}");
+        }
+    }
 }

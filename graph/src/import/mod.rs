@@ -102,16 +102,24 @@ pub fn import(options: &Import) -> Result<Imported, GraphError> {
         Source::Dgl => dgl::read(options, &mut notes)?,
     };
     given::give(options, &mut data)?;
-    nodes::labeled_splits(&place(&options.edges), &mut data, &mut notes);
+    let at = place(&options.edges);
     if let Some(shares) = options.shares {
+        // The split of the source is replaced; labels that do not fit cannot be divided.
+        let none = || vec![false; data.topology.vertices() as usize];
+        (data.train, data.val, data.test) = (none(), none(), none());
+        let problems = data.validate();
+        if !problems.is_empty() {
+            return Err(GraphError::Invalid { at, problems });
+        }
         divide(&mut data, shares);
     }
+    nodes::labeled_splits(&at, &mut data, &mut notes);
     let reading = LoadOptions {
         symmetrise: options.symmetrise,
         ..LoadOptions::default()
     };
     Ok(Imported {
-        data: finish(&place(&options.edges), data, &reading)?,
+        data: finish(&at, data, &reading)?,
         dropped,
         notes,
     })
