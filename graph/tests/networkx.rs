@@ -57,6 +57,7 @@ fn node_link_files_of_networkx_are_read() {
     for (text, expected) in [
         ("{\"nodes\": []}", "missing field `links`"),
         ("[1]", "expected a graph as networkx"),
+        ("7", "expected an object with nodes and links"),
         (
             "{\"nodes\": [{}], \"links\": []}",
             "an object without fields",
@@ -87,6 +88,14 @@ fn node_link_files_of_networkx_are_read() {
         let error = read(text).unwrap_err().to_string();
         assert!(error.contains(expected), "{error}\nexpected {expected}");
     }
+    // An attribute `ID` is none of the vertices' own.
+    let data = read(
+        "{\"nodes\": [{\"ID\": 5, \"id\": \"a\"}, {\"ID\": 6, \"id\": \"b\"}], \
+         \"links\": [{\"source\": \"a\", \"target\": \"b\"}]}",
+    )
+    .unwrap()
+    .data;
+    assert_eq!(data.ids.iter().collect::<Vec<_>>(), ["a", "b"]);
     let deep = format!("{{\"nodes\": {}", "[".repeat(100_000));
     assert!(read(&deep).is_err());
     let names: Vec<String> = (0..5000)
@@ -112,7 +121,7 @@ fn graphml_is_read() {
              <key id=\"d3\" for=\"edge\" attr.name=\"weight\" attr.type=\"double\"/>\
              <graph edgedefault=\"{default}\"><!-- who -->\
              <node id=\"a &amp; b\"><data key=\"d0\">red &lt;1&gt;</data><data key=\"d2\">true</data></node>\
-             <node id=\"c\"><data key=\"d0\"><![CDATA[blue]]></data><data key=\"d1\">-2</data></node>\
+             <node id=\"c\"><data key=\"d0\">\n  <![CDATA[blue]]>\n</data><data key=\"d1\"> -2 </data></node>\
              <node id=\"d\"/>\
              <edge source=\"a &amp; b\" target=\"c\"><data key=\"d3\">0.5</data></edge>\
              <edge id=\"e1\" source=\"d\" target=\"a &amp; b\"/>{more}</graph></graphml>"

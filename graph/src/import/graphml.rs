@@ -167,8 +167,8 @@ impl Parsed {
             ("graph", _) => return Err("a graph within a vertex or an edge".to_owned()),
             ("hyperedge", _) => return Err("an edge of more than two ends".to_owned()),
             ("node", "graph") => {
-                self.defaults("node");
                 self.nodes.set("id", &required(element, "id")?);
+                self.defaults("node");
             }
             ("edge", "graph") => {
                 let directed = attribute(element, "directed")?;
@@ -262,7 +262,7 @@ impl Key {
         match text.trim() {
             "true" if self.is_bool => "1",
             "false" if self.is_bool => "0",
-            text => text,
+            trimmed => trimmed,
         }
     }
 }

@@ -15,6 +15,7 @@ use std::io::BufReader;
 
 /// A file. Other keys say nothing about vertices or edges.
 #[derive(Deserialize)]
+#[serde(expecting = "an object with nodes and links")]
 struct NodeLink {
     /// As in NetworkX, a file that does not say it is undirected.
     #[serde(default)]

@@ -155,10 +155,13 @@ impl Table {
         }
     }
 
-    /// The column with one of these names, upper or lower case.
+    /// The column with one of these names: as it is written, or else upper or lower case.
     pub(super) fn column(&self, names: &[&str]) -> Option<usize> {
         let header = self.header.as_ref()?;
-        let of_name = |name: &&str| header.iter().position(|own| own.eq_ignore_ascii_case(name));
+        let of_name = |name: &&str| {
+            let exact = header.iter().position(|own| own == name);
+            exact.or_else(|| header.iter().position(|own| own.eq_ignore_ascii_case(name)))
+        };
         names.iter().find_map(of_name)
     }
 
