@@ -45,7 +45,10 @@ fn node_link_files_of_networkx_are_read() {
         Features::dense(3, 3, values).in_best_storage()
     );
     let said: Vec<&str> = notes.iter().map(|note| note.0.as_str()).collect();
-    assert!(said.join("\n").contains("left out column `weight`"), "{said:?}");
+    assert!(
+        said.join("\n").contains("left out column `weight`"),
+        "{said:?}"
+    );
     assert!(
         said.join("\n").contains("left out column `note`"),
         "{said:?}"
@@ -139,7 +142,10 @@ fn graphml_is_read() {
     let expected = Features::dense(3, 2, vec![1.5, 1.0, -2.0, 0.0, 1.5, 0.0]);
     assert_eq!(data.features, expected.in_best_storage());
     let said: Vec<&str> = notes.iter().map(|note| note.0.as_str()).collect();
-    assert!(said.join("\n").contains("left out column `weight`"), "{said:?}");
+    assert!(
+        said.join("\n").contains("left out column `weight`"),
+        "{said:?}"
+    );
     let data = read(&text("undirected", "")).unwrap().data;
     assert_eq!(edges_of(&data), [(1, 0), (2, 0), (0, 1), (0, 2)]);
     let inside = |more: &str| text("directed", more);
@@ -179,4 +185,16 @@ fn graphml_is_read() {
         let error = read(&text).unwrap_err().to_string();
         assert!(error.contains(expected), "{error}\nexpected {expected}");
     }
+}
+
+#[test]
+fn small_files_do_not_become_large_tables() {
+    let nodes: String = (0..2000).map(|n| format!("<node id=\"{n}\"/>")).collect();
+    let text = format!(
+        "<graphml><key id=\"d\" for=\"node\"><default>{}</default></key>\
+         <graph edgedefault=\"directed\">{nodes}</graph></graphml>",
+        "x".repeat(100_000)
+    );
+    let error = of("g.graphml", &text).unwrap_err().to_string();
+    assert!(error.contains("more than 64 MiB"), "{error}");
 }

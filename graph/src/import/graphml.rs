@@ -248,8 +248,8 @@ impl Parsed {
                 && (key.element == element || key.element == "all")
             {
                 match element {
-                    "node" => self.nodes.set(&key.name, key.value(default)),
-                    _ => self.edges.set(&key.name, key.value(default)),
+                    "node" => self.nodes.fill(&key.name, key.value(default)),
+                    _ => self.edges.fill(&key.name, key.value(default)),
                 }
             }
         }
