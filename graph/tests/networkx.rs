@@ -197,4 +197,8 @@ fn small_files_do_not_become_large_tables() {
     );
     let error = of("g.graphml", &text).unwrap_err().to_string();
     assert!(error.contains("more than 64 MiB"), "{error}");
+    let text = format!("<graphml><key id=\"d\">{}", "x".repeat(17 << 20));
+    let error = of("g.graphml", &format!("{text}</key></graphml>"));
+    let error = error.unwrap_err().to_string();
+    assert!(error.contains("a text of more than 16 MiB"), "{error}");
 }

@@ -111,6 +111,10 @@ fn required(element: &BytesStart, name: &str) -> Result<String, String> {
 
 impl Parsed {
     fn take(&mut self, event: &Event) -> Result<(), String> {
+        const LONGEST: usize = 16 << 20;
+        if self.text.len() > LONGEST {
+            return Err(format!("a text of more than {} MiB", LONGEST >> 20));
+        }
         match event {
             Event::Start(element) => self.start(element),
             Event::Empty(element) => {
