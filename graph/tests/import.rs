@@ -110,7 +110,7 @@ fn vertices_have_ids_features_labels_and_splits() {
         said.contains("left out column `city`, which is no number at line 2"),
         "{said}"
     );
-    assert!(said.contains("not used: `kind`"), "{said}");
+    assert!(said.contains("features of edges in `kind`"), "{said}");
     assert!(
         said.contains("1 vertex of the test split without a label"),
         "{said}"
@@ -328,13 +328,11 @@ fn labels_and_splits_come_from_files_of_their_own() {
     assert_eq!(data.labels, Labels::Single(vec![1, 0, 2]));
     assert_eq!((data.train, data.val[2]), (vec![true, false, false], true));
     let text = b"node,label\nc,7\na,0\nb,1\n".to_vec();
-    let found = read(&named, text, lists.clone());
-    // There are three vertices, so that classes are below 3.
-    assert!(
-        found
-            .unwrap_err()
-            .to_string()
-            .contains("label out of range")
+    // There are three vertices, so that classes are below 3, and 7 is a number.
+    let values = vec![0.0, 1.0, 7.0];
+    assert_eq!(
+        read(&named, text, lists.clone()).unwrap().data.labels,
+        Labels::Values { width: 1, values }
     );
     let text = b"node,label\nc,2\na,0\nb,1\n".to_vec();
     let data = read(&named, text, lists.clone()).unwrap().data;

@@ -1,7 +1,7 @@
 //! Tables of vertices: an id, a label, a split, and features.
 
 use super::ids::Ids;
-use super::lists::numbers;
+use super::lists::{MISSING, numbers};
 use super::table::{Layout, Row, Table};
 use super::{Import, Note};
 use crate::names::Names;
@@ -277,26 +277,30 @@ fn flag(at: &str, row: &Row, column: usize) -> Result<bool, GraphError> {
 }
 
 /// Labels as classes from 0, -1 if a vertex has none, and the names of the classes unless these are
-/// whole numbers themselves. Other numbers stay what they are.
+/// whole numbers themselves. Other numbers, such as counts and years that are no classes of so few
+/// vertices, stay what they are.
 pub(super) fn classes(labels: &Names) -> (Labels, Names) {
-    if labels.iter().all(str::is_empty) {
+    let missing = |label: &str| MISSING.contains(&label);
+    if labels.iter().all(missing) {
         return (Labels::None, Names::default());
     }
     // Tables with gaps have whole numbers as `3.0`.
-    let gaps = labels.iter().any(str::is_empty);
+    let gaps = labels.iter().any(missing);
+    let most =
+        i32::try_from(labels.len()).map_or(MOST_CLASSES, |vertices| vertices.min(MOST_CLASSES));
     let whole = |label: &str| {
         let short = label.strip_suffix(".0").filter(|_| gaps);
         short.unwrap_or(label).parse::<i32>().ok()
     };
     let number = |label: &str| match label {
-        "" => Some(-1),
-        label => whole(label).filter(|n| (-1..MOST_CLASSES).contains(n)),
+        label if missing(label) => Some(-1),
+        label => whole(label).filter(|n| (-1..most).contains(n)),
     };
     if let Some(numbers) = labels.iter().map(number).collect() {
         return (Labels::Single(numbers), Names::default());
     }
     let number = |label: &str| match label {
-        "" => Some(f32::NAN),
+        label if missing(label) => Some(f32::NAN),
         label => label.parse::<f32>().ok().filter(|x| x.is_finite()),
     };
     if let Some(values) = labels.iter().map(number).collect() {
@@ -334,5 +338,28 @@ impl Nodes {
             counted(self.ids.names.len(), "vertex"),
             counted(self.features.columns(), "feature")
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_that_are_no_classes_stay_numbers() {
+        let of = |words: &[&str]| classes(&words.iter().collect());
+        let single = |numbers: &[i32]| (Labels::Single(numbers.to_vec()), Names::default());
+        assert_eq!(of(&["1.0", "nan", "0.0"]), single(&[1, -1, 0]));
+        assert_eq!(of(&["1", "NA", "-1"]), single(&[1, -1, -1]));
+        assert_eq!(of(&["nan", "", "NA"]), (Labels::None, Names::default()));
+        let (Labels::Values { width: 1, values }, _) = of(&["0.5", "NaN", "2"]) else {
+            panic!("no numbers");
+        };
+        assert!(values[1].is_nan() && (values[0], values[2]) == (0.5, 2.0));
+        for words in [["1990", "2001", "0"], ["0", "3", "1"], ["0", "-2", "1"]] {
+            let values = words.iter().map(|word| word.parse().unwrap()).collect();
+            let numbers = Labels::Values { width: 1, values };
+            assert_eq!(of(&words), (numbers, Names::default()), "{words:?}");
+        }
     }
 }
