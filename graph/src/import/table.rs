@@ -9,6 +9,9 @@ use std::collections::VecDeque;
 use std::io::{Cursor, Read};
 use std::path::Path;
 
+/// Most columns of a table.
+const MOST_COLUMNS: usize = 1 << 16;
+
 /// Whether a first row has names, given the row behind it.
 pub(super) type IsHeader<'a> = dyn Fn(&[String], Option<&[String]>) -> bool + 'a;
 
@@ -81,6 +84,11 @@ impl Table {
         };
         let (mut first, mut second) = (ByteRecord::new(), ByteRecord::new());
         let found = [table.read(&mut first)?, table.read(&mut second)?];
+        if first.len() > MOST_COLUMNS {
+            let found = format!("a row of {}", counted(first.len(), "field"));
+            let expected = format!("at most {MOST_COLUMNS}");
+            return Err(syntax(&table.at, 1, found, expected));
+        }
         let words = |record: &ByteRecord| -> Vec<String> {
             let words = record
                 .iter()
@@ -232,5 +240,21 @@ mod tests {
         let (header, found) = rows(b"a,b\n1,2\n", Some(false));
         assert_eq!((header, found.len()), (None, 2));
         assert_eq!(rows(b"", None).1.len(), 0);
+    }
+
+    #[test]
+    fn very_wide_tables_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("t.csv");
+        let open = |columns: usize| {
+            std::fs::write(&path, format!("{}a\n", "a,".repeat(columns - 1))).unwrap();
+            Table::open(&path, &Layout::default()).map(|table| table.columns)
+        };
+        assert_eq!(open(MOST_COLUMNS).unwrap(), MOST_COLUMNS);
+        let error = open(MOST_COLUMNS + 1).unwrap_err().to_string();
+        assert!(
+            error.contains("65537 fields, expected at most 65536"),
+            "{error}"
+        );
     }
 }
