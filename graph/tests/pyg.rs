@@ -112,3 +112,32 @@ fn mistakes_are_refused() {
         assert!(read(&more, edges).is_err());
     }
 }
+
+/// A small archive cannot claim billions of vertices, in a number or in the header of an array.
+#[test]
+fn claims_of_many_vertices_are_refused() {
+    let edges = || array("<i8", "(2, 1)", &numbers(&[0, 1]));
+    for (name, bytes) in [
+        ("num_nodes", i64s(&[4_294_967_290])),
+        ("x", array("<f4", "(4294967290, 4)", &[])),
+        ("y", array("<i8", "(4294967290,)", &[])),
+    ] {
+        let found = read(&[(name, bytes)], edges());
+        assert!(
+            matches!(
+                found,
+                Err(GraphError::TooManyVertices { .. } | GraphError::ClaimTooLarge { .. })
+            ),
+            "{name}: {found:?}"
+        );
+    }
+    // Vertices without edges are fine where there are rows of them.
+    let rows = array("|u1", "(3000000, 1)", &vec![1; 3_000_000]);
+    assert_eq!(read(&[("x", rows)], edges()).unwrap().vertices(), 3_000_000);
+    assert_eq!(
+        read(&[("num_nodes", i64s(&[50]))], edges())
+            .unwrap()
+            .vertices(),
+        50
+    );
+}

@@ -96,6 +96,12 @@ pub fn read(
     Ok((data, dropped))
 }
 
+/// Bytes that an entry of an archive can have.
+fn possible(claimed: u64, compressed: u64) -> u64 {
+    let most = compressed.saturating_mul(MAX_DEFLATE_RATIO);
+    claimed.min(most.saturating_add(1024))
+}
+
 /// Edges that have no numbers.
 fn without_features((topology, dropped): (Topology, Dropped)) -> (Topology, EdgeFeatures, Dropped) {
     (topology, EdgeFeatures::default(), dropped)
@@ -182,6 +188,22 @@ impl<R: Read + Seek> Arrays<R> {
         }
     }
 
+    /// The rows of an array whose elements are not read; none if the archive is too small for them.
+    fn rows(&mut self, array: &str) -> Result<Option<u64>, GraphError> {
+        let Some(header) = self.header(array)? else {
+            return Ok(None);
+        };
+        let index = self.archive.index_for_name(&format!("{array}.npy"));
+        let entry = index.and_then(|index| self.archive.by_index_raw(index).ok());
+        let bytes = entry.map_or(0, |entry| possible(entry.size(), entry.compressed_size()));
+        let elements = header
+            .shape
+            .iter()
+            .try_fold(1u64, |all, n| all.checked_mul(*n));
+        let there = elements.is_some_and(|elements| elements <= bytes);
+        Ok(header.shape.first().copied().filter(|_| there))
+    }
+
     /// The header of an array whose elements are not read.
     fn header(&mut self, array: &str) -> Result<Option<Header>, GraphError> {
         let Some(index) = self.archive.index_for_name(&format!("{array}.npy")) else {
@@ -210,11 +232,7 @@ impl<R: Read + Seek> Arrays<R> {
                 at: at.clone(),
                 reason: e.to_string(),
             })?;
-        let possible = entry
-            .compressed_size()
-            .saturating_mul(MAX_DEFLATE_RATIO)
-            .saturating_add(1024);
-        let available = entry.size().min(possible);
+        let available = possible(entry.size(), entry.compressed_size());
         Array::read(at, &mut entry, available).map(Some)
     }
 }

@@ -13,7 +13,9 @@ pub(super) fn edges<R: Read + Seek>(
     arrays: &mut Arrays<R>,
 ) -> Result<(Topology, EdgeFeatures, Dropped), GraphError> {
     let stated = vertices(arrays)?;
-    of_ends(arrays, stated, true)
+    // A number in a small file may be any; rows are there.
+    let sure = described(arrays)? == stated;
+    of_ends(arrays, stated, sure)
 }
 
 /// Reads the edges of a graph with `stated` vertices, if that is known. A number of them beyond what the
@@ -81,15 +83,19 @@ pub(super) fn of_ends<R: Read + Seek>(
 
 /// The number of vertices, if some array says it.
 fn vertices<R: Read + Seek>(arrays: &mut Arrays<R>) -> Result<Option<u64>, GraphError> {
-    if let Some(number) = arrays.optional("num_nodes")? {
-        return match number.offsets()?[..] {
-            [number] => Ok(Some(number)),
-            _ => Err(number.wrong_shape("one number".to_owned())),
-        };
+    let Some(number) = arrays.optional("num_nodes")? else {
+        return described(arrays);
+    };
+    match number.offsets()?[..] {
+        [number] => Ok(Some(number)),
+        _ => Err(number.wrong_shape("one number".to_owned())),
     }
+}
+
+/// The number of vertices that an array has rows for.
+fn described<R: Read + Seek>(arrays: &mut Arrays<R>) -> Result<Option<u64>, GraphError> {
     for array in ["x", "y", "train_mask"] {
-        let header = arrays.header(array)?;
-        if let Some(rows) = header.and_then(|header| header.shape.first().copied()) {
+        if let Some(rows) = arrays.rows(array)? {
             return Ok(Some(rows));
         }
     }
