@@ -17,9 +17,9 @@ pub mod runs;
 mod together;
 
 use crate::check::{Case, Way};
-use crate::data::{Shape, planted, with_several_labels};
+use crate::data::{Shape, planted, with_numbers, with_several_labels};
 use crate::examples::reads_back;
-use crate::models::{APPNP, GAT, GCN, GCNII, GIN, RGCN, SAGE};
+use crate::models::{APPNP, EDGE_MODELS, GAT, GCN, GCNII, GIN, OF_EDGES, RGCN, SAGE};
 use fake::{Fake, Seen};
 use gnnc::graph::partition::{self, Partition};
 use gnnc::ir::plan::Placement;
@@ -228,6 +228,28 @@ fn device_several_labels() {
     for ranks in [1, 3] {
         let data = with_several_labels(planted(shape(ranks == 3)));
         let mut case = Case::new("", body, data);
+        case.device = true;
+        case.check(way(Placement::Graph, ranks));
+    }
+}
+
+#[test]
+fn device_numbers() {
+    for (loss, ranks) in [("mse", 1), ("mae", 2), ("huber", 3)] {
+        let body = format!(
+            "let h = x |> dropout(0.2) |> sage_conv(6) |> relu
+             loss {loss}(0.1 * gcn_conv(h, classes), labels, on = train)"
+        );
+        let mut case = Case::new("", &body, with_numbers(planted(shape(ranks == 3))));
+        case.device = true;
+        case.check(way(Placement::Graph, ranks));
+    }
+}
+
+#[test]
+fn device_features_of_edges() {
+    for (ranks, body) in (1..).zip(EDGE_MODELS) {
+        let mut case = Case::new(OF_EDGES, body, planted(shape(ranks == 3)));
         case.device = true;
         case.check(way(Placement::Graph, ranks));
     }
