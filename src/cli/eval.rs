@@ -1,44 +1,29 @@
 //! `gnnc eval`.
 
-use super::cache::CacheArgs;
 use super::inputs::ModelArgs;
-use super::numbers::{THREADS, WORKERS, within};
 use super::output::{Answer, Output, input};
 use super::predict::Which;
 use super::text::{facts, score_or_dash};
+use super::trained::TrainedArgs;
 use clap::{Args, ValueEnum};
+use gnnc::Metric;
 use gnnc::ir::words::spelling::counted;
 use gnnc::metrics::{self, Scored};
-use gnnc::{Metric, TrainOptions};
 use serde_json::json;
-use std::path::PathBuf;
 
 /// Arguments of `eval`.
 #[derive(Args)]
 pub struct Eval {
     #[command(flatten)]
     model: ModelArgs,
-    /// The checkpoint of a training run (`gnnc train --checkpoint`), or of its best parameters in FILE.best, if they are
-    /// there.
-    #[arg(long, value_name = "FILE")]
-    checkpoint: PathBuf,
-    /// Take the parameters of the last epoch.
-    #[arg(long)]
-    last: bool,
+    #[command(flatten)]
+    trained: TrainedArgs,
     /// The scores: accuracy, micro-f1, macro-f1, roc-auc, average-precision, mae, rmse, r2; by default the model's.
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     metric: Vec<Metric>,
     /// Only these vertices, of those with labels.
     #[arg(long, value_enum, value_name = "WHICH", default_value = "test")]
     vertices: Which,
-    /// Number of workers.
-    #[arg(long, value_name = "N", default_value = "1", value_parser = within(WORKERS))]
-    workers: u32,
-    /// Threads per worker.
-    #[arg(long, value_name = "N", default_value = "1", value_parser = within(THREADS))]
-    threads: usize,
-    #[command(flatten)]
-    cache: CacheArgs,
 }
 
 impl Eval {
@@ -54,13 +39,15 @@ impl Eval {
         for metric in &asked {
             metrics::fits(*metric, loaded.model.loss.labels()).map_err(input)?;
         }
-        let options = TrainOptions {
-            workers: self.workers,
-            threads: self.threads,
-            cache: self.cache.open(out)?,
-            ..TrainOptions::default()
-        };
-        let found = gnnc::outputs(&loaded, &compiled, &options, &self.checkpoint, self.last)?;
+        let options = self.trained.options(out)?;
+        let trained = &self.trained;
+        let found = gnnc::outputs(
+            &loaded,
+            &compiled,
+            &options,
+            &trained.checkpoint,
+            trained.last,
+        )?;
         let vertices = 0..data.vertices() as usize;
         let wanted: Vec<usize> = vertices.filter(|v| self.vertices.has(data, *v)).collect();
         let scored = Scored {

@@ -43,6 +43,7 @@ mod tensorboard;
 mod text;
 mod trace;
 mod train;
+mod trained;
 mod turns;
 mod watch;
 

@@ -1,16 +1,15 @@
 //! `gnnc predict`.
 
-use super::cache::CacheArgs;
 use super::files::{replace, writable};
 use super::inputs::ModelArgs;
-use super::numbers::{THREADS, WORKERS, within};
 use super::output::{Answer, Output, input};
 use super::text::{facts, score_or_dash};
+use super::trained::TrainedArgs;
 use clap::{Args, ValueEnum};
+use gnnc::Predictions;
 use gnnc::graph::GraphData;
 use gnnc::ir::graph::op::LabelKind;
 use gnnc::ir::words::spelling::counted;
-use gnnc::{Predictions, TrainOptions};
 use serde_json::json;
 use std::path::PathBuf;
 
@@ -19,13 +18,8 @@ use std::path::PathBuf;
 pub struct Predict {
     #[command(flatten)]
     model: ModelArgs,
-    /// The checkpoint of a training run (`gnnc train --checkpoint`). Of its two files, FILE.best has the
-    /// parameters that the report of the run quotes; it is taken if it is there.
-    #[arg(long, value_name = "FILE")]
-    checkpoint: PathBuf,
-    /// Take the parameters of the last epoch.
-    #[arg(long)]
-    last: bool,
+    #[command(flatten)]
+    trained: TrainedArgs,
     /// The table to write: the id of each vertex and its class, as CSV.
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
@@ -35,14 +29,6 @@ pub struct Predict {
     /// Only these vertices.
     #[arg(long, value_enum, value_name = "WHICH", default_value = "all")]
     vertices: Which,
-    /// Number of workers.
-    #[arg(long, value_name = "N", default_value = "1", value_parser = within(WORKERS))]
-    workers: u32,
-    /// Threads per worker.
-    #[arg(long, value_name = "N", default_value = "1", value_parser = within(THREADS))]
-    threads: usize,
-    #[command(flatten)]
-    cache: CacheArgs,
 }
 
 /// Vertices of a graph.
@@ -66,13 +52,15 @@ impl Predict {
         writable(&self.out, "predictions")?;
         let loaded = self.model.load(out)?;
         let compiled = gnnc::compile(&loaded.model, &loaded.workload)?;
-        let options = TrainOptions {
-            workers: self.workers,
-            threads: self.threads,
-            cache: self.cache.open(out)?,
-            ..TrainOptions::default()
-        };
-        let found = gnnc::predict(&loaded, &compiled, &options, &self.checkpoint, self.last)?;
+        let options = self.trained.options(out)?;
+        let trained = &self.trained;
+        let found = gnnc::predict(
+            &loaded,
+            &compiled,
+            &options,
+            &trained.checkpoint,
+            trained.last,
+        )?;
         let Some(data) = &loaded.data else {
             return Err(input(
                 "a model of statistics has no vertices to predict; give --graph FILE",
