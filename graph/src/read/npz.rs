@@ -46,16 +46,18 @@ pub fn read(
 ) -> Result<(GraphData, Dropped), GraphError> {
     let mut arrays = Arrays::open(at, reader)?;
     let pyg = arrays.has("edge_index");
-    let (topology, edge_features, mut dropped) = if pyg {
+    let edges = if pyg {
         pyg::edges(&mut arrays)?
     } else if arrays.has("adj_indptr") {
-        without_features(adjacency(&mut arrays)?)
+        let (topology, dropped) = adjacency(&mut arrays)?;
+        Edges::plain(topology, dropped)
     } else if arrays.has("format") {
-        without_features(scipy::topology(&mut arrays)?)
+        let (topology, dropped) = scipy::topology(&mut arrays)?;
+        Edges::plain(topology, dropped)
     } else {
         in_neighbours(&mut arrays)?
     };
-    let vertices = topology.vertices() as usize;
+    let vertices = edges.topology.vertices() as usize;
     if let Some(stated) = options.vertices.filter(|&n| n as usize != vertices) {
         return Err(GraphError::WrongLength {
             at: at.to_owned(),
@@ -64,8 +66,8 @@ pub fn read(
             expected: u64::from(stated),
         });
     }
-    let mut data = GraphData::new("", topology);
-    data.edge_features = edge_features;
+    let (mut data, mut dropped) = (GraphData::new("", edges.topology), edges.dropped);
+    data.edge_features = edges.features;
     data.features = features(&mut arrays)?;
     if let Some(array) = arrays.optional("labels")? {
         data.labels = labels::labels(&array)?;
@@ -102,9 +104,22 @@ fn possible(claimed: u64, compressed: u64) -> u64 {
     claimed.min(most.saturating_add(1024))
 }
 
-/// Edges that have no numbers.
-fn without_features((topology, dropped): (Topology, Dropped)) -> (Topology, EdgeFeatures, Dropped) {
-    (topology, EdgeFeatures::default(), dropped)
+/// The edges of an archive.
+struct Edges {
+    topology: Topology,
+    features: EdgeFeatures,
+    dropped: Dropped,
+}
+
+impl Edges {
+    /// Edges that have no numbers.
+    fn plain(topology: Topology, dropped: Dropped) -> Self {
+        Self {
+            topology,
+            features: EdgeFeatures::default(),
+            dropped,
+        }
+    }
 }
 
 /// The arrays of an archive, read one at a time.
@@ -237,9 +252,7 @@ impl<R: Read + Seek> Arrays<R> {
     }
 }
 
-fn in_neighbours<R: Read + Seek>(
-    arrays: &mut Arrays<R>,
-) -> Result<(Topology, EdgeFeatures, Dropped), GraphError> {
+fn in_neighbours<R: Read + Seek>(arrays: &mut Arrays<R>) -> Result<Edges, GraphError> {
     let indptr = arrays.required("indptr")?;
     let indices = arrays.required("indices")?;
     let (vertices, indptr, indices) = rows(&indptr, &indices, None)?;
@@ -265,7 +278,11 @@ fn in_neighbours<R: Read + Seek>(
         None => untyped(vertices, indptr, indices)?,
     };
     let features = edge_features::read(arrays, &[EDGE_FEATURES], &topology, listed.into_iter())?;
-    Ok((topology, features, dropped))
+    Ok(Edges {
+        topology,
+        features,
+        dropped,
+    })
 }
 
 /// A topology of rows in any order.

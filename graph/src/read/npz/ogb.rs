@@ -1,7 +1,7 @@
 //! The arrays of a large data set of the Open Graph Benchmark: `edge_index`, `node_feat` and
 //! `num_nodes_list` in one archive, `node_label` in another.
 
-use super::{Arrays, labels, pyg};
+use super::{Arrays, Edges, labels, pyg};
 use crate::read::array::Array;
 use crate::read::{npy, place};
 use crate::topology::Dropped;
@@ -37,7 +37,11 @@ pub(crate) fn ogb(graph: &Path, label_file: &Path) -> Result<(GraphData, Dropped
     // A number in a small file may be any; rows of numbers are there.
     let rows = |array: &Array| array.len() > 0 && array.header.shape.first() == Some(&vertices);
     let sure = features.iter().chain(&labels).any(rows);
-    let (topology, edge_features, mut dropped) = pyg::of_ends(&mut arrays, Some(vertices), sure)?;
+    let Edges {
+        topology,
+        features: edge_features,
+        mut dropped,
+    } = pyg::of_ends(&mut arrays, Some(vertices), sure)?;
     let mut data = GraphData::new("", topology);
     data.edge_features = edge_features;
     if let Some(features) = features {

@@ -1,17 +1,14 @@
 //! Archives with the arrays of a PyTorch Geometric `Data`: `edge_index` (row 0 are sources, row 1
 //! targets), `x`, `y`, `edge_type`, `edge_attr` or `edge_weight`, and splits as masks or as lists of vertices (`train_idx`).
 
-use super::Arrays;
 use super::types::{self, Types};
+use super::{Arrays, Edges};
 use crate::read::text::plausible_vertices;
-use crate::topology::Dropped;
-use crate::{EdgeFeatures, GraphData, GraphError, ListedEdge, Topology};
+use crate::{GraphData, GraphError, ListedEdge, Topology};
 use std::io::{Read, Seek};
 
 /// Reads the edges.
-pub(super) fn edges<R: Read + Seek>(
-    arrays: &mut Arrays<R>,
-) -> Result<(Topology, EdgeFeatures, Dropped), GraphError> {
+pub(super) fn edges<R: Read + Seek>(arrays: &mut Arrays<R>) -> Result<Edges, GraphError> {
     let stated = vertices(arrays)?;
     // A number in a small file may be any; rows are there.
     let sure = described(arrays)? == stated;
@@ -24,7 +21,7 @@ pub(super) fn of_ends<R: Read + Seek>(
     arrays: &mut Arrays<R>,
     stated: Option<u64>,
     sure: bool,
-) -> Result<(Topology, EdgeFeatures, Dropped), GraphError> {
+) -> Result<Edges, GraphError> {
     let edges = arrays.required("edge_index")?;
     let ends = edges.indices(u64::from(u32::MAX))?;
     let count = ends.len() / 2;
@@ -78,7 +75,11 @@ pub(super) fn of_ends<R: Read + Seek>(
     };
     let names = ["edge_attr", "edge_weight", "edge_feat"];
     let features = super::edge_features::read(arrays, &names, &topology, listed())?;
-    Ok((topology, features, dropped))
+    Ok(Edges {
+        topology,
+        features,
+        dropped,
+    })
 }
 
 /// The number of vertices, if some array says it.
