@@ -355,6 +355,7 @@ impl Case {
             classes: self.classes,
             relations: 0,
             edge_features: 0,
+            edge_sets: Some(Vec::new()),
         };
         let (model, diagnostics) = source.check(&facts, &[]);
         let Some(model) = model else {

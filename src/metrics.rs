@@ -15,6 +15,8 @@ pub struct Scored<'a> {
     pub labels: &'a Labels,
     /// What the loss takes them for.
     pub kind: LabelKind,
+    /// The group of each vertex, among whose members it is ranked ([`gnnc_graph::GraphData::rivals`]).
+    pub rivals: &'a [u32],
 }
 
 /// Checks that a metric can score predictions of such labels.
@@ -26,6 +28,9 @@ pub fn fits(metric: Metric, kind: LabelKind) -> Result<(), String> {
         Metric::Accuracy => kind == LabelKind::Class,
         Metric::MicroF1 | Metric::MacroF1 | Metric::RocAuc | Metric::AveragePrecision => {
             kind != LabelKind::Numbers
+        }
+        Metric::Mrr | Metric::Hits10 | Metric::Hits20 | Metric::Hits50 | Metric::Hits100 => {
+            kind == LabelKind::Several
         }
         Metric::Mae | Metric::Rmse | Metric::R2 => kind == LabelKind::Numbers,
     };
@@ -84,6 +89,14 @@ impl Scored<'_> {
             }
             Metric::RocAuc => mean(self.questions(&known).filter_map(roc_auc)),
             Metric::AveragePrecision => mean(self.questions(&known).filter_map(average_precision)),
+            Metric::Mrr => {
+                let of_rivals = self.by_rivals(&known);
+                mean(of_rivals.flat_map(|answers| reciprocal_ranks(&answers)))
+            }
+            Metric::Hits10 => self.hits(&known, 10),
+            Metric::Hits20 => self.hits(&known, 20),
+            Metric::Hits50 => self.hits(&known, 50),
+            Metric::Hits100 => self.hits(&known, 100),
             Metric::Mae => {
                 let columns = self.columns(&known).flatten();
                 mean(columns.map(|(value, label)| (value - label).abs()))
@@ -91,6 +104,23 @@ impl Scored<'_> {
             Metric::Rmse => mean(self.columns(&known).filter_map(rmse)),
             Metric::R2 => mean(self.columns(&known).filter_map(r2)),
         }
+    }
+
+    /// The mean over labels of [`hits`].
+    fn hits(&self, known: &[usize], best: usize) -> Option<f64> {
+        mean(
+            self.questions(known)
+                .filter_map(|answers| hits(&answers, best)),
+        )
+    }
+
+    /// The answers of each group of rivals, label by label.
+    fn by_rivals<'a>(&'a self, known: &'a [usize]) -> impl Iterator<Item = Answers> + 'a {
+        let mut known: Vec<usize> = known.to_vec();
+        known.sort_by_key(|v| self.rivals[*v]);
+        let groups = known.chunk_by(|a, b| self.rivals[*a] == self.rivals[*b]);
+        let answers = groups.flat_map(|group| self.questions(group).collect::<Vec<_>>());
+        answers.collect::<Vec<_>>().into_iter()
     }
 
     fn row(&self, v: usize) -> &[f32] {
@@ -229,6 +259,40 @@ fn average_precision(answers: Answers) -> Option<f64> {
         sum += having * have / all;
     }
     (have > 0.0).then(|| sum / have)
+}
+
+/// For each vertex that has the class, one over its rank among those that lack it, where ties count half.
+/// Empty if none lack it.
+fn reciprocal_ranks(answers: &Answers) -> Vec<f64> {
+    let scores = |wanted: bool| {
+        let of = answers.iter().filter(move |(_, has)| *has == wanted);
+        of.map(|(score, _)| *score)
+    };
+    let mut lacking: Vec<f64> = scores(false).collect();
+    if lacking.is_empty() {
+        return Vec::new();
+    }
+    lacking.sort_by(f64::total_cmp);
+    let rank = |score: f64| {
+        let below = lacking.partition_point(|other| other.total_cmp(&score).is_lt());
+        let up_to = lacking.partition_point(|other| other.total_cmp(&score).is_le());
+        let (above, equal) = (lacking.len() - up_to, up_to - below);
+        1.0 + above as f64 + equal as f64 / 2.0
+    };
+    scores(true).map(|score| 1.0 / rank(score)).collect()
+}
+
+/// The share of the vertices with the class that score above the `best`-th score of those without (Open
+/// Graph Benchmark's Hits@K); `None` if fewer lack it, or none has it.
+fn hits(answers: &Answers, best: usize) -> Option<f64> {
+    let mut lacking: Vec<f64> = (answers.iter())
+        .filter(|(_, has)| !has)
+        .map(|(score, _)| *score)
+        .collect();
+    lacking.sort_by(|a, b| b.total_cmp(a));
+    let least = *lacking.get(best - 1)?;
+    let having = answers.iter().filter(|(_, has)| *has);
+    mean(having.map(|(score, _)| f64::from(u8::from(*score > least))))
 }
 
 fn rmse(pairs: Pairs) -> Option<f64> {

@@ -9,6 +9,7 @@ pub const FACTS: GraphFacts = GraphFacts {
     classes: 3,
     relations: 5,
     edge_features: 3,
+    edge_sets: None,
 };
 
 /// Most steps of a model.

@@ -24,6 +24,9 @@ pub struct GraphData {
     pub val: Vec<bool>,
     /// Vertices on which the reported accuracy is measured.
     pub test: Vec<bool>,
+    /// How many of the last vertices predictions are about, because they stand for graphs or for pairs of
+    /// vertices; 0 if predictions are about all.
+    pub subjects: u32,
     /// The ids of the vertices in the data they come from; none if these are their numbers.
     pub ids: Names,
     /// The names of the classes; none if they have only numbers.
@@ -86,8 +89,16 @@ impl GraphData {
             train: none.clone(),
             val: none.clone(),
             test: none,
+            subjects: 0,
             ids: Names::default(),
             class_names: Names::default(),
+        }
+    }
+
+    /// Empty splits of so many rows.
+    pub(crate) fn set_splits_of(&mut self, rows: usize) {
+        for mask in [&mut self.train, &mut self.val, &mut self.test] {
+            *mask = vec![false; rows];
         }
     }
 

@@ -1,6 +1,7 @@
 //! Numbers of the edges, as the input of a model.
 
 use crate::{ListedEdge, Topology};
+use gnnc_ir::EdgeSet;
 
 /// A row of numbers for each edge, such as its weight, in the order of
 /// [`Topology::indices`].
@@ -61,14 +62,23 @@ impl EdgeFeatures {
         &self.values[place * width..][..width]
     }
 
-    /// The rows of the edges into some vertices, one vertex after the other.
-    pub fn into_vertices(&self, topology: &Topology, vertices: &[u32]) -> Vec<f32> {
-        let width = self.columns as usize;
-        let rows = vertices.iter().flat_map(|&v| {
-            let bounds = [v, v + 1].map(|v| topology.indptr()[v as usize] as usize * width);
-            &self.values[bounds[0]..bounds[1]]
+    /// The rows of the edges of a set alone.
+    pub fn of_set(&self, topology: &Topology, set: EdgeSet) -> Self {
+        let vertices: Vec<u32> = (0..topology.vertices()).collect();
+        Self {
+            columns: self.columns,
+            values: self.into_vertices(topology, set, &vertices),
+        }
+    }
+
+    /// The rows of the edges of a set into some vertices, one vertex after the other.
+    pub fn into_vertices(&self, topology: &Topology, set: EdgeSet, vertices: &[u32]) -> Vec<f32> {
+        let places = vertices.iter().flat_map(|&v| {
+            let bounds = [v, v + 1].map(|v| topology.indptr()[v as usize] as usize);
+            bounds[0]..bounds[1]
         });
-        rows.copied().collect()
+        let inside = places.filter(|place| topology.has(set, *place));
+        inside.flat_map(|place| self.row(place)).copied().collect()
     }
 }
 
@@ -89,7 +99,10 @@ mod tests {
         let ordered = EdgeFeatures::in_order(&topology, list, 1, &values);
         // Into 0 from 1 and 2, into 1 from 0; of the repeated edge the first.
         assert_eq!(ordered.values, [2.0, 1.0, 3.0]);
-        assert_eq!(ordered.into_vertices(&topology, &[1, 0]), [3.0, 2.0, 1.0]);
+        assert_eq!(
+            ordered.into_vertices(&topology, EdgeSet::Plain, &[1, 0]),
+            [3.0, 2.0, 1.0]
+        );
         let both = topology.symmetrised();
         let reversed = ordered.with_reverses(&topology, &both);
         // Into 0 from 1 and 2, into 1 from 0, into 2 from 0.

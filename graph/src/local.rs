@@ -7,9 +7,10 @@ pub use chunks::LocalChunks;
 use crate::csr::Csr;
 use crate::partition::Partition;
 use crate::topology::relation_degrees;
-use crate::{GraphError, Topology};
+use crate::{EdgeSets, GraphError, Topology};
 use gnnc_ir::EdgeSet;
 use gnnc_ir::program::{Halo, Reach};
+use std::borrow::Cow;
 use std::ops::Range;
 
 /// One part of a partitioned graph, in local ids: the rows its rank keeps, the rows it sends to
@@ -36,14 +37,23 @@ pub struct LocalPart {
     pub send: Vec<(u32, Vec<u32>)>,
     /// Bounds of the chunks in all these rows.
     pub chunks: LocalChunks,
-    /// In-degree of each local row in the whole graph, without self loops.
-    in_degree: Vec<u32>,
-    /// Out-degree of each local row in the whole graph, without self loops.
-    out_degree: Vec<u32>,
-    /// For each inner vertex, its sources as local rows, by ascending global id.
+    /// Degrees of each local row in the whole graph, for the plain edges and each named set.
+    degrees: Vec<Degrees>,
+    /// For each inner vertex, its sources as local rows, by ascending global id. Edges of all sets.
     edges: Csr,
     /// The type of each of these edges; empty if edges have no types.
     types: Vec<u16>,
+    /// The named sets, whose edges have types of their own.
+    sets: Option<EdgeSets>,
+}
+
+/// Degrees of vertices, without self loops.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Degrees {
+    /// Edges into each.
+    into: Vec<u32>,
+    /// Edges out of each.
+    out: Vec<u32>,
 }
 
 /// The edges into the inner vertices of a part, indexed from both ends.
@@ -86,6 +96,7 @@ impl LocalPart {
         let parts = partition.parts() as usize;
         let in_degrees = topology.in_degrees();
         let out_degrees = topology.out_degrees();
+        let of_sets = Degrees::of_sets(topology);
         let mut members = partition.members();
         if skewed(&in_degrees) {
             for members in &mut members {
@@ -180,14 +191,14 @@ impl LocalPart {
                 rank: rank as u32,
                 parts: parts as u32,
                 inner,
-                in_degree: global.iter().map(|&v| in_degrees[v as usize]).collect(),
-                out_degree: global.iter().map(|&v| out_degrees[v as usize]).collect(),
+                degrees: of_sets.iter().map(|all| all.at(&global)).collect(),
                 global,
                 halo_of,
                 send: Vec::new(),
                 chunks: LocalChunks::default(),
                 edges: Csr { indptr, indices },
                 types,
+                sets: topology.sets().cloned(),
             });
         }
         for (part, send) in built.iter_mut().zip(send) {
@@ -213,41 +224,134 @@ impl LocalPart {
         let remote = |u: &u32| *u as usize >= self.inner;
         let near = (0..self.inner).take_while(|&row| !edges.row(row).iter().any(remote));
         let interior = near.count();
+        let plain = of_plain(edges, &self.types, self.sets.as_ref()).edges;
         Reach {
             interior: interior as u64,
-            interior_edges: edges.indptr[interior],
-            halo_edges: edges.indices.iter().filter(|u| remote(u)).count() as u64,
+            interior_edges: plain.indptr[interior],
+            halo_edges: plain.indices.iter().filter(|u| remote(u)).count() as u64,
         }
     }
 
     /// In-degree of each local row in the whole graph, counting the edges of `set`.
     pub fn in_degrees(&self, set: EdgeSet) -> Vec<u32> {
-        with_loops(&self.in_degree, set)
+        with_loops(self.degrees(set).map_or(&[], |degrees| &degrees.into), set)
     }
 
     /// Out-degree of each local row in the whole graph, counting the edges of `set`.
     pub fn out_degrees(&self, set: EdgeSet) -> Vec<u32> {
-        with_loops(&self.out_degree, set)
+        with_loops(self.degrees(set).map_or(&[], |degrees| &degrees.out), set)
     }
 
-    /// The type of each edge into the inner vertices, without self loops; empty if edges have no
-    /// types.
-    pub fn types(&self) -> &[u16] {
-        &self.types
+    fn degrees(&self, set: EdgeSet) -> Option<&Degrees> {
+        match set {
+            EdgeSet::Plain | EdgeSet::Looped => self.degrees.first(),
+            EdgeSet::Named(number) => self.degrees.get(usize::from(number)),
+        }
+    }
+
+    /// The type of each plain edge into the inner vertices; empty if edges have no types.
+    pub fn types(&self) -> Cow<'_, [u16]> {
+        of_plain(&self.edges, &self.types, self.sets.as_ref()).types
     }
 
     /// For each of these edges, the number of edges of its type into its destination.
     pub fn relation_degrees(&self) -> Vec<u32> {
-        relation_degrees(&self.edges.indptr, &self.types)
+        let plain = of_plain(&self.edges, &self.types, self.sets.as_ref());
+        relation_degrees(&plain.edges.indptr, &plain.types)
+    }
+
+    /// Number of edges of a set into the inner vertices, without self loops.
+    pub fn edges_of(&self, set: EdgeSet) -> u64 {
+        let kinds = Kinds(self.sets.as_ref());
+        let edges = kinds.of_set(set, &self.edges, &self.types).edges;
+        edges.indices.len() as u64
     }
 
     /// The edges of `set` into the inner vertices.
     pub fn edges(&self, set: EdgeSet) -> LocalEdges {
-        let in_csr = match set {
-            EdgeSet::Plain => self.edges.clone(),
-            EdgeSet::Looped => looped(&self.edges, |row| self.global[row as usize]),
+        let typed = Kinds(self.sets.as_ref()).of_set(set, &self.edges, &self.types);
+        typed.listed(set, self.rows(), |row| self.global[row as usize])
+    }
+}
+
+/// Edges with their types.
+struct Typed<'a> {
+    edges: Cow<'a, Csr>,
+    types: Cow<'a, [u16]>,
+}
+
+/// The named sets, if there are any.
+struct Kinds<'a>(Option<&'a EdgeSets>);
+
+impl Kinds<'_> {
+    /// The edges of a set, without self loops, and their types.
+    fn of_set<'a>(&self, set: EdgeSet, edges: &'a Csr, types: &'a [u16]) -> Typed<'a> {
+        let Some(sets) = self.0 else {
+            return Typed {
+                edges: Cow::Borrowed(edges),
+                types: Cow::Borrowed(types),
+            };
         };
-        LocalEdges::new(in_csr, self.rows(), of_plain(set, &self.types))
+        let mut indptr = vec![0];
+        let (mut indices, mut kept) = (Vec::new(), Vec::new());
+        for row in edges.indptr.windows(2) {
+            for place in row[0] as usize..row[1] as usize {
+                if sets.has(set, types[place]) {
+                    indices.push(edges.indices[place]);
+                    kept.push(types[place]);
+                }
+            }
+            indptr.push(indices.len() as u64);
+        }
+        // Edges of one type have none to tell them apart.
+        if sets.plain() == 1 || set != EdgeSet::Plain {
+            kept.clear();
+        }
+        Typed {
+            edges: Cow::Owned(Csr { indptr, indices }),
+            types: Cow::Owned(kept),
+        }
+    }
+}
+
+fn of_plain<'a>(edges: &'a Csr, types: &'a [u16], sets: Option<&EdgeSets>) -> Typed<'a> {
+    Kinds(sets).of_set(EdgeSet::Plain, edges, types)
+}
+
+impl Typed<'_> {
+    /// Lists them from both ends, with self loops if the set has them.
+    fn listed(self, set: EdgeSet, sources: usize, global: impl Fn(u32) -> u32) -> LocalEdges {
+        match set {
+            EdgeSet::Looped => LocalEdges::new(looped(&self.edges, global), sources, Vec::new()),
+            EdgeSet::Plain | EdgeSet::Named(_) => {
+                LocalEdges::new(self.edges.into_owned(), sources, self.types.into_owned())
+            }
+        }
+    }
+}
+
+impl Degrees {
+    /// Those of all vertices: in the plain edges, and in each named set.
+    fn of_sets(topology: &Topology) -> Vec<Self> {
+        let named = (1..=topology.set_names().len() as u8).map(EdgeSet::Named);
+        let sets = std::iter::once(EdgeSet::Plain).chain(named);
+        let of_set = |set| {
+            let edges = topology.only(set);
+            Self {
+                into: edges.in_degrees(),
+                out: edges.out_degrees(),
+            }
+        };
+        sets.map(of_set).collect()
+    }
+
+    /// Those of some vertices.
+    fn at(&self, vertices: &[u32]) -> Self {
+        let pick = |all: &[u32]| vertices.iter().map(|&v| all[v as usize]).collect();
+        Self {
+            into: pick(&self.into),
+            out: pick(&self.out),
+        }
     }
 }
 
@@ -266,15 +370,12 @@ impl LocalEdges {
                 expected: format!("at most {}; keep all tensors by rows", u32::MAX),
             });
         }
-        let plain = Csr {
+        let all = Csr {
             indptr: topology.indptr().to_vec(),
             indices: topology.indices().to_vec(),
         };
-        let in_csr = match set {
-            EdgeSet::Plain => plain,
-            EdgeSet::Looped => looped(&plain, |v| v),
-        };
-        Ok(Self::new(in_csr, vertices, of_plain(set, topology.types())))
+        let typed = Kinds(topology.sets()).of_set(set, &all, topology.types());
+        Ok(typed.listed(set, vertices, |v| v))
     }
 
     fn new(in_csr: Csr, sources: usize, types: Vec<u16>) -> Self {
@@ -299,14 +400,6 @@ impl LocalEdges {
             indices: self.types.iter().map(|kind| u32::from(*kind)).collect(),
         };
         each.transposed(relations as usize).0
-    }
-}
-
-/// The types of the edges; empty if `set` includes self loops, which have no type.
-fn of_plain(set: EdgeSet, types: &[u16]) -> Vec<u16> {
-    match set {
-        EdgeSet::Plain => types.to_vec(),
-        EdgeSet::Looped => Vec::new(),
     }
 }
 
@@ -341,7 +434,7 @@ fn skewed(degrees: &[u32]) -> bool {
 }
 
 fn with_loops(degrees: &[u32], set: EdgeSet) -> Vec<u32> {
-    let extra = u32::from(set == EdgeSet::Looped);
+    let extra = set.loops() as u32;
     degrees.iter().map(|d| d + extra).collect()
 }
 

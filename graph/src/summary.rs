@@ -2,9 +2,10 @@
 
 use crate::partition::{Partition, Partitioner};
 use crate::replication::replication;
-use crate::{Features, GraphData, GraphError};
+use crate::{Features, GraphData, GraphError, Topology};
+use gnnc_ir::EdgeSet;
 use gnnc_ir::words::types::share;
-use gnnc_ir::workload::{COLUMN_RUNS, Origin, PartLoad, PartitionSummary, Workload};
+use gnnc_ir::workload::{COLUMN_RUNS, NamedSet, Origin, PartLoad, PartitionSummary, Workload};
 use std::collections::BTreeMap;
 
 /// Counts everything in a [`Workload`], and partitions the graph once for each entry of `parts`.
@@ -15,23 +16,25 @@ pub fn summarise(
     data: &GraphData,
     parts: &[(u32, &dyn Partitioner)],
 ) -> Result<Workload, GraphError> {
-    let degrees = data.topology.in_degrees();
+    let plain = data.topology.only(EdgeSet::Plain);
+    let degrees = plain.in_degrees();
     let most = |degrees: &[u32]| u64::from(degrees.iter().copied().max().unwrap_or(0));
     let count = |mask: &[bool]| mask.iter().filter(|&&in_split| in_split).count() as u64;
     let mut workload = Workload {
         name: data.name.clone(),
         origin: Origin::Measured,
         vertices: u64::from(data.vertices()),
-        edges: data.topology.edges(),
+        edges: plain.edges(),
         features: data.features.columns(),
         feature_nonzeros: data.features.stored(),
         column_nonzeros: column_nonzeros(&data.features),
         classes: data.classes(),
         relations: data.topology.relations(),
         edge_features: data.edge_features.columns,
+        edge_sets: named_sets(&data.topology),
         split: [count(&data.train), count(&data.val), count(&data.test)],
         max_degree: most(&degrees),
-        max_out_degree: Some(most(&data.topology.out_degrees()))
+        max_out_degree: Some(most(&plain.out_degrees()))
             .filter(|out| *out > most(&degrees))
             .unwrap_or(0),
         degree_histogram: degree_histogram(&degrees),
@@ -44,6 +47,19 @@ pub fn summarise(
         workload.add_partition(count, summary);
     }
     Ok(workload)
+}
+
+/// The named sets of edges.
+fn named_sets(topology: &Topology) -> Vec<NamedSet> {
+    let named = |(number, name): (u8, &String)| {
+        let edges = topology.only(EdgeSet::Named(number));
+        NamedSet {
+            name: name.clone(),
+            edges: edges.edges(),
+            max_degree: edges.max_degree().into(),
+        }
+    };
+    (1..).zip(topology.set_names()).map(named).collect()
 }
 
 /// Stored values per run of columns; empty if all columns are equally full.
@@ -88,13 +104,23 @@ pub fn summarise_partition(
         let load = &mut loads[part as usize];
         load.inner += 1;
         let sources = data.topology.in_neighbours(v as u32);
-        let edges = sources.len() as u64;
+        let first = data.topology.indptr()[v] as usize;
+        let (mut edges, mut far, mut interior) = (0, 0, true);
+        for (place, u) in (first..).zip(sources) {
+            let remote = partition.owner()[*u as usize] != part;
+            interior &= !remote;
+            match data.topology.set_at(place) {
+                EdgeSet::Named(number) => load.named_edges.add(number, 1),
+                EdgeSet::Plain | EdgeSet::Looped => {
+                    edges += 1;
+                    far += u64::from(remote);
+                }
+            }
+        }
         load.edges += edges;
-        let remote = |u: &&u32| partition.owner()[**u as usize] != part;
-        let far = sources.iter().filter(remote).count() as u64;
         let reach = load.reach.get_or_insert_default();
         reach.halo_edges += far;
-        if far == 0 {
+        if interior {
             reach.interior += 1;
             reach.interior_edges += edges;
         }
@@ -159,6 +185,7 @@ mod tests {
             inner: 4,
             halo: 2,
             edges: 10,
+            named_edges: Default::default(),
             train: 2,
             feature_nonzeros: 16,
             reach: reach(3, 7),

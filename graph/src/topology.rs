@@ -1,6 +1,7 @@
 //! The edges of a data graph, as rows of in-neighbors.
 
 use crate::csr::{check_indices, check_indptr, row};
+use crate::edge_sets::EdgeSets;
 use crate::{GraphError, ListedEdge};
 use gnnc_ir::workload::MAX_RELATIONS;
 use rayon::prelude::*;
@@ -24,6 +25,8 @@ struct EdgeTypes {
     relations: u32,
     /// The type of each edge, below `relations`.
     of: Vec<u16>,
+    /// The named sets, whose types are the last ones.
+    sets: Option<EdgeSets>,
 }
 
 /// What was left out to make a [`Topology`] of a graph file.
@@ -130,7 +133,7 @@ impl Topology {
         Self::untyped(indptr, keys.par_iter().map(|&key| key as u32).collect())
     }
 
-    fn untyped(indptr: Vec<u64>, indices: Vec<u32>) -> Self {
+    pub(crate) fn untyped(indptr: Vec<u64>, indices: Vec<u32>) -> Self {
         Self {
             indptr,
             indices,
@@ -194,12 +197,44 @@ impl Topology {
             .iter()
             .map(|(dst, src, _)| u64::from(*dst) << 32 | u64::from(*src))
             .collect();
+        let of = edges.iter().map(|(_, _, kind)| *kind).collect();
         let mut topology = Self::from_sorted_keys(vertices, &keys);
         topology.types = Some(EdgeTypes {
             relations,
-            of: edges.iter().map(|(_, _, kind)| *kind).collect(),
+            of,
+            sets: None,
         });
         topology
+    }
+
+    /// The topology with a type for each edge, below `relations`; as it is for 0 relations.
+    pub(crate) fn with_types(mut self, relations: u32, of: Vec<u16>) -> Self {
+        self.types = (relations > 0).then_some(EdgeTypes {
+            relations,
+            of,
+            sets: None,
+        });
+        self
+    }
+
+    /// The topology whose last types are named sets of edges; as it is without names.
+    ///
+    /// # Errors
+    /// As [`EdgeSets::new`].
+    pub fn with_sets(mut self, names: Vec<String>) -> Result<Self, GraphError> {
+        if names.is_empty() {
+            return Ok(self);
+        }
+        let sets = EdgeSets::new(names, self.all_types())?;
+        if let Some(types) = &mut self.types {
+            types.sets = Some(sets);
+        }
+        Ok(self)
+    }
+
+    /// The named sets of edges, if there are any.
+    pub fn sets(&self) -> Option<&EdgeSets> {
+        self.types.as_ref()?.sets.as_ref()
     }
 
     /// The edges as `(source, destination, type)`, in order; empty if edges have no types.
@@ -239,33 +274,24 @@ impl Topology {
         Some(self.indptr[edge.target as usize] as usize + first + found)
     }
 
-    /// Number of edge types; 0 if edges have no types.
-    pub fn relations(&self) -> u32 {
+    /// Number of types of the edges of all sets; 0 if edges have no types.
+    pub fn all_types(&self) -> u32 {
         self.types.as_ref().map_or(0, |types| types.relations)
+    }
+
+    /// Number of types of plain edges; 0 if they have no types.
+    pub fn relations(&self) -> u32 {
+        match (&self.types, self.sets()) {
+            (None, _) => 0,
+            (Some(types), None) => types.relations,
+            (Some(_), Some(sets)) if sets.plain() == 1 => 0,
+            (Some(_), Some(sets)) => sets.plain(),
+        }
     }
 
     /// The type of each edge, ordered by destination; empty if edges have no types.
     pub fn types(&self) -> &[u16] {
         self.types.as_ref().map_or(&[], |types| &types.of)
-    }
-
-    /// For each edge, the number of edges of its type into its destination; empty if edges have no
-    /// types.
-    pub fn relation_degrees(&self) -> Vec<u32> {
-        relation_degrees(&self.indptr, self.types())
-    }
-
-    /// The graph with the reverse of every edge added; the reverse of an edge of type `r` has type
-    /// `relations + r`.
-    ///
-    /// # Errors
-    /// If the result has more than [`MAX_RELATIONS`] relations.
-    pub fn with_inverse_relations(&self) -> Result<Self, GraphError> {
-        let count = self.relations();
-        let inverse =
-            |(src, dst, kind): (u32, u32, u16)| (dst, src, kind.saturating_add(count as u16));
-        let both = self.typed_edges().chain(self.typed_edges().map(inverse));
-        Self::typed(self.vertices(), 2 * count, both).map(|(topology, _)| topology)
     }
 
     /// Number of vertices.
@@ -321,51 +347,6 @@ impl Topology {
         }
         degrees
     }
-
-    /// The same graph with every edge reversed, without types.
-    pub fn transposed(&self) -> Self {
-        let n = self.vertices() as usize;
-        let mut indptr = vec![0u64; n + 1];
-        for &u in &self.indices {
-            indptr[u as usize + 1] += 1;
-        }
-        for v in 0..n {
-            indptr[v + 1] += indptr[v];
-        }
-        let mut next = indptr.clone();
-        let mut indices = vec![0u32; self.indices.len()];
-        for v in 0..n as u32 {
-            for &u in self.in_neighbours(v) {
-                let slot = &mut next[u as usize];
-                indices[*slot as usize] = v;
-                *slot += 1;
-            }
-        }
-        Self::untyped(indptr, indices)
-    }
-
-    /// The graph with missing reverse edges added, without types.
-    pub fn symmetrised(&self) -> Self {
-        let reverse = self.transposed();
-        let mut indptr = Vec::with_capacity(self.indptr.len());
-        let mut indices = Vec::with_capacity(self.indices.len());
-        indptr.push(0);
-        for v in 0..self.vertices() {
-            merge(
-                self.in_neighbours(v),
-                reverse.in_neighbours(v),
-                &mut indices,
-            );
-            indptr.push(indices.len() as u64);
-        }
-        Self::untyped(indptr, indices)
-    }
-
-    /// Whether every edge has its reverse.
-    pub fn is_symmetric(&self) -> bool {
-        let reversed = self.transposed();
-        (&self.indptr, &self.indices) == (&reversed.indptr, &reversed.indices)
-    }
 }
 
 /// For each entry, the number of entries of its type in its row.
@@ -403,19 +384,6 @@ pub(crate) fn check_vertices(at: &str, found: u128, edges: u64) -> Result<u32, G
             edges,
             limit: u64::from(limit),
         })
-}
-
-/// Appends the union of two ascending lists.
-pub(crate) fn merge<T: Copy + Ord>(a: &[T], b: &[T], out: &mut Vec<T>) {
-    let (mut i, mut j) = (0, 0);
-    while i < a.len() && j < b.len() {
-        let next = a[i].min(b[j]);
-        i += usize::from(a[i] == next);
-        j += usize::from(b[j] == next);
-        out.push(next);
-    }
-    out.extend_from_slice(&a[i..]);
-    out.extend_from_slice(&b[j..]);
 }
 
 #[cfg(test)]

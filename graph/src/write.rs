@@ -2,7 +2,7 @@
 
 use crate::read::metis::check_symmetric;
 use crate::read::{Format, place};
-use crate::{Features, GraphData, GraphError, Labels, Topology};
+use crate::{Features, GraphData, GraphError, Labels, Names, Topology};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use gnnc_files::Replacement;
@@ -73,6 +73,7 @@ pub fn save(data: &GraphData, path: impl AsRef<Path>) -> Result<Vec<&'static str
         ("labels", data.labels != Labels::None),
         ("split", has_split),
         ("edge types", data.topology.relations() > 0),
+        ("named sets of edges", !data.topology.is_plain()),
         ("edge features", data.edge_features.columns > 0),
     ];
     let is_text = format != Format::Npz;
@@ -103,12 +104,17 @@ pub fn npz<W: Write + Seek>(data: &GraphData, out: W) -> io::Result<W> {
         &[edges],
         data.topology.indices().iter().map(|u| u.to_le_bytes()),
     )?;
-    if data.topology.relations() > 0 {
-        let (types, count) = (data.topology.types(), data.topology.relations());
+    if !data.topology.types().is_empty() {
+        let (types, count) = (data.topology.types(), data.topology.all_types());
         let each = types.iter().map(|kind| kind.to_le_bytes());
         archive.array("edge_type", "<u2", &[edges], each)?;
         archive.array("relations", "<u4", &[1], [count.to_le_bytes()].into_iter())?;
     }
+    let mut sets = Names::default();
+    data.topology
+        .set_names()
+        .iter()
+        .for_each(|name| sets.push(name));
     if data.edge_features.columns > 0 {
         let shape = [edges, data.edge_features.columns as usize];
         let values = data.edge_features.values.iter().map(|x| x.to_le_bytes());
@@ -194,6 +200,7 @@ pub fn npz<W: Write + Seek>(data: &GraphData, out: W) -> io::Result<W> {
         }
     }
     for (name, texts) in [
+        ("edge_sets", &sets),
         ("vertex_ids", &data.ids),
         ("class_names", &data.class_names),
     ] {
@@ -206,6 +213,10 @@ pub fn npz<W: Write + Seek>(data: &GraphData, out: W) -> io::Result<W> {
                 lines.iter().map(|byte| [*byte]),
             )?;
         }
+    }
+    if data.subjects > 0 {
+        let subjects = [data.subjects.to_le_bytes()].into_iter();
+        archive.array("subjects", "<u4", &[1], subjects)?;
     }
     archive.0.finish().map_err(io::Error::from)
 }

@@ -266,6 +266,16 @@ impl Extent {
         }
     }
 
+    /// The set, if rows are edges.
+    pub fn edge_set(self) -> Option<EdgeSet> {
+        match self {
+            Self::Edges(set) | Self::AllEdges(set) | Self::LevelEdges(_, set) => Some(set),
+            Self::Fixed(_) | Self::Inner | Self::Local | Self::Halo | Self::All => None,
+            Self::FeatureNonzeros | Self::SliceNonzeros | Self::Run(..) | Self::EdgeRun(..) => None,
+            Self::Level(_) => None,
+        }
+    }
+
     /// Whether a row is an edge, of all that the rank or the graph has.
     pub fn of_edges(self) -> bool {
         match self {

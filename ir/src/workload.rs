@@ -5,7 +5,7 @@ mod check;
 pub use check::{MAX_EDGES, MAX_RELATIONS, MAX_VERTICES, MAX_WIDTH, WorkloadError, most_edges};
 
 use crate::words::spelling::spelling;
-use crate::words::types::share;
+use crate::words::types::{NamedEdges, share};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -33,6 +33,9 @@ pub struct PartLoad {
     pub edges: u64,
     /// Training vertices owned by the part.
     pub train: u64,
+    /// Edges of the named sets into the part's inner vertices.
+    #[serde(default, skip_serializing_if = "NamedEdges::is_none")]
+    pub named_edges: NamedEdges,
     /// Non-zero input features owned by the part (all features if dense).
     pub feature_nonzeros: u64,
     /// The load that needs nothing from other parts; estimated if it was not counted.
@@ -90,7 +93,7 @@ pub struct Reach {
 }
 
 /// What a model needs to know about its data graph.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GraphFacts {
     /// Input features per vertex.
     pub features: u32,
@@ -100,6 +103,8 @@ pub struct GraphFacts {
     pub relations: u32,
     /// Features per edge; 0 if edges have none.
     pub edge_features: u32,
+    /// Names of the named edge sets, from number 1; `None` if any name will do.
+    pub edge_sets: Option<Vec<String>>,
 }
 
 impl GraphFacts {
@@ -109,7 +114,19 @@ impl GraphFacts {
         classes: 4,
         relations: 3,
         edge_features: 2,
+        edge_sets: None,
     };
+}
+
+/// A named set of edges, which layers run over that name it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NamedSet {
+    /// Its name.
+    pub name: String,
+    /// Its edges.
+    pub edges: u64,
+    /// Most of them into, or out of, a single vertex.
+    pub max_degree: u64,
 }
 
 /// A summary of a data graph: enough to plan, not enough to train.
@@ -139,6 +156,10 @@ pub struct Workload {
     /// Features per edge; 0 if edges have none.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub edge_features: u32,
+    /// Named sets of edges, from number 1; at most [`MAX_SETS`](crate::words::types::MAX_SETS).
+    /// Other numbers of edges and degrees are those of the plain edges.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub edge_sets: Vec<NamedSet>,
     /// Training, validation and test vertices.
     pub split: [u64; 3],
     /// Largest in-degree.
@@ -163,7 +184,17 @@ impl Workload {
             classes: self.classes,
             relations: self.relations,
             edge_features: self.edge_features,
+            edge_sets: Some(self.edge_sets.iter().map(|set| set.name.clone()).collect()),
         }
+    }
+
+    /// Edges of the named sets.
+    pub fn named_edges(&self) -> NamedEdges {
+        let mut edges = NamedEdges::NONE;
+        for (number, set) in (1..).zip(&self.edge_sets) {
+            edges.add(number, set.edges);
+        }
+        edges
     }
 
     /// The measured partition into `parts` parts by `partitioner`.

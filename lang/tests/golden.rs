@@ -68,6 +68,7 @@ fn run_typed(body: &str, classes: u32, train: &[usize], types: Vec<u16>) -> (f64
             classes,
             relations,
             edge_features: 0,
+            edge_sets: None,
         },
         &[],
     );
@@ -78,6 +79,7 @@ fn run_typed(body: &str, classes: u32, train: &[usize], types: Vec<u16>) -> (f64
         .collect();
     let context = EvalContext {
         edge_features: Vec::new(),
+        sets: Vec::new(),
         indptr: INDPTR.to_vec(),
         indices: INDICES.to_vec(),
         types,

@@ -40,6 +40,7 @@ fn facts(module: &Module) -> GraphFacts {
         classes: 7,
         relations: 5,
         edge_features: 3,
+        edge_sets: None,
     })
 }
 

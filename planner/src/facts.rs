@@ -2,7 +2,7 @@
 
 use gnnc_ir::graph::op::Input;
 pub use gnnc_ir::words::scalar::Sign;
-use gnnc_ir::words::types::EdgeSet;
+use gnnc_ir::words::types::{EdgeSet, NamedEdges};
 use gnnc_ir::{Binary, Op, Rows, Type, Unary, Workload};
 use serde::{Deserialize, Serialize};
 
@@ -13,6 +13,8 @@ pub struct Facts {
     pub vertices: u64,
     /// Number of stored edges, without self loops.
     pub edges: u64,
+    /// Numbers of edges of the named sets.
+    pub named_edges: NamedEdges,
     /// Input features per vertex.
     pub features: u32,
     /// Nonzero input features of all vertices.
@@ -32,6 +34,7 @@ impl Facts {
         Self {
             vertices: workload.vertices,
             edges: workload.edges,
+            named_edges: workload.named_edges(),
             features: workload.features,
             feature_nonzeros: workload.feature_nonzeros,
             sparse_features: workload.sparse_features(),
@@ -50,6 +53,9 @@ impl Facts {
             Rows::Edges(EdgeSet::Plain) | Rows::AllEdges(EdgeSet::Plain) => self.edges as f64,
             Rows::Edges(EdgeSet::Looped) | Rows::AllEdges(EdgeSet::Looped) => {
                 (self.edges + self.vertices) as f64
+            }
+            Rows::Edges(EdgeSet::Named(set)) | Rows::AllEdges(EdgeSet::Named(set)) => {
+                self.named_edges.of(set) as f64
             }
         }
     }
@@ -131,7 +137,7 @@ pub fn known(op: &Op, kids: &[Value], facts: &Facts) -> Known {
         Op::Input(Input::InDegree(set) | Input::OutDegree(set)) => {
             let sign = match set {
                 EdgeSet::Looped => Sign::Positive,
-                EdgeSet::Plain => Sign::NonNegative,
+                EdgeSet::Plain | EdgeSet::Named(_) => Sign::NonNegative,
             };
             Known { sign, ..leaf }
         }
@@ -252,7 +258,8 @@ pub fn known(op: &Op, kids: &[Value], facts: &Facts) -> Known {
         Op::Gather(EdgeSet::Looped, ..) | Op::GatherMean(EdgeSet::Looped) => {
             Known { sign, ..plain }
         }
-        Op::Gather(EdgeSet::Plain, ..) | Op::GatherMean(EdgeSet::Plain) => Known {
+        Op::Gather(EdgeSet::Plain | EdgeSet::Named(_), ..)
+        | Op::GatherMean(EdgeSet::Plain | EdgeSet::Named(_)) => Known {
             sign: sign.min(Sign::NonNegative),
             ..plain
         },
@@ -276,6 +283,7 @@ mod tests {
     use super::*;
 
     const FACTS: Facts = Facts {
+        named_edges: NamedEdges::NONE,
         vertices: 10,
         edges: 40,
         features: 4,

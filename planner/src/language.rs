@@ -90,7 +90,9 @@ impl Symbol {
                 Op::Input(Input::Fresh(set)) => two(2, 5, set_key(*set)),
                 Op::Input(Input::Relation(relations)) => two(2, 6, relations.count),
                 Op::Input(Input::RelationDegree(relations)) => two(2, 7, relations.count),
-                Op::Input(Input::EdgeFeatures(columns)) => two(2, 9, columns.count),
+                Op::Input(Input::EdgeFeatures(columns)) => {
+                    two(2, 9, columns.count * 16 + set_key(columns.set))
+                }
                 Op::Input(Input::InDegree(set)) => two(2, 1, set_key(*set)),
                 Op::Input(Input::OutDegree(set)) => two(2, 2, set_key(*set)),
                 Op::Const(value) => two(3, value.to_bits(), 0),
@@ -171,7 +173,7 @@ impl Symbol {
 }
 
 fn set_key(set: EdgeSet) -> u32 {
-    set as u32
+    set.index() as u32
 }
 
 fn level_key(level: Level) -> u32 {
@@ -347,6 +349,7 @@ mod tests {
     #[test]
     fn merging_values_of_different_types_is_reported() {
         let facts = Facts {
+            named_edges: gnnc_ir::words::types::NamedEdges::NONE,
             vertices: 1,
             edges: 1,
             features: 1,

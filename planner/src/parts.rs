@@ -14,6 +14,7 @@ use gnnc_ir::program::trace::Phase;
 use gnnc_ir::program::traffic::Reads;
 use gnnc_ir::program::{BatchSizes, Halo, Program, RankSizes, Reach};
 use gnnc_ir::words::spelling::counted;
+use gnnc_ir::words::types::NamedEdges;
 use gnnc_ir::workload::{Origin, PartLoad, PartitionSummary, Workload};
 use reach::Within;
 pub use replication::Degrees;
@@ -216,10 +217,12 @@ pub fn parts(
             train: train(workload),
             halo: 0,
             edges: workload.edges,
+            named_edges: workload.named_edges(),
             feature_nonzeros: workload.feature_nonzeros,
             slice_nonzeros: workload.slice_nonzeros(1, 0),
             vertices: workload.vertices,
             all_edges: workload.edges,
+            all_named_edges: workload.named_edges(),
             max_degree: most_edges(workload),
             batch: BatchSizes::NONE,
             reach: Reach {
@@ -251,7 +254,9 @@ pub fn parts(
 
 /// The largest in-degree or out-degree.
 fn most_edges(workload: &Workload) -> u64 {
-    workload.max_degree.max(workload.max_out_degree)
+    let named = workload.edge_sets.iter().map(|set| set.max_degree);
+    let plain = workload.max_degree.max(workload.max_out_degree);
+    named.fold(plain, u64::max)
 }
 
 /// Number of training vertices; all vertices if the split is unknown.
@@ -281,6 +286,8 @@ fn measured(
     }
     let vertices = summary.parts.iter().map(|p| p.inner).sum();
     let all_edges = summary.parts.iter().map(|p| p.edges).sum();
+    let named = summary.parts.iter().map(|load| load.named_edges);
+    let all_named_edges = named.fold(NamedEdges::NONE, |sum, edges| sum.zip(edges, |a, b| a + b));
     let degrees = Degrees::of(workload);
     let within = Within::of(&degrees, summary.alpha, f64::from(ranks));
     let size = |(rank, load): (u32, &PartLoad)| RankSizes {
@@ -288,10 +295,12 @@ fn measured(
         train: load.train,
         halo: load.halo,
         edges: load.edges,
+        named_edges: load.named_edges,
         feature_nonzeros: load.feature_nonzeros,
         slice_nonzeros: workload.slice_nonzeros(ranks, rank),
         vertices,
         all_edges,
+        all_named_edges,
         max_degree: most_edges(workload),
         batch: BatchSizes::NONE,
         reach: load.reach.unwrap_or_default(),
@@ -366,10 +375,12 @@ fn estimated(workload: &Workload, ranks: u32, partitioner: Partitioner) -> Parts
         } else {
             light + u64::from(rank <= rest)
         },
+        named_edges: workload.named_edges().map(|edges| share(edges, rank)),
         feature_nonzeros: share(workload.feature_nonzeros, rank),
         slice_nonzeros: workload.slice_nonzeros(ranks, rank as u32),
         vertices: workload.vertices,
         all_edges: workload.edges,
+        all_named_edges: workload.named_edges(),
         max_degree: most_edges(workload),
         batch: BatchSizes::NONE,
     };

@@ -55,6 +55,11 @@ pub enum SampledError {
         "`{0}` aggregates over edges out of a vertex, and a batch has edges into its vertices only"
     )]
     Outgoing(String),
+    /// A layer over a named set of edges.
+    #[error(
+        "a layer of the model runs over a named set of edges, and batches are drawn from the other edges only; use a placement that trains on the whole graph"
+    )]
+    NamedSet,
     /// A loop that cannot be unrolled.
     #[error("{0}")]
     Loop(StaleError),
@@ -72,6 +77,11 @@ pub struct SampledForm {
     pub hops: u8,
 }
 
+/// Whether an operator takes rows to the edges of a named set.
+fn over_named_set(op: &Op) -> bool {
+    matches!(op, Op::Take(EdgeSet::Named(_), _))
+}
+
 /// The form of a forward graph, whose results are the loss and the logits. Edges of a graph with
 /// types are `typed`. Aggregations that depend on nothing but the data, as a first one of features
 /// without dropout does, are made `beforehand`: once, for all vertices, over all neighbors. A batch
@@ -81,6 +91,9 @@ pub struct SampledForm {
 /// Why there is no such form.
 pub fn sampled(graph: &Graph, typed: bool, beforehand: bool) -> Result<SampledForm, SampledError> {
     let whole = order::aggregate_first(&unrolled(graph).map_err(SampledError::Loop)?)?;
+    if whole.nodes.iter().any(|node| over_named_set(&node.op)) {
+        return Err(SampledError::NamedSet);
+    }
     let levels = Levels::of(&whole, beforehand)?;
     let hops = levels.hops;
     let mut form = Form {

@@ -19,6 +19,7 @@ use gnnc_graph::{Csr, GraphData, Labels, LocalChunks, LocalEdges, LocalPart};
 use gnnc_ir::EdgeSet;
 use gnnc_ir::program::verify::RankData;
 use gnnc_ir::program::{Capacity, Even, Extent, Program, RankSizes};
+use gnnc_ir::words::types::BySet;
 use lists::Over;
 pub(crate) use needs::{Needs, Ways};
 use std::ops::Range;
@@ -44,7 +45,7 @@ pub(crate) struct Part {
     /// count + s`.
     pub(crate) between: Vec<u64>,
     /// Edges by edge set; `None` for sets that no kernel walks.
-    edges: [Option<Edges>; 2],
+    edges: BySet<Option<Edges>>,
     /// Data about all vertices, shared by all ranks.
     pub(crate) whole: Arc<Whole>,
     /// Nonzeros of the own feature rows, and of the own columns of all vertices, if the program
@@ -123,14 +124,18 @@ impl Part {
             inner: local.inner as u64,
             halo: local.halo() as u64,
             vertices: data.vertices().into(),
-            all_edges: data.topology.edges(),
+            edges: local.edges_of(EdgeSet::Plain),
+            all_edges: data.topology.edges_of(EdgeSet::Plain),
             ..RankSizes::default()
         };
+        for number in 1..=data.topology.set_names().len() as u8 {
+            let set = EdgeSet::Named(number);
+            sizes.named_edges.add(number, local.edges_of(set));
+            sizes
+                .all_named_edges
+                .add(number, data.topology.edges_of(set));
+        }
         let own = &local.global[..local.inner];
-        sizes.edges = own
-            .iter()
-            .map(|&v| data.topology.in_neighbours(v).len() as u64)
-            .sum();
         let trains = |v: &&u32| data.train.get(**v as usize) == Some(&true);
         sizes.train = own.iter().filter(trains).count() as u64;
         sizes.reach = local.reach();
@@ -156,20 +161,18 @@ impl Part {
         if let [_, Some(slice)] = &features {
             sizes.slice_nonzeros = slice.by_row.csr.indices.len() as u64;
         }
-        let edges = [EdgeSet::Plain, EdgeSet::Looped].map(|set| {
-            let ways = needs.edges[index(set)];
+        let edges = BySet::from_fn(|set| {
+            let ways = needs.edges.of(set);
             let relations = data.topology.relations();
             ways.walked
-                .then(|| Edges::new(local.edges(set), ways, relations))
+                .then(|| Edges::new(local.edges(set), *ways, relations))
         });
         let pick = |mask: &[bool]| {
             own.iter()
                 .map(|&v| mask.get(v as usize).copied().unwrap_or(false))
                 .collect()
         };
-        let degrees = [data.topology.in_degrees(), data.topology.out_degrees()];
-        let most = degrees.iter().flatten().copied().max();
-        sizes.max_degree = u64::from(most.unwrap_or(0));
+        sizes.max_degree = data.topology.max_degree().into();
         let mut part = Self {
             cuts: Vec::new(),
             batches: BatchesByList::default(),
@@ -214,7 +217,7 @@ impl Part {
 
     /// Size in bytes, without the data that ranks share.
     pub(crate) fn bytes(&self) -> u64 {
-        let edges = self.edges.iter().flatten().map(Edges::bytes);
+        let edges = self.edges.values().flatten().map(Edges::bytes);
         let features = self.features.iter().flatten().map(FeatureRows::bytes);
         let labels = match &self.labels {
             Labels::None => 0,
@@ -301,14 +304,6 @@ impl Edges {
         let by_type = self.by_type.as_ref().map_or(0, Walkable::bytes);
         let vertices = 4 * self.vertices.len();
         self.by_destination.bytes() + other_way(&self.by_source) + by_type + vertices - fetched
-    }
-}
-
-/// Index of an edge set in pairs.
-pub(crate) fn index(set: EdgeSet) -> usize {
-    match set {
-        EdgeSet::Plain => 0,
-        EdgeSet::Looped => 1,
     }
 }
 

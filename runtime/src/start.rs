@@ -22,6 +22,7 @@ use crate::transport::Transport;
 use crate::{RuntimeError, init};
 use gnnc_codegen::cpu::{Compiled, Compiler};
 use gnnc_graph::{Features, GraphData, LocalPart, Partition, Topology};
+use gnnc_ir::EdgeSet;
 use gnnc_ir::kernel::End;
 use gnnc_ir::kernel::Walk;
 
@@ -269,8 +270,8 @@ impl Degrees {
             let numbers = match kind {
                 (Role::Degree(set, End::Dst), _) => local.in_degrees(set),
                 (Role::Degree(set, End::Src), _) => local.out_degrees(set),
-                (Role::Relation(_), false) => types(local.types()),
-                (Role::Relation(_), true) => types(topology.types()),
+                (Role::Relation(_), false) => types(&local.types()),
+                (Role::Relation(_), true) => types(&topology.plain_types()),
                 (Role::RelationDegree(_), false) => local.relation_degrees(),
                 (Role::RelationDegree(_), true) => topology.relation_degrees(),
                 _ => continue,
@@ -339,10 +340,17 @@ fn fill(
             }
         }
         Role::EdgeFeatures(_) => {
-            let values = match buffer.extent.of_whole_graph() {
-                true => data.edge_features.values.clone(),
-                false => data.edge_features.into_vertices(&data.topology, own),
+            let set = buffer.extent.edge_set().unwrap_or(EdgeSet::Plain);
+            let all: Vec<u32>;
+            let targets = if buffer.extent.of_whole_graph() {
+                all = (0..data.vertices()).collect();
+                &all
+            } else {
+                own
             };
+            let values = data
+                .edge_features
+                .into_vertices(&data.topology, set, targets);
             floats
                 .iter_mut()
                 .zip(values)

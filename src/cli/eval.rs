@@ -50,7 +50,9 @@ impl Eval {
         )?;
         let vertices = 0..data.vertices() as usize;
         let wanted: Vec<usize> = vertices.filter(|v| self.vertices.has(data, *v)).collect();
+        let rivals = data.rivals();
         let scored = Scored {
+            rivals: &rivals,
             logits: &found.logits,
             classes: found.classes,
             labels: &data.labels,

@@ -2,6 +2,7 @@
 
 use super::files::{replace, writable};
 use super::import::ImportCommand;
+use super::links::Links;
 use super::numbers::{EDGES, SEEDS, SIGNAL, VERTICES, WIDTH, WORKERS, within};
 use super::output::{Answer, Failure, Output, input};
 use super::partitioner::PartitionerArgs;
@@ -26,6 +27,8 @@ pub enum GraphCommand {
     Partition(PartitionCommand),
     /// Make a graph file of tables: edges, and vertices with labels, a split and features.
     Import(Box<ImportCommand>),
+    /// Make a graph file to predict links on: pairs of vertices with and without a link, and a split.
+    Links(Links),
     /// Convert a graph file to another format.
     Convert(Convert),
     /// Generate a random graph.
@@ -134,6 +137,7 @@ impl GraphCommand {
             Self::Stats(command) => command.run(out),
             Self::Partition(command) => command.run(out),
             Self::Import(command) => command.run(out),
+            Self::Links(command) => command.run(out),
             Self::Convert(command) => command.run(out),
             Self::Generate(command) => command.run(out),
             Self::Sample(command) => command.run(out),
@@ -376,6 +380,9 @@ fn stats_text(data: &GraphData, workload: &Workload) -> String {
         0 => String::new(),
         columns => format!(", {}", count(columns.into(), "feature")),
     };
+    let sets: Vec<String> = (workload.edge_sets.iter())
+        .map(|set| format!("{} of {}", count(set.edges, "edge"), set.name))
+        .collect();
     let mut text = facts(&[
         ("graph", workload.name.clone()),
         ("vertices", grouped(workload.vertices)),
@@ -386,6 +393,7 @@ fn stats_text(data: &GraphData, workload: &Workload) -> String {
                 count(workload.edges, "edge")
             ),
         ),
+        ("edge sets", sets.join(", ")),
         ("features", features),
         ("labels", data.label_text()),
         (

@@ -24,6 +24,7 @@ mod graph;
 mod import;
 mod inputs;
 mod knobs;
+mod links;
 mod log;
 mod machine;
 mod new;

@@ -116,12 +116,13 @@ impl Predict {
 impl Which {
     /// Whether a vertex is one of them.
     pub(super) fn has(self, data: &GraphData, v: usize) -> bool {
+        let predicted = data.subjects().contains(&(v as u32));
         match self {
-            Self::All => true,
+            Self::All => predicted,
             Self::Train => data.train[v],
             Self::Val => data.val[v],
             Self::Test => data.test[v],
-            Self::Rest => !(data.train[v] || data.val[v] || data.test[v]),
+            Self::Rest => predicted && !(data.train[v] || data.val[v] || data.test[v]),
         }
     }
 }
@@ -150,7 +151,7 @@ fn table(
     }
     writer.write_record(&head)?;
     for &v in wanted {
-        let mut row = vec![data.ids.get(v).map_or_else(|| v.to_string(), str::to_owned)];
+        let mut row = vec![data.id_of(v as u32).into_owned()];
         if !numbers {
             let classes: Vec<String> = found.of(v).into_iter().map(class).collect();
             row.push(classes.join(";"));

@@ -10,6 +10,7 @@ use gnnc::graph::sample::{
     by_edges, degree_classes,
 };
 use gnnc::graph::{GraphData, summary};
+use gnnc::ir::EdgeSet;
 use serde_json::{Value, json};
 use std::time::Instant;
 
@@ -124,7 +125,8 @@ impl Sample {
     }
 
     fn count(&self, data: &GraphData, rule: &Rule, batches: &Batches) -> Result<Counts, Failure> {
-        let mut sampler = Sampler::new(&data.topology, rule, self.threads).map_err(refused)?;
+        let topology = data.topology.only(EdgeSet::Plain);
+        let mut sampler = Sampler::new(&*topology, rule, self.threads).map_err(refused)?;
         let hops = rule.hops();
         let mut counts = Counts {
             levels: (0..=hops).map(|_| Spread::default()).collect(),
@@ -160,7 +162,7 @@ impl Sample {
                     "{}: {} vertices, {} edges",
                     data.name,
                     grouped(data.vertices().into()),
-                    grouped(data.topology.edges())
+                    grouped(data.topology.edges_of(EdgeSet::Plain))
                 ),
             ),
             (
@@ -235,7 +237,7 @@ impl Sample {
         let mut object = json!({
             "graph": data.name,
             "vertices": data.vertices(),
-            "edges": data.topology.edges(),
+            "edges": data.topology.edges_of(EdgeSet::Plain),
             "seeds": batches.seeds().len(),
             "batches_of_epoch": batches.count(),
             "cut": self.cut.name(),
@@ -346,7 +348,8 @@ fn estimates(
     }
     let workload = summary::summarise(data, &[])?;
     Ok(Estimates {
-        by_edges: by_edges(&data.topology, rule, &mut included).map_err(refused)?,
+        by_edges: by_edges(&data.topology.only(EdgeSet::Plain), rule, &mut included)
+            .map_err(refused)?,
         by_degrees: by_degrees(&degree_classes(&workload), workload.relations, size, rule),
     })
 }

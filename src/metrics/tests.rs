@@ -18,6 +18,7 @@ fn two_classes_with_ties_by_hand() {
     let labels = Labels::Single(vec![0, 0, 1, 1]);
     let scored = Scored {
         logits: &logits,
+        rivals: &[0; 4096],
         classes: 2,
         labels: &labels,
         kind: LabelKind::Class,
@@ -52,6 +53,7 @@ fn vertices_without_a_label_do_not_count() {
     let labels = Labels::Single(vec![1, 0, 0, -1]);
     let scored = Scored {
         logits: &logits,
+        rivals: &[0; 4096],
         classes: 2,
         labels: &labels,
         kind: LabelKind::Class,
@@ -96,6 +98,7 @@ fn several_classes_are_scored_as_scikit_learn_does() {
         };
         let scored = Scored {
             logits: &logits,
+            rivals: &[0; 4096],
             classes,
             labels,
             kind,
@@ -130,6 +133,7 @@ fn numbers_are_scored_as_scikit_learn_does() {
     let logits = [0.0, 2.0, -1.0, 2.0, 8.0, -5.0, 3.0, 3.0];
     let scored = Scored {
         logits: &logits,
+        rivals: &[0; 4096],
         classes: 2,
         labels: &labels,
         kind: LabelKind::Numbers,

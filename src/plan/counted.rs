@@ -5,6 +5,7 @@ use gnnc_files::Cache;
 use gnnc_graph::partition::{self, Partition};
 use gnnc_graph::sample::{At, PILOT, Replay, Rule, SampleError, Sampler, seeds};
 use gnnc_graph::{GraphData, Topology, summary};
+use gnnc_ir::EdgeSet;
 use gnnc_ir::plan::Partitioner;
 use gnnc_ir::program::trace::Phase;
 use gnnc_ir::words::sampling::Sampling;
@@ -111,7 +112,8 @@ pub(crate) fn batch_plan(
     seed: u64,
 ) -> Result<BatchPlan, Error> {
     let pilots = |sampling: &Sampling, phase: Phase| {
-        let mut replay = replay(data, &data.topology, (sampling, phase), partition, seed)?;
+        let topology = data.topology.only(EdgeSet::Plain);
+        let mut replay = replay(data, &*topology, (sampling, phase), partition, seed)?;
         let first = 0..replay.count().min(PILOT);
         let drawn = first.map(|batch| replay.sizes(At::first_of(phase, batch)));
         drawn.collect::<Result<Vec<_>, _>>().map_err(no_batches)
@@ -119,7 +121,10 @@ pub(crate) fn batch_plan(
     let trained = pilots(training, Phase::Step)?;
     let evaluated = evaluation.map(|sampling| pilots(sampling, Phase::Eval));
     let evaluated = evaluated.transpose()?;
-    let graph = (data.vertices().into(), data.topology.edges());
+    let graph = (
+        data.vertices().into(),
+        data.topology.edges_of(EdgeSet::Plain),
+    );
     Ok(BatchPlan::drawn(trained, evaluated, graph))
 }
 

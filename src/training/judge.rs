@@ -13,6 +13,8 @@ pub(super) struct Judge {
     metric: Metric,
     labels: Labels,
     kind: LabelKind,
+    /// The group of each vertex, among whose members it is ranked.
+    rivals: Vec<u32>,
     /// The training, validation and test vertices.
     splits: [Vec<usize>; 3],
 }
@@ -43,6 +45,7 @@ impl Judge {
             metric,
             labels: data.labels.clone(),
             kind: loaded.model.loss.labels(),
+            rivals: data.rivals(),
             splits: [&data.train, &data.val, &data.test].map(of),
         }))
     }
@@ -74,6 +77,7 @@ impl Judge {
             classes,
             labels: &self.labels,
             kind: self.kind,
+            rivals: &self.rivals,
         };
         let score = |vertices: &Vec<usize>| scored.score(self.metric, vertices.iter().copied());
         Ok(Judged {

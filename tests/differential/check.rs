@@ -2,13 +2,13 @@
 
 use crate::device::Again;
 use gnnc::graph::partition::{Partitioner, Range};
-use gnnc::graph::{GraphData, Labels, summarise};
+use gnnc::graph::{GraphData, Labels, Topology, summarise};
 use gnnc::ir::graph::autodiff::{TrainingGraph, differentiate};
 use gnnc::ir::graph::eval::{DropoutKey, EvalContext, Tensor, evaluate};
 use gnnc::ir::graph::model::{Optimizer, Relaxation};
 use gnnc::ir::plan::{Knobs, Layout, Layouts, Placement};
 use gnnc::ir::program::{Length, Rule, Skipping};
-use gnnc::ir::{Graph, Rows, Type};
+use gnnc::ir::{EdgeSet, Graph, Rows, Type};
 use gnnc::planner::decouple::DecoupleError;
 use gnnc::planner::lower::blocks::marked;
 use gnnc::planner::lower::pure;
@@ -352,6 +352,7 @@ fn context(data: &GraphData) -> EvalContext {
         indptr: data.topology.indptr().to_vec(),
         indices: data.topology.indices().to_vec(),
         types: data.topology.types().to_vec(),
+        sets: sets(&data.topology),
         edge_features: data
             .edge_features
             .values
@@ -368,6 +369,18 @@ fn context(data: &GraphData) -> EvalContext {
         blocks: Vec::new(),
         batch: None,
     }
+}
+
+/// The number of each edge's named set, 0 for plain edges; empty if all are plain.
+fn sets(topology: &Topology) -> Vec<u8> {
+    if topology.is_plain() {
+        return Vec::new();
+    }
+    let number = |place| match topology.set_at(place) {
+        EdgeSet::Named(number) => number,
+        EdgeSet::Plain | EdgeSet::Looped => 0,
+    };
+    (0..topology.indices().len()).map(number).collect()
 }
 
 fn largest(values: impl Iterator<Item = f64>) -> f64 {

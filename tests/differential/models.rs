@@ -62,7 +62,7 @@ fn check(body: &str) {
     }
 }
 
-fn check_case(mut case: Case) {
+pub fn check_case(mut case: Case) {
     for ranks in [1, 2, 3, 5, 8] {
         for partitioner in PARTITIONERS.iter().take(if ranks == 1 { 1 } else { 3 }) {
             case.check(Way {

@@ -74,6 +74,7 @@ fn loaded(body: &str) -> Loaded {
         classes: 4,
         relations: 0,
         edge_features: 0,
+        edge_sets: None,
     };
     let (model, diagnostics) = source.check(&facts, &[]);
     Loaded {

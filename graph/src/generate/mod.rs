@@ -10,7 +10,7 @@ pub use attributes::Attributes;
 pub use planted::PlantedPartition;
 pub use rmat::Rmat;
 
-use crate::topology::merge;
+use crate::reverse::merge;
 use crate::{GraphError, Topology};
 use rayon::prelude::*;
 

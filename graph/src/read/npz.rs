@@ -11,6 +11,7 @@
 //! means no edge.
 
 mod edge_features;
+mod graphs;
 pub(crate) mod labels;
 mod ogb;
 mod pyg;
@@ -58,6 +59,7 @@ pub fn read(
         in_neighbours(&mut arrays)?
     };
     let vertices = edges.topology.vertices() as usize;
+    let graph_of = graphs::graph_of(&mut arrays, vertices)?;
     if let Some(stated) = options.vertices.filter(|&n| n as usize != vertices) {
         return Err(GraphError::WrongLength {
             at: at.to_owned(),
@@ -67,6 +69,9 @@ pub fn read(
         });
     }
     let (mut data, mut dropped) = (GraphData::new("", edges.topology), edges.dropped);
+    if let Some(many) = &graph_of {
+        data.set_splits_of(many.graphs as usize);
+    }
     data.edge_features = edges.features;
     data.features = features(&mut arrays)?;
     if let Some(array) = arrays.optional("labels")? {
@@ -94,7 +99,11 @@ pub fn read(
             *texts = array.names()?;
         }
     }
+    data.subjects = graphs::count(&mut arrays, &data)?;
     dropped.not_used.extend(arrays.not_used());
+    if let Some(many) = graph_of {
+        data = graphs::joined(at, data, &many)?;
+    }
     Ok((data, dropped))
 }
 
@@ -277,6 +286,7 @@ fn in_neighbours<R: Read + Seek>(arrays: &mut Arrays<R>) -> Result<Edges, GraphE
         }
         None => untyped(vertices, indptr, indices)?,
     };
+    let topology = graphs::with_sets(arrays, topology)?;
     let features = edge_features::read(arrays, &[EDGE_FEATURES], &topology, listed.into_iter())?;
     Ok(Edges {
         topology,

@@ -9,7 +9,7 @@ mod edges;
 use crate::graph::op::{Input, Op, Relations, Scan, ValueOrigin};
 use crate::graph::{Graph, VerifyError};
 use crate::words::sampling::Drawn;
-use crate::words::types::{EdgeSet, Rows, Type};
+use crate::words::types::{EdgeSet, MAX_SETS, Rows, Type};
 use batch::Levels;
 pub use batch::{EvalBatch, EvalLayer};
 use edges::Edges;
@@ -40,12 +40,15 @@ pub struct EvalContext {
     /// `indptr[v] .. indptr[v + 1]`: the edges into vertex `v`. Holds one entry more than there
     /// are vertices.
     pub indptr: Vec<u64>,
-    /// Source of every plain edge, sorted within a destination. A looped edge set has one more
-    /// self loop per vertex, in sorted position.
+    /// Source of every edge of the plain and the named sets, sorted within a destination. A looped
+    /// edge set has one more self loop per vertex, in sorted position.
     pub indices: Vec<u32>,
-    /// Type of every plain edge, in the same order; empty if edges have no types.
+    /// Number of the named set of every edge, in the same order, 0 for plain edges; empty if all
+    /// are plain.
+    pub sets: Vec<u8>,
+    /// Type of every edge, in the same order; empty if edges have no types.
     pub types: Vec<u16>,
-    /// The features of every plain edge, in the same order, edge by edge.
+    /// The features of every edge, in the same order, edge by edge.
     pub edge_features: Vec<f64>,
     /// The feature matrix, `[V x F]`.
     pub features: Tensor,
@@ -203,19 +206,23 @@ struct Machine<'a> {
     vertices: usize,
     plain: Edges,
     looped: Edges,
+    named: Vec<Edges>,
     levels: Levels<'a>,
 }
 
 impl<'a> Machine<'a> {
     fn new(graph: &Graph, context: &'a EvalContext) -> Result<Self, EvalError> {
-        let plain = Edges::plain(&context.indptr, &context.indices)?;
+        let edges = Edges::plain(&context.indptr, &context.indices)?;
+        let plain = edges.of_set(&context.sets, 0);
         let looped = plain.with_loops();
+        let named = (1..=MAX_SETS as u8).map(|number| edges.of_set(&context.sets, number));
         let vertices = context.indptr.len() - 1;
         let machine = Self {
             context,
             vertices,
             plain,
             looped,
+            named: named.collect(),
             levels: Levels::new(context.batch.as_ref(), vertices)?,
         };
         machine.check_count("mask entries", vertices, context.train.len())?;
@@ -240,7 +247,7 @@ impl<'a> Machine<'a> {
                 self.check_types(&scan.body)?;
             }
             if let Op::Input(Input::EdgeFeatures(columns)) = node.op {
-                let expected = self.plain.len() * columns.count as usize;
+                let expected = self.context.indices.len() * columns.count as usize;
                 let found = self.context.edge_features.len();
                 self.check_count("features of edges", expected, found)?;
             }
@@ -249,8 +256,9 @@ impl<'a> Machine<'a> {
                 continue;
             };
             let count = types_of.count;
-            self.check_count("types of edges", self.plain.len(), types.len())?;
-            if let Some(found) = types.iter().find(|t| u32::from(**t) >= count) {
+            self.check_count("types of edges", self.context.indices.len(), types.len())?;
+            let plain = self.plain.places.iter().map(|place| types[*place]);
+            if let Some(found) = plain.into_iter().find(|t| u32::from(*t) >= count) {
                 let why = format!("found an edge of type {found}, but there are {count} types");
                 return Err(EvalError::Topology(why));
             }
@@ -304,6 +312,7 @@ impl<'a> Machine<'a> {
         match set {
             EdgeSet::Plain => &self.plain,
             EdgeSet::Looped => &self.looped,
+            EdgeSet::Named(number) => &self.named[usize::from(number).clamp(1, MAX_SETS) - 1],
         }
     }
 
@@ -399,7 +408,8 @@ impl<'a> Machine<'a> {
             }
             Input::Fresh(set) => return self.edges(set).fresh(set, &self.context.order),
             Input::Relation(relations) => {
-                return self.of_types(relations, self.context.types.iter().map(|t| f64::from(*t)));
+                let types = self.plain.places.iter().map(|at| self.context.types[*at]);
+                return self.of_types(relations, types.map(f64::from));
             }
             Input::Drawn(drawn) => {
                 let mut degrees = Vec::new();
@@ -409,8 +419,11 @@ impl<'a> Machine<'a> {
                 return self.levels.drawn(drawn, &degrees);
             }
             Input::EdgeFeatures(columns) => {
-                let values = self.context.edge_features.clone();
-                return Tensor::new(columns.ty(), self.plain.len(), values);
+                let edges = self.edges(columns.set);
+                let width = columns.count as usize;
+                let row = |at: &usize| &self.context.edge_features[at * width..(at + 1) * width];
+                let values = edges.places.iter().flat_map(row).copied();
+                return Tensor::new(columns.ty(), edges.len(), values.collect());
             }
             Input::RelationDegree(relations) => {
                 let degrees = self.plain.relation_degrees(&self.context.types);

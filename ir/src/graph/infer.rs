@@ -385,6 +385,7 @@ fn edges(set: EdgeSet, end: End) -> &'static str {
     match (set, end) {
         (EdgeSet::Plain, _) => "edge rows (edges)",
         (EdgeSet::Looped, _) => "edge rows (edges + loops)",
+        (EdgeSet::Named(_), _) => "edge rows of the same named set",
     }
 }
 

@@ -149,7 +149,7 @@ impl Even {
             return 0;
         };
         let total = sizes.rows(self.rows.extent().edges(set));
-        let loops = u64::from(set == EdgeSet::Looped);
+        let loops = set.loops();
         // Rows of one grain stay together.
         let together = LINE_ROWS.saturating_mul(sizes.max_degree.saturating_add(loops));
         let each = total.div_ceil(self.parts(of));
@@ -287,6 +287,7 @@ impl Chunk {
         let whole = RankSizes {
             vertices: self.share(sizes.vertices),
             all_edges: self.share(sizes.all_edges),
+            all_named_edges: sizes.all_named_edges.map(|edges| self.share(edges)),
             ..*sizes
         };
         match self.even.map(|even| even.rows) {
@@ -295,6 +296,7 @@ impl Chunk {
                 inner: self.share(sizes.inner),
                 halo: self.share(sizes.halo),
                 edges: self.share(sizes.edges),
+                named_edges: sizes.named_edges.map(|edges| self.share(edges)),
                 ..*sizes
             },
         }
@@ -315,10 +317,16 @@ impl Chunk {
             (_, 0) => (sizes.inner, 0, sizes.edges.saturating_sub(reach.halo_edges)),
             _ => (0, sizes.halo, reach.halo_edges),
         };
+        // How many edges of named sets are near is not counted: as many as of the stored ones.
+        let share = |of: u64| match sizes.edges {
+            0 => of / 2,
+            all => (u128::from(of) * u128::from(edges) / u128::from(all)) as u64,
+        };
         RankSizes {
             inner,
             halo,
             edges,
+            named_edges: sizes.named_edges.map(share),
             ..*sizes
         }
     }

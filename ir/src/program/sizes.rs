@@ -2,7 +2,7 @@
 
 use super::Extent;
 use crate::words::sampling::MAX_HOPS;
-use crate::words::types::{EdgeSet, Level, Of};
+use crate::words::types::{EdgeSet, Level, NamedEdges, Of};
 use crate::workload::Reach;
 use serde::{Deserialize, Serialize};
 
@@ -100,6 +100,8 @@ impl BatchSizes {
         match set {
             EdgeSet::Plain => kept,
             EdgeSet::Looped => kept + self.rows(level),
+            // Batches are drawn from the stored edges.
+            EdgeSet::Named(_) => 0,
         }
     }
 }
@@ -116,6 +118,9 @@ pub struct RankSizes {
     pub halo: u64,
     /// Stored edges into own vertices.
     pub edges: u64,
+    /// Edges of the named sets into own vertices.
+    #[serde(default, skip_serializing_if = "NamedEdges::is_none")]
+    pub named_edges: NamedEdges,
     /// Non-zeros of own feature rows.
     pub feature_nonzeros: u64,
     /// Non-zeros of the rank's feature columns, over all vertices.
@@ -127,6 +132,9 @@ pub struct RankSizes {
     /// Stored edges of the whole graph.
     #[serde(default)]
     pub all_edges: u64,
+    /// Edges of the named sets of the whole graph.
+    #[serde(default, skip_serializing_if = "NamedEdges::is_none")]
+    pub all_named_edges: NamedEdges,
     /// Most stored edges into, or out of, a single vertex of the graph.
     #[serde(default)]
     pub max_degree: u64,
@@ -190,9 +198,11 @@ impl RankSizes {
             Extent::Halo => self.halo,
             Extent::Edges(EdgeSet::Plain) => self.edges,
             Extent::Edges(EdgeSet::Looped) => self.edges + self.inner,
+            Extent::Edges(EdgeSet::Named(number)) => self.named_edges.of(number),
             Extent::All => self.vertices,
             Extent::AllEdges(EdgeSet::Plain) => self.all_edges,
             Extent::AllEdges(EdgeSet::Looped) => self.all_edges + self.vertices,
+            Extent::AllEdges(EdgeSet::Named(number)) => self.all_named_edges.of(number),
             Extent::FeatureNonzeros => self.feature_nonzeros,
             Extent::SliceNonzeros => self.slice_nonzeros,
             Extent::Run(even, of) => even.longest(of, self),

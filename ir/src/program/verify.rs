@@ -25,6 +25,7 @@ use crate::program::trace::Phase;
 use crate::words::mesh::Mesh;
 use crate::words::sampling::{Drawn, MAX_HOPS};
 use crate::words::spelling::counted;
+use crate::words::types::NamedEdges;
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -74,10 +75,12 @@ impl RankData {
             train: 53,
             halo: of_part(0, 83),
             edges,
+            named_edges: NamedEdges::typical(of_part(503, 503)),
             feature_nonzeros: nonzeros,
             slice_nonzeros: of_part(nonzeros, 409),
             vertices: of_part(inner, 401),
             all_edges: of_part(edges, 4001),
+            all_named_edges: NamedEdges::typical(of_part(503, 2003)),
             max_degree: 37,
             reach: super::Reach {
                 interior: of_part(inner, 61),

@@ -17,6 +17,16 @@ pub enum Metric {
     RocAuc,
     /// The mean precision over the steps of the recall, the mean over classes if there are several.
     AveragePrecision,
+    /// The mean of one over the rank of each link among the pairs of the same source that have none.
+    Mrr,
+    /// The share of the links that score above all but the 9 best pairs without one.
+    Hits10,
+    /// The share of the links that score above all but the 19 best pairs without one.
+    Hits20,
+    /// The share of the links that score above all but the 49 best pairs without one.
+    Hits50,
+    /// The share of the links that score above all but the 99 best pairs without one.
+    Hits100,
     /// The mean absolute error, for numbers.
     Mae,
     /// The root of the mean squared error, for numbers; the mean over columns if there are several.
@@ -27,12 +37,17 @@ pub enum Metric {
 
 impl Metric {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 13] = [
         Self::Accuracy,
         Self::MicroF1,
         Self::MacroF1,
         Self::RocAuc,
         Self::AveragePrecision,
+        Self::Mrr,
+        Self::Hits10,
+        Self::Hits20,
+        Self::Hits50,
+        Self::Hits100,
         Self::Mae,
         Self::Rmse,
         Self::R2,
@@ -46,6 +61,7 @@ impl Metric {
             | Self::MacroF1
             | Self::RocAuc
             | Self::AveragePrecision => true,
+            Self::Mrr | Self::Hits10 | Self::Hits20 | Self::Hits50 | Self::Hits100 => true,
             Self::Mae | Self::Rmse | Self::R2 => false,
         }
     }
@@ -60,6 +76,7 @@ impl Metric {
             | Self::RocAuc
             | Self::AveragePrecision
             | Self::R2 => one > other,
+            Self::Mrr | Self::Hits10 | Self::Hits20 | Self::Hits50 | Self::Hits100 => one > other,
         }
     }
 
@@ -71,6 +88,11 @@ impl Metric {
             Self::MacroF1 => "macro-F1",
             Self::RocAuc => "ROC-AUC",
             Self::AveragePrecision => "average precision",
+            Self::Mrr => "MRR",
+            Self::Hits10 => "Hits@10",
+            Self::Hits20 => "Hits@20",
+            Self::Hits50 => "Hits@50",
+            Self::Hits100 => "Hits@100",
             Self::Mae => "MAE",
             Self::Rmse => "RMSE",
             Self::R2 => "R2",
@@ -85,6 +107,11 @@ impl Metric {
             Self::MacroF1 => "macro_f1",
             Self::RocAuc => "roc_auc",
             Self::AveragePrecision => "average_precision",
+            Self::Mrr => "mrr",
+            Self::Hits10 => "hits10",
+            Self::Hits20 => "hits20",
+            Self::Hits50 => "hits50",
+            Self::Hits100 => "hits100",
             Self::Mae => "mae",
             Self::Rmse => "rmse",
             Self::R2 => "r2",
@@ -97,7 +124,7 @@ impl FromStr for Metric {
 
     /// Reads a key, in upper or lower case, with hyphens or underscores.
     fn from_str(text: &str) -> Result<Self, String> {
-        let key = text.to_lowercase().replace('-', "_");
+        let key = text.to_lowercase().replace('-', "_").replace('@', "");
         let found = Self::ALL.into_iter().find(|metric| metric.key() == key);
         found.ok_or_else(|| {
             let keys = Self::ALL.map(|metric| metric.key().replace('_', "-"));

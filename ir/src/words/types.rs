@@ -12,6 +12,123 @@ pub enum EdgeSet {
     Plain,
     /// The stored edges and one self loop per vertex.
     Looped,
+    /// A further set of edges of the graph, by its number, which is from 1 to [`MAX_SETS`]. The
+    /// stored edges do not include them.
+    Named(u8),
+}
+
+/// Most named edge sets of a graph.
+pub const MAX_SETS: usize = 7;
+
+impl EdgeSet {
+    /// The edges of a graph without named sets.
+    pub const UNNAMED: [Self; 2] = [Self::Plain, Self::Looped];
+
+    /// All edge sets that a graph can have.
+    pub fn all() -> impl Iterator<Item = Self> {
+        let named = (1..=MAX_SETS as u8).map(Self::Named);
+        Self::UNNAMED.into_iter().chain(named)
+    }
+
+    /// Self loops of each vertex.
+    pub const fn loops(self) -> u64 {
+        match self {
+            Self::Looped => 1,
+            Self::Plain | Self::Named(_) => 0,
+        }
+    }
+
+    /// Its place in [`EdgeSet::all`].
+    pub const fn index(self) -> usize {
+        match self {
+            Self::Plain => 0,
+            Self::Looped => 1,
+            Self::Named(number) => 1 + number as usize,
+        }
+    }
+}
+
+/// A value for each edge set.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BySet<T>([T; MAX_SETS + 2]);
+
+impl<T> BySet<T> {
+    /// The values that a function gives.
+    pub fn from_fn(mut value: impl FnMut(EdgeSet) -> T) -> Self {
+        let mut sets = EdgeSet::all();
+        Self(std::array::from_fn(|_| {
+            value(sets.next().unwrap_or(EdgeSet::Plain))
+        }))
+    }
+
+    /// The value of a set.
+    pub fn of(&self, set: EdgeSet) -> &T {
+        &self.0[set.index().min(MAX_SETS + 1)]
+    }
+
+    /// The value of a set.
+    pub fn of_mut(&mut self, set: EdgeSet) -> &mut T {
+        &mut self.0[set.index().min(MAX_SETS + 1)]
+    }
+
+    /// The values.
+    pub fn values(&self) -> impl Iterator<Item = &T> {
+        self.0.iter()
+    }
+
+    /// The sets with their values.
+    pub fn each(&self) -> impl Iterator<Item = (EdgeSet, &T)> {
+        EdgeSet::all().zip(&self.0)
+    }
+}
+
+/// Numbers of edges of the named sets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct NamedEdges([u64; MAX_SETS]);
+
+impl NamedEdges {
+    /// No edges.
+    pub const NONE: Self = Self([0; MAX_SETS]);
+
+    /// Different numbers from `first` on.
+    pub fn typical(first: u64) -> Self {
+        Self(std::array::from_fn(|k| first + 17 * k as u64))
+    }
+
+    /// The number of each set.
+    pub fn numbers(&self) -> [u64; MAX_SETS] {
+        self.0
+    }
+
+    /// Whether there are none.
+    pub fn is_none(&self) -> bool {
+        *self == Self::NONE
+    }
+
+    /// Edges of the named set with this number.
+    pub fn of(&self, number: u8) -> u64 {
+        let place = usize::from(number).wrapping_sub(1);
+        self.0.get(place).copied().unwrap_or(0)
+    }
+
+    /// Adds to the edges of a named set.
+    pub fn add(&mut self, number: u8, edges: u64) {
+        let place = usize::from(number).wrapping_sub(1);
+        if let Some(count) = self.0.get_mut(place) {
+            *count += edges;
+        }
+    }
+
+    /// A function of each number.
+    pub fn map(self, f: impl Fn(u64) -> u64) -> Self {
+        Self(self.0.map(f))
+    }
+
+    /// A function of each number and the same one of others.
+    pub fn zip(self, other: Self, f: impl Fn(u64, u64) -> u64) -> Self {
+        Self(std::array::from_fn(|k| f(self.0[k], other.0[k])))
+    }
 }
 
 /// Which vertex a reduction over edges belongs to.
@@ -287,10 +404,11 @@ impl Type {
 
 impl fmt::Display for EdgeSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Plain => "E",
-            Self::Looped => "E+",
-        })
+        match self {
+            Self::Plain => f.write_str("E"),
+            Self::Looped => f.write_str("E+"),
+            Self::Named(number) => write!(f, "E:{number}"),
+        }
     }
 }
 
@@ -303,10 +421,11 @@ impl fmt::Display for Rows {
             Self::All => f.write_str("all V"),
             Self::AllEdges(set) => write!(f, "all {set}"),
             Self::Level(Level { number, of }) => write!(f, "{of}V{number}"),
-            Self::LevelEdges(Level { number, of }, set) => {
-                let loops = if *set == EdgeSet::Looped { "+" } else { "" };
-                write!(f, "{of}E{number}{loops}")
-            }
+            Self::LevelEdges(Level { number, of }, set) => match set {
+                EdgeSet::Plain => write!(f, "{of}E{number}"),
+                EdgeSet::Looped => write!(f, "{of}E{number}+"),
+                EdgeSet::Named(name) => write!(f, "{of}E{number}:{name}"),
+            },
         }
     }
 }

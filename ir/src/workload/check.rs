@@ -1,6 +1,7 @@
 //! Plausibility checks of a [`Workload`].
 
 use super::{COLUMN_RUNS, Origin, PartitionSummary, Workload};
+use crate::words::types::MAX_SETS;
 use std::fmt::Display;
 
 /// Most vertices in a graph.
@@ -93,6 +94,7 @@ impl Workload {
             expect(found <= vertices, format!("split[{i}]"), found, expected)?;
         }
         self.check_degrees()?;
+        self.check_sets()?;
         for (&parts, &alpha) in &self.replication {
             let field = format!("replication.{parts}");
             self.check_parts(&field, parts)?;
@@ -179,6 +181,42 @@ impl Workload {
         )
     }
 
+    fn check_sets(&self) -> Checked {
+        let sets = &self.edge_sets;
+        let expected = format!("at most {MAX_SETS} sets");
+        expect(sets.len() <= MAX_SETS, "edge_sets", sets.len(), expected)?;
+        for (n, set) in sets.iter().enumerate() {
+            let field = format!("edge_sets[{n}]");
+            let again = sets[..n].iter().any(|other| other.name == set.name);
+            let named = !set.name.is_empty() && !again;
+            let expected = "a name of its own";
+            expect(
+                named,
+                format!("{field}.name"),
+                format!("{:?}", set.name),
+                expected,
+            )?;
+            let most = most_edges(self.vertices, 0);
+            let expected = format!("at most {most}");
+            expect(
+                set.edges <= most,
+                format!("{field}.edges"),
+                set.edges,
+                expected,
+            )?;
+            let most = self.vertices.min(set.edges);
+            let expected = format!("at most {most}");
+            let degree = set.max_degree;
+            expect(
+                degree <= most,
+                format!("{field}.max_degree"),
+                degree,
+                expected,
+            )?;
+        }
+        Ok(())
+    }
+
     fn check_parts(&self, field: &str, parts: u32) -> Checked {
         let vertices = self.vertices;
         expect(
@@ -243,6 +281,18 @@ impl Workload {
                 format!("{field}.parts[..].{name}"),
                 format!("{found} in total"),
                 format!("the {whole} of `{of}`"),
+            )?;
+        }
+        for (number, set) in (1..).zip(&self.edge_sets) {
+            let of_parts = loads
+                .iter()
+                .map(|load| u128::from(load.named_edges.of(number)));
+            let found: u128 = of_parts.sum();
+            expect(
+                found == u128::from(set.edges),
+                format!("{field}.parts[..].named_edges"),
+                format!("{found} in total"),
+                format!("the {} of the set `{}`", set.edges, set.name),
             )?;
         }
         check_alpha(&format!("{field}.alpha"), parts, summary.alpha)?;
@@ -326,6 +376,7 @@ mod tests {
             inner: 2,
             halo: 1,
             edges: 3,
+            named_edges: Default::default(),
             train: 1,
             feature_nonzeros: 6,
             reach: Some(Reach {
@@ -341,6 +392,7 @@ mod tests {
             messages: vec![vec![0, 1], vec![1, 0]],
         };
         Workload {
+            edge_sets: Vec::new(),
             name: "path".to_owned(),
             origin: Origin::Measured,
             vertices: 4,

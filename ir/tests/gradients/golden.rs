@@ -22,6 +22,7 @@ fn g8() -> EvalContext {
         indptr: vec![0, 2, 4, 7, 10, 13, 16, 18, 20],
         indices: vec![1, 2, 0, 2, 0, 1, 3, 2, 4, 5, 3, 5, 6, 3, 4, 7, 4, 7, 5, 6],
         edge_features: Vec::new(),
+        sets: Vec::new(),
         types: Vec::new(),
         features: Tensor::new(Type::vertices(5), 8, data),
         labels: vec![0.0, 0.0, 0.0, 0.0, 1.0, 1.0, 1.0, 1.0],

@@ -255,6 +255,7 @@ pub fn context(graph: &Graph, seed: u64, dropout: bool) -> EvalContext {
     EvalContext {
         batch,
         edge_features: Vec::new(),
+        sets: Vec::new(),
         types: (0..indices.len())
             .map(|edge| (edge * 5 % 7 % 3) as u16)
             .collect(),

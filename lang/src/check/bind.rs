@@ -12,7 +12,12 @@ pub struct Signature<'a> {
     pub params: Vec<(&'a str, bool)>,
     /// Whether further arguments may follow.
     pub variadic: bool,
+    /// Whether `over = "NAME"` may name a set of edges. Its argument is bound behind the others.
+    pub over: bool,
 }
+
+/// The argument that names the edges of a layer.
+const OVER: &str = "over";
 
 /// Arguments in the order of the parameters, then further ones.
 pub type Bound<'a> = Vec<Option<&'a Expr>>;
@@ -29,7 +34,7 @@ pub fn bind<'a>(
 ) -> Result<Bound<'a>, Vec<Diagnostic>> {
     let name = signature.name;
     let count = signature.params.len();
-    let mut bound: Bound = vec![None; count];
+    let mut bound: Bound = vec![None; count + usize::from(signature.over)];
     let mut errors = Vec::new();
     let named = call.args.iter().map(|arg| (arg.name.as_ref(), &arg.value));
     let all = piped.map(|value| (None, value)).into_iter().chain(named);
@@ -51,6 +56,7 @@ pub fn bind<'a>(
                 );
                 continue;
             }
+            Some(key) if signature.over && key.name == OVER => count,
             Some(key) => match signature.params.iter().position(|(p, _)| *p == key.name) {
                 Some(at) => at,
                 None => {
@@ -63,7 +69,8 @@ pub fn bind<'a>(
             },
         };
         if let Some(first) = bound[at] {
-            let message = format!("`{}` is given twice", signature.params[at].0);
+            let param = signature.params.get(at).map_or(OVER, |param| param.0);
+            let message = format!("`{param}` is given twice");
             let twice = Diagnostic::new("E0206", message).at(value.span());
             errors.push(twice.label(first.span(), "first here"));
             continue;

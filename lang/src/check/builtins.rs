@@ -41,6 +41,10 @@ pub enum Function {
     SumCols,
     /// `mean_cols(x)`
     MeanCols,
+    /// `sum_rows(x)`
+    SumRows,
+    /// `mean_rows(x)`
+    MeanRows,
     /// `split_heads(x, heads)`
     SplitHeads,
     /// `merge_heads(x)`
@@ -165,6 +169,8 @@ pub const BUILTINS: &[Builtin] = &[
     row("dot",             Function::Dot,           &[need("a"), need("b")],                               "the inner product of two rows, head by head: one column"),
     row("sum_cols",        Function::SumCols,       &[X],                                                  "the sum of the columns of each head: one column"),
     row("mean_cols",       Function::MeanCols,      &[X],                                                  "the mean of the columns of each head: one column"),
+    row("sum_rows",        Function::SumRows,       &[X],                                                  "the sum of all rows: one row, the same on every rank"),
+    row("mean_rows",       Function::MeanRows,      &[X],                                                  "the mean of all rows: one row, the same on every rank"),
     row("split_heads",     Function::SplitHeads,    &[X, need("heads")],                                   "splits columns into heads of equal width"),
     row("merge_heads",     Function::MergeHeads,    &[X],                                                  "concatenates the heads as columns"),
     row("sum_heads",       Function::SumHeads,      &[X],                                                  "the sum of the heads"),

@@ -7,7 +7,7 @@ use super::names::{builtin_signature, find_layer, layer_signature};
 use super::standard;
 use super::value::{Layer, Value};
 use crate::diagnostic::{Diagnostic, Span};
-use crate::syntax::ast::{Call, Expr};
+use crate::syntax::ast::{Call, Expr, LayerEdges};
 use gnnc_ir::graph::op::{EdgeColumns, Input, Op, Relations};
 use gnnc_ir::words::types::EdgeSet;
 use std::collections::BTreeMap;
@@ -67,6 +67,13 @@ impl<'a> Elaborator<'a, '_> {
         if self.frame().edges == EdgeSet::Plain {
             return Some(Relations { count, all: false });
         }
+        if let EdgeSet::Named(_) = self.frame().edges {
+            let message =
+                format!("`{name}` is in a layer on a named set of edges, which have no types");
+            let help = "only the edges that belong to no named set have types";
+            self.report(Diagnostic::new("E0312", message).at(span).help(help));
+            return None;
+        }
         let message =
             format!("`{name}` is in a layer on `edges + loops`, and self loops have no type");
         let help = "make it a layer on `edges`, and add the vertex's own term in it";
@@ -83,8 +90,10 @@ impl<'a> Elaborator<'a, '_> {
             self.report(Diagnostic::new("E0312", message).at(span).help(help));
             return None;
         }
-        if self.frame().edges == EdgeSet::Plain {
-            return Some(EdgeColumns { count, all: false });
+        let set = self.frame().edges;
+        if set.loops() == 0 {
+            let all = false;
+            return Some(EdgeColumns { count, set, all });
         }
         let message =
             "`edge_features` is in a layer on `edges + loops`, and self loops have no features";
@@ -177,15 +186,19 @@ impl<'a> Elaborator<'a, '_> {
             self.too_large(span);
             return Value::Poison;
         }
+        let Some(edges) = self.edges_of_call(item, args.get(item.params.len()), span) else {
+            return Value::Poison;
+        };
         let path = self.instance(name);
         self.frames.push(Frame {
             name: name.clone(),
             path,
-            edges: if item.loops {
+            edges: if item.edges == LayerEdges::Looped {
                 EdgeSet::Looped
             } else {
-                EdgeSet::Plain
+                edges
             },
+            over: edges,
             standard,
             call: span,
             vars: Vec::new(),

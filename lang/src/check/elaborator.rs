@@ -48,6 +48,8 @@ pub struct Elaborator<'a, 'd> {
     pub sites: u32,
     pub param_names: BTreeSet<String>,
     pub loss: Option<(Loss, Tensor, Tensor)>,
+    /// Names of edge sets by number, of a graph whose sets are not known.
+    pub named_sets: Vec<String>,
     diagnostics: &'d mut Vec<Diagnostic>,
     depth: u32,
     steps: u32,
@@ -60,6 +62,8 @@ pub struct Frame<'a> {
     /// `gin_conv_2/linear_1`; empty for the model.
     pub path: String,
     pub edges: EdgeSet,
+    /// The edges without self loops that layers called from here run over.
+    pub over: EdgeSet,
     pub standard: bool,
     /// Place of the call, in the text of the calling frame.
     pub call: Span,
@@ -77,15 +81,16 @@ impl<'a, 'd> Elaborator<'a, 'd> {
     ) -> Self {
         Self {
             module,
-            facts,
             circular,
             graph: Graph::new(facts.features),
+            facts,
             scopes: BTreeMap::from([(String::new(), 0)]),
             looped: None,
             frames: Vec::new(),
             sites: 0,
             param_names: BTreeSet::new(),
             loss: None,
+            named_sets: Vec::new(),
             diagnostics,
             depth: 0,
             steps: 0,
@@ -104,6 +109,7 @@ impl<'a, 'd> Elaborator<'a, 'd> {
             name: item.name.name.clone(),
             path: String::new(),
             edges: EdgeSet::Plain,
+            over: EdgeSet::Plain,
             standard: false,
             call: item.name.span(),
             vars: Vec::new(),

@@ -104,6 +104,11 @@ impl<'a> Elaborator<'a, '_> {
                 Some(self.reduce(Axis::Width, x, span))
             }
             Function::MeanCols => self.mean(Axis::Width, args),
+            Function::SumRows => {
+                let x = self.rows_of_graph(args)?;
+                Some(self.emit(Op::SumRows, &[x], span))
+            }
+            Function::MeanRows => self.mean_rows(args),
             Function::SplitHeads => self.split_heads(args),
             Function::MergeHeads => {
                 let x = self.tensor(args, 0)?;
@@ -234,10 +239,17 @@ impl<'a> Elaborator<'a, '_> {
             "none"
         };
         let loops = args.given(3) && self.boolean(args, 3)?;
-        let set = if loops {
-            EdgeSet::Looped
-        } else {
-            EdgeSet::Plain
+        let set = match (loops, self.frame().over) {
+            (true, EdgeSet::Named(_)) => {
+                let message =
+                    "`self_loops = true` in a layer on a named set of edges, which has none";
+                let help = "leave it out, and add the vertex's own term";
+                let wrong = Diagnostic::new("E0312", message).at(args.span_of(3));
+                self.report(wrong.help(help));
+                return None;
+            }
+            (true, EdgeSet::Plain | EdgeSet::Looped) => EdgeSet::Looped,
+            (false, over) => over,
         };
         if self.ty(h).rows != Rows::Vertices {
             let what = "`aggregate` takes a vertex tensor";
@@ -329,6 +341,32 @@ impl<'a> Elaborator<'a, '_> {
         }
         let width = columns / heads;
         Some(self.emit(Op::Reshape { heads, width }, &[x], args.span))
+    }
+
+    /// A tensor with a row for each vertex or edge; `None` after reporting another one.
+    fn rows_of_graph(&mut self, args: &Args<'a>) -> Option<Tensor> {
+        let x = self.tensor(args, 0)?;
+        if !matches!(self.ty(x).rows, Rows::Fixed(_)) {
+            return Some(x);
+        }
+        let what = format!(
+            "`{}` takes a tensor of vertices or edges",
+            args.builtin.name
+        );
+        self.wrong_domain(&what, x, args.span_of(0));
+        None
+    }
+
+    /// The sum of the rows over the sum of as many ones.
+    fn mean_rows(&mut self, args: &Args<'a>) -> Option<Value<'a>> {
+        let x = self.rows_of_graph(args)?;
+        let (span, rows) = (args.span, self.ty(x).rows);
+        let one = self.op(Op::Const(1.0), &[], span)?;
+        let ones = self.op(Op::Broadcast(Type::new(rows, 1, 1)), &[one], span)?;
+        let count = self.op(Op::SumRows, &[ones], span)?;
+        let share = self.op(Op::Unary(Unary::Recip), &[count], span)?;
+        let sum = self.op(Op::SumRows, &[x], span)?;
+        Some(self.emit(Op::Binary(Binary::Mul), &[sum, share], span))
     }
 
     fn reduce(&mut self, axis: Axis, x: Tensor, span: Span) -> Value<'a> {

@@ -10,7 +10,7 @@
 //!        loss cross_entropy(gcn_conv(h, classes), labels, on = train)
 //!      }",
 //! );
-//! let facts = GraphFacts { features: 4, classes: 2, relations: 0, edge_features: 0 };
+//! let facts = GraphFacts { features: 4, classes: 2, relations: 0, edge_features: 0, edge_sets: None };
 //! let (model, diagnostics) = check::elaborate(&module, &facts, &[("hidden".to_owned(), 8.0)]);
 //! assert!(diagnostics.is_empty());
 //! assert_eq!(model.map(|m| m.graph.trainable()), Some(4 * 8 + 8 + 8 * 2 + 2));
@@ -22,6 +22,7 @@ mod bind;
 pub mod builtins;
 mod calls;
 mod cycles;
+mod edge_sets;
 mod elaborator;
 mod functions;
 mod names;
@@ -76,7 +77,7 @@ pub fn elaborate(
                     .unwrap_or_else(|| format!("define it: `graph {} = \"file.npz\"`", name.name));
                 diagnostics.push(Diagnostic::new("E0209", unknown).at(name.span()).help(help));
             }
-            let elaborator = Elaborator::new(module, *facts, circular, &mut diagnostics);
+            let elaborator = Elaborator::new(module, facts.clone(), circular, &mut diagnostics);
             elaborator.model(first, overrides, train)
         }
         None => {

@@ -61,6 +61,7 @@ pub fn layer_signature(layer: &LayerItem) -> Signature<'_> {
         name: &layer.name.name,
         params: params.collect(),
         variadic: false,
+        over: layer.params.iter().all(|p| p.name.name != "over"),
     }
 }
 
@@ -71,6 +72,7 @@ pub fn builtin_signature(builtin: &Builtin) -> Signature<'static> {
         name: builtin.name,
         params: params.collect(),
         variadic: builtin.variadic,
+        over: false,
     }
 }
 

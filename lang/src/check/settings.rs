@@ -229,7 +229,7 @@ impl<'a, 'd> Reader<'a, 'd> {
         pairs
     }
 
-    fn number_of(
+    pub(super) fn number_of(
         &mut self,
         key: &str,
         value: &Expr,
@@ -251,7 +251,7 @@ impl<'a, 'd> Reader<'a, 'd> {
         Some(number)
     }
 
-    fn wrong<T>(&mut self, key: &str, value: &Expr, expected: &str) -> Option<T> {
+    pub(super) fn wrong<T>(&mut self, key: &str, value: &Expr, expected: &str) -> Option<T> {
         let found = match literal(value) {
             Some(number) => number.to_string(),
             None => describe(value),
@@ -321,6 +321,7 @@ impl<'a, 'd> Reader<'a, 'd> {
             name: &call.callee.name,
             params,
             variadic: false,
+            over: false,
         };
         let bound = match bind(&signature, None, call, span) {
             Ok(bound) => bound,

@@ -2,10 +2,11 @@
 
 use super::settings::Reader;
 use crate::diagnostic::Diagnostic;
-use crate::syntax::ast::{GraphItem, Module};
+use crate::syntax::ast::{ExprKind, GraphItem, Module};
 use gnnc_ir::graph::model::{DataOptions, GraphSource};
+use gnnc_ir::words::types::MAX_SETS;
 use gnnc_ir::workload::{
-    MAX_EDGES, MAX_RELATIONS, MAX_VERTICES, MAX_WIDTH, Origin, Workload, most_edges,
+    MAX_EDGES, MAX_RELATIONS, MAX_VERTICES, MAX_WIDTH, NamedSet, Origin, Workload, most_edges,
 };
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -26,6 +27,7 @@ const STATISTICS: &[&str] = &[
     "feature_density",
     "relations",
     "edge_features",
+    "edge_sets",
 ];
 
 impl Module {
@@ -73,6 +75,7 @@ fn statistics(item: &GraphItem, diagnostics: &mut Vec<Diagnostic>) -> Option<Wor
     let relations = reader.count("relations", 1.0..=f64::from(MAX_RELATIONS));
     let edge_features = reader.count("edge_features", 1.0..=f64::from(MAX_WIDTH));
     let edges = reader.count("edges", 0.0..=MAX_EDGES as f64);
+    let edge_sets = edge_sets(&mut reader, vertices.unwrap_or(1));
     if let (Some(vertices), Some(edges)) = (vertices, edges) {
         let most = most_edges(vertices, relations.unwrap_or(0) as u32);
         let why = match relations {
@@ -120,6 +123,7 @@ fn statistics(item: &GraphItem, diagnostics: &mut Vec<Diagnostic>) -> Option<Wor
         classes,
         relations: relations.unwrap_or(0) as u32,
         edge_features: edge_features.unwrap_or(0) as u32,
+        edge_sets,
         // By default, all vertices are training vertices.
         split: [
             split[0].unwrap_or(vertices),
@@ -132,6 +136,44 @@ fn statistics(item: &GraphItem, diagnostics: &mut Vec<Diagnostic>) -> Option<Wor
         replication,
         partitions: BTreeMap::new(),
     })
+}
+
+/// Reads `edge_sets = { "NAME": EDGES, .. }`.
+fn edge_sets(reader: &mut Reader, vertices: u64) -> Vec<NamedSet> {
+    const KEY: &str = "edge_sets";
+    const EXPECTED: &str =
+        "a map of names in quotes and numbers of edges, such as `{ \"graphs\": 5_000 }`";
+    let Some(map) = reader.get(KEY) else {
+        return Vec::new();
+    };
+    let ExprKind::Map(entries) = &map.kind else {
+        reader.wrong::<()>(KEY, map, EXPECTED);
+        return Vec::new();
+    };
+    let mut sets: Vec<NamedSet> = Vec::new();
+    for (key, value) in entries {
+        let ExprKind::Str(name) = &key.kind else {
+            reader.wrong::<()>(KEY, map, EXPECTED);
+            return Vec::new();
+        };
+        let Some(edges) = reader.number_of(KEY, value, 0.0..=MAX_EDGES as f64, true) else {
+            continue;
+        };
+        let name = name.clone();
+        if name.is_empty() || sets.iter().any(|set| set.name == name) || sets.len() == MAX_SETS {
+            let expected = format!("a map of at most {MAX_SETS} different names");
+            reader.wrong::<()>(KEY, map, &expected);
+            return Vec::new();
+        }
+        let edges = edges as u64;
+        let max_degree = likely_max_degree(vertices, edges).min(edges);
+        sets.push(NamedSet {
+            name,
+            edges,
+            max_degree,
+        });
+    }
+    sets
 }
 
 /// Range of replication factors for this many parts: a vertex is in the halo of every part but

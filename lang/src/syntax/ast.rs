@@ -100,6 +100,17 @@ pub struct Setting {
     pub value: Expr,
 }
 
+/// The edges that a layer runs over.
+#[derive(Clone, Debug, PartialEq)]
+pub enum LayerEdges {
+    /// Those of the call: the stored ones, or a set that the call names with `over`.
+    Called,
+    /// The stored ones and one self loop for each vertex (`on edges + loops`).
+    Looped,
+    /// A named set (`on "NAME"`).
+    Named(Ident),
+}
+
 /// A layer: a function from tensors to a tensor.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LayerItem {
@@ -107,8 +118,8 @@ pub struct LayerItem {
     pub name: Ident,
     /// Its parameters.
     pub params: Vec<Param>,
-    /// Whether its edges include one self loop per vertex (`on edges + loops`).
-    pub loops: bool,
+    /// The edges that it runs over.
+    pub edges: LayerEdges,
     /// Its statements.
     pub body: Block<Stmt>,
 }

@@ -1,8 +1,8 @@
 //! Parser of items and statements. It never fails: it reports what it cannot read and skips it.
 
 use super::ast::{
-    Block, Expr, ExprKind, GraphItem, Ident, Item, ItemKind, LayerItem, Loc, ModelItem, Module,
-    Notes, Param, Repeat, Setting, Stmt, StmtKind,
+    Block, Expr, ExprKind, GraphItem, Ident, Item, ItemKind, LayerEdges, LayerItem, Loc, ModelItem,
+    Module, Notes, Param, Repeat, Setting, Stmt, StmtKind,
 };
 use super::token::{Token, TokenKind, lex};
 use super::trivia::{Comments, newline_before};
@@ -118,22 +118,35 @@ impl Parser<'_> {
         self.bump();
         let name = self.name("the name of the layer")?;
         let params = self.params()?;
-        let mut loops = false;
-        if self.word() == "on" {
-            self.bump();
-            self.keyword("edges", "`edges` or `edges + loops`")?;
-            if self.eat(TokenKind::Plus) {
-                self.keyword("loops", "`loops`")?;
-                loops = true;
-            }
-        }
+        let edges = self.layer_edges()?;
         let body = self.block(notes)?;
         Some(ItemKind::Layer(LayerItem {
             name,
             params,
-            loops,
+            edges,
             body,
         }))
+    }
+
+    fn layer_edges(&mut self) -> Parsed<LayerEdges> {
+        if self.word() != "on" {
+            return Some(LayerEdges::Called);
+        }
+        self.bump();
+        if self.peek() == TokenKind::Str {
+            let span = self.bump();
+            let (name, loc) = (self.string(span), Loc(span));
+            return Some(LayerEdges::Named(Ident { name, loc }));
+        }
+        self.keyword(
+            "edges",
+            "`edges`, `edges + loops` or the name of a set in quotes",
+        )?;
+        if self.eat(TokenKind::Plus) {
+            self.keyword("loops", "`loops`")?;
+            return Some(LayerEdges::Looped);
+        }
+        Some(LayerEdges::Called)
     }
 
     fn model_item(&mut self, notes: &mut Notes) -> Parsed<ItemKind> {

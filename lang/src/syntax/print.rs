@@ -1,8 +1,8 @@
 //! The formatter, which gives every file one canonical form.
 
 use super::ast::{
-    Arg, Block, Call, Expr, ExprKind, GraphItem, ItemKind, Module, Notes, Param, Setting, Stmt,
-    StmtKind, UnaryOp, binding,
+    Arg, Block, Call, Expr, ExprKind, GraphItem, ItemKind, LayerEdges, Module, Notes, Param,
+    Setting, Stmt, StmtKind, UnaryOp, binding,
 };
 use gnnc_ir::kernel::End;
 use std::fmt::Write;
@@ -27,8 +27,12 @@ pub fn print(module: &Module) -> String {
         match &item.kind {
             ItemKind::Graph(graph) => printer.graph(graph),
             ItemKind::Layer(layer) => {
-                let on = if layer.loops { "on edges + loops " } else { "" };
-                printer.head(&format!("layer {}", layer.name.name), &layer.params, on);
+                let on = match &layer.edges {
+                    LayerEdges::Called => String::new(),
+                    LayerEdges::Looped => "on edges + loops ".to_owned(),
+                    LayerEdges::Named(name) => format!("on {} ", quoted(&name.name)),
+                };
+                printer.head(&format!("layer {}", layer.name.name), &layer.params, &on);
                 printer.block(&layer.body, Printer::stmt);
             }
             ItemKind::Model(model) => {

@@ -4,8 +4,8 @@ use gnnc_ir::kernel::End;
 use gnnc_lang::diagnostic::Span;
 use gnnc_lang::syntax::Module;
 use gnnc_lang::syntax::ast::{
-    Arg, BinaryOp, Block, Call, Expr, ExprKind, GraphItem, Ident, Item, ItemKind, LayerItem, Loc,
-    ModelItem, Notes, Param, Repeat, Setting, Stmt, StmtKind, UnaryOp,
+    Arg, BinaryOp, Block, Call, Expr, ExprKind, GraphItem, Ident, Item, ItemKind, LayerEdges,
+    LayerItem, Loc, ModelItem, Notes, Param, Repeat, Setting, Stmt, StmtKind, UnaryOp,
 };
 use proptest::prelude::*;
 
@@ -163,6 +163,14 @@ fn params() -> impl Strategy<Value = Vec<Param>> {
     )
 }
 
+fn layer_edges() -> impl Strategy<Value = LayerEdges> {
+    prop_oneof![
+        Just(LayerEdges::Called),
+        Just(LayerEdges::Looped),
+        ident().prop_map(LayerEdges::Named),
+    ]
+}
+
 fn item() -> impl Strategy<Value = Item> {
     let kind = prop_oneof![
         (ident(), prop::option::of("[a-z./ ]{0,8}"), block(setting())).prop_map(
@@ -172,11 +180,11 @@ fn item() -> impl Strategy<Value = Item> {
                 settings
             })
         ),
-        (ident(), params(), any::<bool>(), block(stmt())).prop_map(
-            |(name, params, loops, body)| ItemKind::Layer(LayerItem {
+        (ident(), params(), layer_edges(), block(stmt())).prop_map(
+            |(name, params, edges, body)| ItemKind::Layer(LayerItem {
                 name,
                 params,
-                loops,
+                edges,
                 body
             })
         ),

@@ -7,7 +7,7 @@ use gnnc_ir::graph::op::{Input, Op, Site};
 use gnnc_ir::kernel::End;
 use gnnc_ir::program::instr;
 use gnnc_ir::program::{Buffer, BufferId, Extent, Instr, Ref, Role};
-use gnnc_ir::{Graph, NodeId, Rows, Type};
+use gnnc_ir::{EdgeSet, Graph, NodeId, Rows, Type};
 
 impl Lowerer {
     pub(super) fn table(&mut self, values: &[f32]) -> Value {
@@ -68,7 +68,11 @@ impl Lowerer {
             Input::EdgeFeatures(columns) => {
                 let ty = columns.ty();
                 let role = Role::EdgeFeatures(columns.count);
-                ("edge_features".to_owned(), role, ty, self.extent(ty))
+                let name = match columns.set {
+                    EdgeSet::Named(number) => format!("edge_features.set{number}"),
+                    EdgeSet::Plain | EdgeSet::Looped => "edge_features".to_owned(),
+                };
+                (name, role, ty, self.extent(ty))
             }
             Input::Drawn(drawn) => return Ok(self.drawn(drawn)),
             Input::Fresh(_) => {

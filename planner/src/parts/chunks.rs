@@ -35,6 +35,7 @@ impl ChunkShare {
             train: share(sizes.train, self.rows),
             halo: share(sizes.halo, self.rows),
             edges: share(sizes.edges, self.edges),
+            named_edges: sizes.named_edges.map(|edges| share(edges, self.edges)),
             feature_nonzeros: share(sizes.feature_nonzeros, self.nonzeros),
             ..*sizes
         }

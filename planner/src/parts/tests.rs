@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 pub(crate) fn workload(vertices: u64, edges: u64) -> Workload {
     Workload {
+        edge_sets: Vec::new(),
         name: "w".to_owned(),
         origin: Origin::Declared,
         vertices,
@@ -141,6 +142,7 @@ fn measured_partitions_are_taken_as_they_are() {
     let mut w = workload(8, 20);
     w.origin = Origin::Measured;
     let load = |halo, edges| gnnc_ir::workload::PartLoad {
+        named_edges: Default::default(),
         inner: 4,
         halo,
         edges,

@@ -12,7 +12,7 @@ use gnnc_ir::program::trace::Phase;
 use gnnc_ir::program::{
     BatchSizes, Extent, Instr, Moved, Neighbour, Product, Program, RankSizes, Role,
 };
-use gnnc_ir::words::types::EdgeSet;
+use gnnc_ir::words::types::{BySet, EdgeSet};
 use gnnc_ir::words::units::Bytes;
 
 pub(super) fn peak(program: &Program, cluster: &Cluster, parts: &Parts) -> Bytes {
@@ -216,7 +216,7 @@ fn sharers(cluster: &Cluster, rank: u32, ranks: u32) -> u64 {
 #[derive(Default)]
 struct Needs {
     /// By own edges and edges of the whole graph, then by edge set: how they are walked.
-    edges: [[Edges; 2]; 2],
+    edges: [BySet<Edges>; 2],
     /// The same for types: the number of types edges are sorted into; 0 if they are not.
     types: [u32; 2],
     /// For own rows and own columns: whether positions of sparse features are kept, and the number
@@ -307,13 +307,11 @@ impl Needs {
     /// Records the edges a kernel walks; their ends are `fetched` if they are not kept on the
     /// device.
     fn kernel(&mut self, body: &Body, whole: bool, fetched: bool) {
-        let set = match body.edge_set() {
-            Some(EdgeSet::Plain) => 0,
-            Some(EdgeSet::Looped) => 1,
-            None => return,
+        let Some(set) = body.edge_set() else {
+            return;
         };
         let by_source = Walk::of(body) == Walk::EdgesBySource;
-        let edges = &mut self.edges[usize::from(whole)][set];
+        let edges = self.edges[usize::from(whole)].of_mut(set);
         edges.walked[0] = true;
         edges.walked[1] |= by_source;
         if let Body::TypeSum { types, .. } = body {
@@ -424,7 +422,7 @@ fn type_bytes(types: u32, sizes: &RankSizes, rows: Extent) -> u64 {
 }
 
 /// Bytes of the in-edges of rows, from `sources` vertices, for each edge set.
-fn edge_bytes(sets: &[Edges; 2], sizes: &RankSizes, rows: Extent, sources: u64) -> u64 {
+fn edge_bytes(sets: &BySet<Edges>, sizes: &RankSizes, rows: Extent, sources: u64) -> u64 {
     let of_set = |(set, of): (EdgeSet, &Edges)| {
         let edges = sizes.rows(rows.edges(set));
         let [kept, other_kept] = of.kept.map(u64::from);
@@ -434,6 +432,5 @@ fn edge_bytes(sets: &[Edges; 2], sizes: &RankSizes, rows: Extent, sources: u64) 
         let [walked, by_source] = of.walked.map(u64::from);
         walked * by_destination + by_source * other_way
     };
-    let sets = [EdgeSet::Plain, EdgeSet::Looped].into_iter().zip(sets);
-    sets.map(of_set).sum()
+    sets.each().map(of_set).sum()
 }

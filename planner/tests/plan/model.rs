@@ -36,6 +36,7 @@ pub fn workload(
     alpha: &[(u32, f64)],
 ) -> Workload {
     Workload {
+        edge_sets: Vec::new(),
         name: name.to_owned(),
         origin: Origin::Declared,
         vertices,

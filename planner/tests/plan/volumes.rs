@@ -60,6 +60,7 @@ fn a_measured_partition_is_counted_to_the_byte() {
     let mut graph = workload("g8", 8, 20, shape, &[]);
     graph.origin = Origin::Measured;
     let load = |halo| PartLoad {
+        named_edges: Default::default(),
         inner: 4,
         halo,
         edges: 10,

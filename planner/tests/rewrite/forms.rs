@@ -1,6 +1,7 @@
 //! Forms of whole models: expected results, and equal values.
 
 use crate::{models, numbers, text};
+use gnnc_ir::words::types::NamedEdges;
 use gnnc_ir::{Graph, Op};
 use gnnc_planner::facts::Facts;
 use gnnc_planner::forms::{Form, FormError, RegionReport, RewriteOptions, rewrite};
@@ -9,6 +10,7 @@ use gnnc_planner::proof::check_explanation;
 /// A graph of the size of ogbn-arxiv.
 fn facts(features: u32) -> Facts {
     Facts {
+        named_edges: NamedEdges::NONE,
         vertices: 169_343,
         edges: 2_315_598,
         features,
@@ -137,6 +139,7 @@ fn gin_sends_the_product_where_that_is_narrower() {
 
     // However large the model is: 64 columns of products travel, not 8000 of sparse features.
     let documents = Facts {
+        named_edges: NamedEdges::NONE,
         vertices: 18_333,
         edges: 163_788,
         feature_nonzeros: 18_333 * 60,
@@ -169,6 +172,7 @@ fn sgc_is_aggregated_before_training() {
 fn sparse_features_are_multiplied_as_they_are_stored() {
     // Cora: 1.3 % of the features are non-zero; dropout prevents aggregating them only once
     let cora = Facts {
+        named_edges: NamedEdges::NONE,
         vertices: 2708,
         edges: 10_556,
         features: 1433,

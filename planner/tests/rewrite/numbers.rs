@@ -30,6 +30,7 @@ pub fn evaluate(graph: &Graph) -> Vec<Tensor> {
         indptr: INDPTR.to_vec(),
         indices: INDICES.to_vec(),
         edge_features: Vec::new(),
+        sets: Vec::new(),
         types: (0..INDICES.len()).map(|edge| (edge % 3) as u16).collect(),
         features: tensor(Type::vertices(graph.features), 1),
         labels: (0..vertices).map(|v| (v % 2) as f64).collect(),

@@ -5,12 +5,14 @@ use gnnc_ir::graph::eval::Tensor;
 use gnnc_ir::graph::op::{Input, Relations};
 use gnnc_ir::graph::{Init, Node, ParamSpec};
 use gnnc_ir::kernel::{Axis, End, Reduce};
+use gnnc_ir::words::types::NamedEdges;
 use gnnc_ir::{Binary, EdgeSet, Graph, NodeId, Op, Rows, Type, Unary};
 use gnnc_planner::facts::Facts;
 use gnnc_planner::forms::{RewriteOptions, rewrite};
 use proptest::prelude::*;
 
 const FACTS: Facts = Facts {
+    named_edges: NamedEdges::NONE,
     vertices: 2000,
     edges: 30_000,
     features: 4,

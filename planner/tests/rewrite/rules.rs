@@ -7,6 +7,7 @@
 //! - `unproved`: all rules together do not lead there, though the numbers may agree.
 
 use crate::{numbers, text};
+use gnnc_ir::words::types::NamedEdges;
 use gnnc_ir::{Graph, Op};
 use gnnc_planner::facts::{Facts, Known, Value};
 use gnnc_planner::language::{EGraph, ENode, Symbol, Values};
@@ -17,6 +18,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 const FACTS: Facts = Facts {
+    named_edges: NamedEdges::NONE,
     vertices: 7,
     edges: 11,
     features: 4,

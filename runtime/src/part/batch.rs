@@ -1,10 +1,10 @@
 //! The sampled batch at hand: its vertices, and the edges between its levels as kernels walk them.
 
+use super::Edges;
 use super::asked::Asked;
 use super::needs::BatchNeeds;
 use super::sampled::{OfList, Sampled, sampler};
 use super::walks::{Layers, LevelWays, each_edge, list, scales};
-use super::{Edges, index};
 use crate::RuntimeError;
 use crate::fault::Fault;
 use gnnc_graph::sample::{
@@ -16,7 +16,7 @@ use gnnc_ir::program::instr::ShareLevels;
 use gnnc_ir::program::trace::Phase;
 use gnnc_ir::program::{BatchSizes, Group};
 use gnnc_ir::words::sampling::Drawn;
-use gnnc_ir::words::types::{Level, Of};
+use gnnc_ir::words::types::{BySet, Level, Of};
 use std::sync::Arc;
 
 /// A rank's part of a batch that was drawn.
@@ -268,7 +268,7 @@ impl Batch {
             Of::All => &self.at_hand().all_layers,
         };
         let number = usize::from(layer.number).checked_sub(1)?;
-        layers.get(number)?[index(set)].as_ref()
+        layers.get(number)?.of(set).as_ref()
     }
 
     /// Rows of the batch by owner.
@@ -315,7 +315,7 @@ impl Batch {
             return;
         }
         if let Drawn::Degree(_, set, end) = drawn {
-            let own = f32::from(u8::from(set == EdgeSet::Looped));
+            let own = set.loops() as f32;
             let degree = |v: &u32| self.shared.degree(*v, end) as f32 + own;
             let degrees = blocks.level(number).iter().map(degree);
             out.iter_mut().zip(degrees).for_each(|(out, d)| *out = d);
@@ -328,7 +328,7 @@ impl Batch {
         match drawn {
             Drawn::Degree(..) => {}
             Drawn::Kept(_, set) => {
-                let own = f32::from(u8::from(set == EdgeSet::Looped));
+                let own = set.loops() as f32;
                 let rows = layer.edges.indptr.windows(2);
                 let kept = rows.map(|row| (row[1] - row[0]) as f32 + own);
                 out.iter_mut().zip(kept).for_each(|(out, kept)| *out = kept);
@@ -376,7 +376,7 @@ impl UnderWay {
 
     fn bytes(&self) -> u64 {
         let layers = self.layers.iter().chain(&self.all_layers);
-        let edges = layers.flatten().flatten().map(Edges::bytes);
+        let edges = layers.flat_map(BySet::values).flatten().map(Edges::bytes);
         let blocks = 12 * self.blocks.edges() + 4 * self.sizes.levels[0];
         let lists = edges.sum::<usize>() + self.asked.bytes() + self.all.bytes();
         lists as u64 + blocks

@@ -2,7 +2,7 @@
 //! the rank keeps it, a device reads its copy; both use the same names.
 
 use super::asked::OfBatch;
-use super::{Part, Walkable, index, sliced};
+use super::{Part, Walkable, sliced};
 use crate::chunks::Set;
 
 use gnnc_ir::EdgeSet;
@@ -179,8 +179,8 @@ impl Part {
         match table {
             Table::Edges(over, set, by) => {
                 let edges = match over {
-                    Over::All => self.whole.edges[index(set)].as_ref()?,
-                    Over::Own => self.edges[index(set)].as_ref()?,
+                    Over::All => self.whole.edges.of(set).as_ref()?,
+                    Over::Own => self.edges.of(set).as_ref()?,
                     Over::Level(layer) => self.batches.at_hand()?.edges(layer, set)?,
                 };
                 match by {
@@ -210,10 +210,10 @@ impl Part {
             let of = |rank| [List::Moved(Some(set), rank), List::Places(set, rank)];
             lists.extend(ranks.clone().flat_map(of));
         }
-        for set in [EdgeSet::Plain, EdgeSet::Looped] {
+        for set in EdgeSet::all() {
             for (over, edges) in [(Over::Own, &self.edges), (Over::All, &self.whole.edges)] {
                 let [by_destination, by_source] =
-                    edges[index(set)].as_ref().map_or([false; 2], |a| a.kept);
+                    edges.of(set).as_ref().map_or([false; 2], |a| a.kept);
                 for (by, kept) in [
                     (By::Destination, by_destination),
                     (By::Source, by_source),

@@ -1,13 +1,14 @@
 //! Which views of the data a program reads.
 
+use super::sliced;
 use super::walks::LevelWays;
-use super::{index, sliced};
 use crate::chunks::ChunkNeeds;
 use gnnc_ir::kernel::{End, Kernel, Walk};
 use gnnc_ir::program::instr::{DrawnBuffer, ShareLevels};
 use gnnc_ir::program::trace::Phase;
 use gnnc_ir::program::{Extent, Instr, Launch, Product, Program, Role};
 use gnnc_ir::words::sampling::{Drawn, Sampling};
+use gnnc_ir::words::types::BySet;
 
 /// The ways edges are walked.
 #[derive(Clone, Copy, Default)]
@@ -97,7 +98,7 @@ impl BatchNeeds {
             return;
         };
         if let Some(edges) = self.layers.of(layer) {
-            let ways = &mut edges[index(set)];
+            let ways = edges.of_mut(set);
             *ways = ways.or(Ways::of(program, launch, kernel));
         }
     }
@@ -107,9 +108,9 @@ impl BatchNeeds {
 #[derive(Default)]
 pub(crate) struct Needs {
     /// By edge set: how edges into own vertices are walked.
-    pub(super) edges: [Ways; 2],
+    pub(super) edges: BySet<Ways>,
     /// The same for the edges of the whole graph.
-    pub(crate) all_edges: [Ways; 2],
+    pub(crate) all_edges: BySet<Ways>,
     /// What the program reads of its batches, to train and to evaluate on.
     pub(crate) batches: [BatchNeeds; 2],
     /// Whether a batch gives the numbers of edges by type.
@@ -197,7 +198,7 @@ impl Needs {
                 true => &mut self.all_edges,
                 false => &mut self.edges,
             };
-            let ways = &mut edges[index(set)];
+            let ways = edges.of_mut(set);
             *ways = ways.or(Ways::of(program, launch, kernel));
         }
     }

@@ -1,7 +1,7 @@
 //! The rows of a part that an instruction runs over: those of a chunk, or all.
 
 use super::lists::{List, Table};
-use super::{Part, index, sliced};
+use super::{Part, sliced};
 use crate::chunks::Set;
 use gnnc_graph::Csr;
 use gnnc_ir::kernel::Walk;
@@ -103,7 +103,7 @@ impl Part {
                 ranges.extend(self.halo(chunk, 0).map(|(_, rows)| wide(behind(rows))));
             }
             Extent::Edges(set) => {
-                let edges = self.edges[index(set)].as_ref()?;
+                let edges = self.edges.of(set).as_ref()?;
                 ranges.push(entries(&edges.by_destination.csr));
             }
             Extent::FeatureNonzeros => {

@@ -7,6 +7,7 @@ use crate::options::RunOptions;
 use gnnc_graph::partition::Partition;
 use gnnc_graph::sample::{At, PILOT, Replay, Rule, SampleError, Sampler, seeds};
 use gnnc_graph::{EdgeFeatures, GraphData, Labels, LocalPart, Topology};
+use gnnc_ir::EdgeSet;
 use gnnc_ir::kernel::End;
 use gnnc_ir::program::trace::Phase;
 use gnnc_ir::program::{BatchSizes, Program};
@@ -72,12 +73,12 @@ impl Sampled {
                 false => Vec::new(),
             },
             out_degrees: match needs.out_degrees {
-                true => data.topology.out_degrees(),
+                true => data.topology.only(EdgeSet::Plain).out_degrees(),
                 false => Vec::new(),
             },
-            topology: Arc::new(data.topology.clone()),
+            topology: Arc::new(data.topology.only(EdgeSet::Plain).into_owned()),
             edge_features: match needs.edge_features {
-                true => data.edge_features.clone(),
+                true => data.edge_features.of_set(&data.topology, EdgeSet::Plain),
                 false => EdgeFeatures::default(),
             },
             labels: match parts.len() {

@@ -1,13 +1,13 @@
 //! The edges of a sampled batch in the orders in which kernels walk them.
 
-use super::{Edges, Walkable, Ways, index, pieces_into};
+use super::{Edges, Walkable, Ways, pieces_into};
 use gnnc_graph::sample::{Blocks, Layer};
 use gnnc_graph::{Csr, Topology};
 use gnnc_ir::EdgeSet;
-use gnnc_ir::words::types::{Level, Of};
+use gnnc_ir::words::types::{BySet, Level, Of};
 
 /// For each layer, from the one into level 1, how its plain and its looped edges are walked.
-pub(crate) type LayerWays = Vec<[Ways; 2]>;
+pub(crate) type LayerWays = Vec<BySet<Ways>>;
 
 /// How the edges of a batch are walked.
 #[derive(Default)]
@@ -20,7 +20,7 @@ pub(crate) struct LevelWays {
 
 impl LevelWays {
     /// How the edges into a level are walked, if there is such a level.
-    pub(crate) fn of(&mut self, layer: Level) -> Option<&mut [Ways; 2]> {
+    pub(crate) fn of(&mut self, layer: Level) -> Option<&mut BySet<Ways>> {
         let ways = match layer.of {
             Of::One => &mut self.own,
             Of::All => &mut self.all,
@@ -30,7 +30,7 @@ impl LevelWays {
 }
 
 /// Edges as kernels walk them, by layer from the one into level 1: plain and looped ones.
-pub(super) type Layers = Vec<[Option<Edges>; 2]>;
+pub(super) type Layers = Vec<BySet<Option<Edges>>>;
 
 /// Lists the edges of all layers as kernels walk them.
 pub(super) fn list(topology: &Topology, blocks: &Blocks, ways: &LayerWays, layers: &mut Layers) {
@@ -42,10 +42,10 @@ pub(super) fn list(topology: &Topology, blocks: &Blocks, ways: &LayerWays, layer
             ids,
             layer: blocks.layer(number),
         };
-        for set in [EdgeSet::Plain, EdgeSet::Looped] {
-            let (ways, edges) = (ways[index(set)], &mut edges[index(set)]);
+        for set in EdgeSet::UNNAMED {
+            let (ways, edges) = (ways.of(set), edges.of_mut(set));
             match ways.walked {
-                true => fill(edges.get_or_insert_default(), set, ways, ids.len(), &types),
+                true => fill(edges.get_or_insert_default(), set, *ways, ids.len(), &types),
                 false => *edges = None,
             }
         }
@@ -104,7 +104,8 @@ fn fill(edges: &mut Edges, set: EdgeSet, ways: Ways, below: usize, types: &Types
     let from = &types.layer.edges;
     let to = &mut edges.by_destination.csr;
     match set {
-        EdgeSet::Plain => to.clone_from(from),
+        // Batches are drawn from the plain edges.
+        EdgeSet::Plain | EdgeSet::Named(_) => to.clone_from(from),
         EdgeSet::Looped => with_loops(from, types.ids, to),
     }
     pieces_into(

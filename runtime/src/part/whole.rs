@@ -1,17 +1,17 @@
 //! Data about the whole graph that every rank keeps, if columns are cut instead of rows.
 
 use crate::chunks::{ChunkNeeds, ChunkRows};
-use crate::part::{Edges, Needs, Ways, index};
+use crate::part::{Edges, Needs, Ways};
 use gnnc_graph::{GraphError, LocalEdges, LocalPart, Topology};
-use gnnc_ir::EdgeSet;
 use gnnc_ir::program::Program;
+use gnnc_ir::words::types::BySet;
 
 /// Data read by kernels over all vertices and by redistributions; empty if a program has neither.
 /// The ranks of one machine share it.
 #[derive(Default)]
 pub(crate) struct Whole {
     /// Edges by edge set; `None` for sets that no kernel walks. Rows are global ids.
-    pub(crate) edges: [Option<Edges>; 2],
+    pub(crate) edges: BySet<Option<Edges>>,
     /// The id of every vertex, in order.
     pub(crate) ids: Vec<u32>,
     /// For each rank, the ids of its own vertices, in the order of its rows.
@@ -30,23 +30,22 @@ impl Whole {
         topology: &Topology,
         parts: &[LocalPart],
     ) -> Result<Self, GraphError> {
-        let (mut walked, mut ids, mut owned) = ([Ways::default(); 2], false, false);
+        let mut walked = BySet::<Ways>::default();
+        let (mut ids, mut owned) = (false, false);
         let mut chunks = ChunkNeeds::default();
         for needs in programs.map(Needs::of) {
-            for (walked, needed) in walked.iter_mut().zip(needs.all_edges) {
-                *walked = walked.or(needed);
+            for (set, needed) in needs.all_edges.each() {
+                let walked = walked.of_mut(set);
+                *walked = walked.or(*needed);
             }
             ids |= needs.ids;
             owned |= needs.owned;
             chunks.add(&needs.chunks);
         }
         let mut whole = Self::default();
-        for set in [EdgeSet::Plain, EdgeSet::Looped] {
-            let ways = walked[index(set)];
-            if ways.walked {
-                let edges = LocalEdges::whole(topology, set)?;
-                whole.edges[index(set)] = Some(Edges::new(edges, ways, topology.relations()));
-            }
+        for (set, ways) in walked.each().filter(|(_, ways)| ways.walked) {
+            let edges = LocalEdges::whole(topology, set)?;
+            *whole.edges.of_mut(set) = Some(Edges::new(edges, *ways, topology.relations()));
         }
         if ids {
             whole.ids = (0..topology.vertices()).collect();
@@ -61,7 +60,7 @@ impl Whole {
 
     /// Size in bytes.
     pub(crate) fn bytes(&self) -> usize {
-        let edges = self.edges.iter().flatten().map(Edges::bytes);
+        let edges = self.edges.values().flatten().map(Edges::bytes);
         let owned = self.owned.iter().map(Vec::len);
         edges.sum::<usize>() + 4 * (self.ids.len() + owned.sum::<usize>()) + self.chunks.bytes()
     }

@@ -73,6 +73,7 @@ pub(super) fn of_ends<R: Read + Seek>(
             Topology::typed(vertices, relations, typed)?
         }
     };
+    let topology = super::graphs::with_sets(arrays, topology)?;
     let names = ["edge_attr", "edge_weight", "edge_feat"];
     let features = super::edge_features::read(arrays, &names, &topology, listed())?;
     Ok(Edges {
@@ -95,7 +96,14 @@ fn vertices<R: Read + Seek>(arrays: &mut Arrays<R>) -> Result<Option<u64>, Graph
 
 /// The number of vertices that an array has rows for.
 fn described<R: Read + Seek>(arrays: &mut Arrays<R>) -> Result<Option<u64>, GraphError> {
-    for array in ["x", "y", "train_mask"] {
+    // Of many graphs, `y` and the masks have rows for graphs.
+    let by_graph = arrays.has("batch");
+    let rows: &[&str] = if by_graph {
+        &["x", "batch"]
+    } else {
+        &["x", "y", "train_mask"]
+    };
+    for array in rows {
         if let Some(rows) = arrays.rows(array)? {
             return Ok(Some(rows));
         }
@@ -108,7 +116,6 @@ pub(super) fn splits<R: Read + Seek>(
     arrays: &mut Arrays<R>,
     data: &mut GraphData,
 ) -> Result<(), GraphError> {
-    let vertices = data.vertices();
     for (names, mask) in [
         (&["train_idx"][..], &mut data.train),
         (&["val_idx", "valid_idx"], &mut data.val),
@@ -116,7 +123,7 @@ pub(super) fn splits<R: Read + Seek>(
     ] {
         for name in names {
             if let Some(array) = arrays.optional(name)? {
-                for v in array.indices(u64::from(vertices))? {
+                for v in array.indices(mask.len() as u64)? {
                     mask[v as usize] = true;
                 }
             }

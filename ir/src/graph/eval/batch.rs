@@ -86,6 +86,8 @@ impl<'a> Levels<'a> {
             (None, _) => &self.none,
             (Some([plain, _]), EdgeSet::Plain) => plain,
             (Some([_, looped]), EdgeSet::Looped) => looped,
+            // Batches are drawn from the stored edges.
+            (Some(_), EdgeSet::Named(_)) => &self.none,
         }
     }
 
@@ -104,7 +106,7 @@ impl<'a> Levels<'a> {
             }
             Drawn::Degree(level, set, _) => {
                 let ids = self.batch.map_or(&[][..], |batch| &batch.ids);
-                let loops = f64::from(u8::from(set == EdgeSet::Looped));
+                let loops = set.loops() as f64;
                 let degree = |id: &u32| loops + degrees.get(*id as usize).copied().unwrap_or(0.0);
                 ids[..self.rows(level)].iter().map(degree).collect()
             }

@@ -340,6 +340,7 @@ mod tests {
             indptr: vec![0; rows + 1],
             indices: Vec::new(),
             edge_features: Vec::new(),
+            sets: Vec::new(),
             types: Vec::new(),
             features: Tensor::new(Type::vertices(7), rows, numbers),
             labels: vec![0.0; rows],

@@ -13,6 +13,8 @@ pub(super) struct Edges {
     sources: usize,
     /// Source and destination of every edge.
     pub(super) list: Vec<(u32, u32)>,
+    /// Place of every edge among those of all sets; empty with self loops.
+    pub(super) places: Vec<usize>,
 }
 
 impl Edges {
@@ -55,8 +57,22 @@ impl Edges {
         Ok(Self {
             vertices,
             sources,
+            places: (0..list.len()).collect(),
             list,
         })
+    }
+
+    /// The edges of the set with a number; 0 is the plain one. `sets` has that of every edge, or is
+    /// empty if all are plain.
+    pub(super) fn of_set(&self, sets: &[u8], number: u8) -> Self {
+        let of = |place: &usize| sets.get(*place).copied().unwrap_or(0) == number;
+        let places: Vec<usize> = (0..self.list.len()).filter(of).collect();
+        Self {
+            vertices: self.vertices,
+            sources: self.sources,
+            list: places.iter().map(|place| self.list[*place]).collect(),
+            places,
+        }
     }
 
     /// The same edges plus one self loop per vertex, placed before the first larger source.
@@ -75,6 +91,7 @@ impl Edges {
             vertices: self.vertices,
             sources: self.sources,
             list,
+            places: Vec::new(),
         }
     }
 
@@ -104,7 +121,7 @@ impl Edges {
             self.list
                 .iter()
                 .map(|(_, dst)| *dst)
-                .zip(types.iter().copied())
+                .zip(self.places.iter().map(|place| types[*place]))
         };
         let mut counts: BTreeMap<(u32, u16), f64> = BTreeMap::new();
         kinds().for_each(|kind| *counts.entry(kind).or_default() += 1.0);

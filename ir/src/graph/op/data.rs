@@ -112,6 +112,8 @@ impl Relations {
 pub struct EdgeColumns {
     /// Features of an edge.
     pub count: u32,
+    /// The edges, without self loops.
+    pub set: EdgeSet,
     /// Whether these are the edges of the whole graph, on every rank.
     pub all: bool,
 }
@@ -119,9 +121,10 @@ pub struct EdgeColumns {
 impl EdgeColumns {
     /// The type of a tensor with the features of the edges.
     pub fn ty(self) -> Type {
-        let rows = match self.all {
-            true => Rows::AllEdges(EdgeSet::Plain),
-            false => Rows::Edges(EdgeSet::Plain),
+        let rows = if self.all {
+            Rows::AllEdges(self.set)
+        } else {
+            Rows::Edges(self.set)
         };
         Type::new(rows, 1, self.count)
     }

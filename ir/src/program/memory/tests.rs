@@ -57,6 +57,8 @@ fn capacity() -> Capacity {
         train: 10,
         halo: 2,
         edges: 20,
+        named_edges: Default::default(),
+        all_named_edges: Default::default(),
         feature_nonzeros: 0,
         slice_nonzeros: 0,
         vertices: 0,

@@ -151,17 +151,21 @@ impl Text for Extent {
         if from.at_number() {
             return from.number().map(Self::Fixed);
         }
-        Ok(match from.word("rows")? {
+        let word = from.word("rows")?;
+        if let Some((set, all)) = EdgeSet::in_word(word) {
+            return Ok(if all {
+                Self::AllEdges(set)
+            } else {
+                Self::Edges(set)
+            });
+        }
+        Ok(match word {
             "inner" => Self::Inner,
             "local" => Self::Local,
             "halo" => Self::Halo,
             "all" => Self::All,
             "nonzeros" => Self::FeatureNonzeros,
             "slice-nonzeros" => Self::SliceNonzeros,
-            "edges" => Self::Edges(EdgeSet::Plain),
-            "edges+loops" => Self::Edges(EdgeSet::Looped),
-            "all-edges" => Self::AllEdges(EdgeSet::Plain),
-            "all-edges+loops" => Self::AllEdges(EdgeSet::Looped),
             "run" => from
                 .in_brackets(run)
                 .map(|(even, of)| Self::Run(even, of))?,

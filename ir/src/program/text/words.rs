@@ -50,8 +50,30 @@ impl<T: Named> Text for T {
 }
 
 impl Named for EdgeSet {
-    const NAMES: &'static [(&'static str, Self)] =
-        &[("edges", Self::Plain), ("edges+loops", Self::Looped)];
+    const NAMES: &'static [(&'static str, Self)] = &[
+        ("edges", Self::Plain),
+        ("edges+loops", Self::Looped),
+        ("set1", Self::Named(1)),
+        ("set2", Self::Named(2)),
+        ("set3", Self::Named(3)),
+        ("set4", Self::Named(4)),
+        ("set5", Self::Named(5)),
+        ("set6", Self::Named(6)),
+        ("set7", Self::Named(7)),
+    ];
+}
+
+impl EdgeSet {
+    /// The set that a word names, and whether the word says `all-` of it: the edges of the whole
+    /// graph.
+    pub(super) fn in_word(word: &str) -> Option<(Self, bool)> {
+        let (name, all) = match word.strip_prefix("all-") {
+            Some(name) => (name, true),
+            None => (word, false),
+        };
+        let found = Self::NAMES.iter().find(|(known, _)| *known == name);
+        found.map(|(_, set)| (*set, all))
+    }
 }
 
 impl Named for Among {
@@ -328,14 +350,14 @@ impl Text for Rows {
         if from.at_number() {
             return from.number().map(Self::Fixed);
         }
-        from.named(&[
-            ("vertices", Self::Vertices),
-            ("all", Self::All),
-            ("edges", Self::Edges(EdgeSet::Plain)),
-            ("edges+loops", Self::Edges(EdgeSet::Looped)),
-            ("all-edges", Self::AllEdges(EdgeSet::Plain)),
-            ("all-edges+loops", Self::AllEdges(EdgeSet::Looped)),
-        ])
+        let word = from.word("rows")?;
+        match (word, EdgeSet::in_word(word)) {
+            ("vertices", _) => Ok(Self::Vertices),
+            ("all", _) => Ok(Self::All),
+            (_, Some((set, true))) => Ok(Self::AllEdges(set)),
+            (_, Some((set, false))) => Ok(Self::Edges(set)),
+            (_, None) => Err(from.wrong_before("rows: vertices, all, edges, edges+loops, set1 ..")),
+        }
     }
 }
 

@@ -47,10 +47,8 @@ impl Check<'_> {
                 }
                 Role::EdgeFeatures(count) => {
                     self.edge_features(count)?;
-                    let by_edge = matches!(
-                        buffer.extent,
-                        Extent::Edges(EdgeSet::Plain) | Extent::AllEdges(EdgeSet::Plain)
-                    );
+                    let by_edge = buffer.extent.edge_set().is_some_and(|set| set.loops() == 0);
+                    let by_edge = by_edge && buffer.extent.level().is_none();
                     (buffer.columns, buffer.slots) == (count, 1) && by_edge
                 }
                 Role::Table(n) => {

@@ -11,6 +11,7 @@ use crate::program::{Buffer, BufferId, KernelId, Role};
 use crate::program::{Matrix, Product};
 use crate::words::scalar::{Binary, Unary};
 use crate::words::types::EdgeSet;
+use crate::words::types::NamedEdges;
 
 /// 10 own vertices, 4 in the halo, 30 edges, 50 feature non-zeros.
 const SIZES: RankSizes = RankSizes {
@@ -20,6 +21,8 @@ const SIZES: RankSizes = RankSizes {
     train: 10,
     halo: 4,
     edges: 30,
+    named_edges: NamedEdges::NONE,
+    all_named_edges: NamedEdges::NONE,
     feature_nonzeros: 50,
     slice_nonzeros: 40,
     vertices: 0,

@@ -135,30 +135,26 @@ fn tighter(a: &MemoryBudget, b: &MemoryBudget) -> bool {
             inner,
             halo,
             edges,
+            named_edges,
             feature_nonzeros,
             slice_nonzeros,
             vertices,
             all_edges,
+            all_named_edges,
             max_degree,
             // Memory does not depend on these.
             train: _,
             reach: _,
             batch: _,
         } = *sizes;
-        [
-            inner,
-            halo,
-            edges,
-            feature_nonzeros,
-            slice_nonzeros,
-            vertices,
-            all_edges,
-            max_degree,
-        ]
+        let own = [inner, halo, edges, feature_nonzeros, slice_nonzeros];
+        let all = [vertices, all_edges, max_degree];
+        let named = [named_edges, all_named_edges].map(|edges| edges.numbers());
+        own.into_iter()
+            .chain(all)
+            .chain(named.into_iter().flatten())
     };
-    let mut all = sizes(a.capacity.most())
-        .into_iter()
-        .zip(sizes(b.capacity.most()));
+    let mut all = sizes(a.capacity.most()).zip(sizes(b.capacity.most()));
     let same_batch = a.capacity.most().batch == b.capacity.most().batch;
     a.bytes <= b.bytes
         && same_batch

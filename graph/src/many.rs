@@ -1,0 +1,155 @@
+//! Files of many graphs, as one graph: the graphs beside each other, and a further vertex for each,
+//! which has edges from the graph's vertices. Labels and splits belong to these vertices.
+
+use crate::{DenseValues, Features, GraphData, GraphError, Labels, Topology};
+use std::borrow::Cow;
+
+/// The name of the edges from the vertices of each graph to the vertex that stands for the graph.
+pub const GRAPHS: &str = "graphs";
+
+/// Adds a vertex for each graph to the vertices of many. `graph_of` is the graph of each vertex, from
+/// 0 to below `graphs`; labels and splits have a row for each graph.
+///
+/// # Errors
+/// As many numbers as vertices are expected, each below `graphs`, and edges within graphs only; named
+/// sets of edges, and too many types of edges, are refused.
+pub fn join(mut data: GraphData, graph_of: &[u32], graphs: u32) -> Result<GraphData, GraphError> {
+    const AT: &str = "graphs";
+    let wrong = |found: String, expected: &str| GraphError::Unsupported {
+        at: AT.to_owned(),
+        found,
+        expected: expected.to_owned(),
+    };
+    let vertices = data.vertices();
+    if graph_of.len() != vertices as usize {
+        return Err(GraphError::WrongLength {
+            at: AT.to_owned(),
+            unit: "vertices",
+            found: graph_of.len() as u64,
+            expected: vertices.into(),
+        });
+    }
+    if !data.topology.is_plain() {
+        let found = format!(
+            "named sets of edges ({})",
+            data.topology.set_names().join(", ")
+        );
+        return Err(wrong(found, "many graphs whose edges have at most types"));
+    }
+    if let Some(edge) = data
+        .topology
+        .listed()
+        .iter()
+        .find(|edge| graph_of[edge.source as usize] != graph_of[edge.target as usize])
+    {
+        let found = format!(
+            "an edge from vertex {} of graph {} to vertex {} of graph {}",
+            edge.source,
+            graph_of[edge.source as usize],
+            edge.target,
+            graph_of[edge.target as usize]
+        );
+        return Err(wrong(found, "edges within each graph"));
+    }
+    let edges = data.topology.edges() as usize;
+    data.topology = with_members(&data.topology, graph_of, graphs)?;
+    let width = data.edge_features.columns as usize;
+    let members = data.topology.edges() as usize - edges;
+    data.edge_features
+        .values
+        .resize((edges + members) * width, 0.0);
+    data.features = with_rows(data.features, vertices as usize, graphs as usize);
+    data.labels = match data.labels {
+        Labels::None => Labels::None,
+        Labels::Single(of_graphs) => {
+            let unknown = std::iter::repeat_n(-1, vertices as usize);
+            Labels::Single(unknown.chain(of_graphs).collect())
+        }
+        Labels::Values { width, values } => {
+            let unknown = std::iter::repeat_n(f32::NAN, vertices as usize * width as usize);
+            let values = unknown.chain(values).collect();
+            Labels::Values { width, values }
+        }
+    };
+    for mask in [&mut data.train, &mut data.val, &mut data.test] {
+        let own = std::mem::take(mask);
+        *mask = std::iter::repeat_n(false, vertices as usize)
+            .chain(own)
+            .collect();
+    }
+    data.subjects = graphs;
+    Ok(data)
+}
+
+/// The topology with a vertex for each graph.
+fn with_members(
+    topology: &Topology,
+    graph_of: &[u32],
+    graphs: u32,
+) -> Result<Topology, GraphError> {
+    let vertices = topology.vertices();
+    let kinds = topology.all_types().max(1);
+    let all = crate::topology::check_vertices(
+        "graphs",
+        u128::from(vertices) + u128::from(graphs),
+        topology.edges(),
+    )?;
+    let own = topology.listed().into_iter();
+    let own = own.map(|edge| (edge.source, edge.target, edge.kind));
+    let members = (0..vertices).zip(graph_of);
+    let members = members.map(|(v, graph)| (v, vertices + graph, kinds as u16));
+    let (joined, _) = Topology::typed(all, kinds + 1, own.chain(members))?;
+    joined.with_sets(vec![GRAPHS.to_owned()])
+}
+
+/// Features with `more` rows of zeros behind `rows` rows.
+pub(crate) fn with_rows(features: Features, rows: usize, more: usize) -> Features {
+    match features {
+        Features::None => Features::None,
+        Features::Dense {
+            columns, values, ..
+        } => {
+            let mut all = values.as_slice().to_vec();
+            all.resize((rows + more) * columns as usize, 0.0);
+            Features::Dense {
+                rows: rows + more,
+                columns,
+                values: DenseValues::from(all),
+            }
+        }
+        Features::Sparse {
+            columns,
+            mut indptr,
+            indices,
+            values,
+        } => {
+            let last = indptr.last().copied().unwrap_or(0);
+            indptr.resize(rows + more + 1, last);
+            Features::Sparse {
+                columns,
+                indptr,
+                indices,
+                values,
+            }
+        }
+    }
+}
+
+impl GraphData {
+    /// The vertices that predictions are about: those that stand for graphs or pairs, if there are any,
+    /// or else all.
+    pub fn subjects(&self) -> std::ops::Range<u32> {
+        match self.subjects {
+            0 => 0..self.vertices(),
+            subjects => self.vertices() - subjects..self.vertices(),
+        }
+    }
+
+    /// The id of a vertex, or of what it stands for, in the data that it comes from.
+    pub fn id_of(&self, vertex: u32) -> Cow<'_, str> {
+        match self.ids.get(vertex as usize) {
+            Some(id) => Cow::Borrowed(id),
+            None => Cow::Owned(vertex.saturating_sub(self.subjects().start).to_string()),
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! Layers over named sets of edges, graphs of many graphs, and pairs of vertices.
+
+use crate::check::Case;
+use crate::data::{RELATIONS, Shape, planted, with_edge_features};
+use crate::models::{check_case, shape};
+use gnnc::graph::{GraphData, Labels, Topology, many};
+
+/// A graph whose last two types of edges are sets of their own.
+fn with_sets(shape: Shape) -> GraphData {
+    let mut data = planted(shape);
+    let names = ["up", "down"].map(str::to_owned).to_vec();
+    data.topology = data.topology.with_sets(names).unwrap();
+    assert_eq!(data.topology.relations(), RELATIONS - 2);
+    data
+}
+
+const LAYERS: &str = "layer weighted(h, out) {
+       let w = slice(edge_features, 0, 1)
+       return gather(linear(h, out)@src * w, sum) * rsqrt(in_degree + 1)
+     }
+     layer upward(h, out) on \"up\" { return linear(h, out) + linear(gather(h@dst * h@src, mean), out) }";
+
+/// Standard layers over sets, a layer that names its set, edge features and degrees of sets, attention,
+/// and types of the other edges.
+#[test]
+fn named_sets() {
+    let bodies = [
+        "let h = x |> dropout(0.3) |> sage_conv(6, over = \"up\") |> relu
+         loss cross_entropy(gcn_conv(h, classes) + sage_conv(h, classes, over = \"down\"), labels, on = train)",
+        "let h = x |> linear(5) |> weighted(5, over = \"down\") |> relu
+         let g = h |> upward(6) |> rgcn_conv(5, bases = 2) |> elu
+         loss cross_entropy(g |> weighted(classes), labels, on = train)",
+        "let h = x |> linear(4)
+         repeat k in 1..=3 { h = h + 0.5 * gin_conv(h, 4, over = \"up\") }
+         let s = concat(aggregate(h, max), h)
+         loss cross_entropy(linear(s, classes), labels, on = train)",
+    ];
+    for (n, body) in bodies.iter().enumerate() {
+        check_case(Case::new(LAYERS, body, with_sets(shape(n % 2 == 0))));
+    }
+}
+
+/// Many graphs: the vertices in runs of five to eight, with the edges inside each run.
+fn many_graphs(numbers: bool) -> GraphData {
+    let mut data = planted(shape(true));
+    let mut graph_of: Vec<u32> = Vec::new();
+    while graph_of.len() < data.vertices() as usize {
+        let graph = graph_of.last().map_or(0, |last| last + 1);
+        graph_of.extend(std::iter::repeat_n(graph, 5 + graph as usize % 4));
+    }
+    graph_of.truncate(data.vertices() as usize);
+    let graphs = graph_of.last().unwrap() + 1;
+    let inside = |(u, v, _): &(u32, u32, u16)| graph_of[*u as usize] == graph_of[*v as usize];
+    let near = (0..data.vertices()).flat_map(|v| [(v, v / 2, 0), (v / 3, v, 1)]);
+    let edges = data.topology.typed_edges().chain(near).filter(inside);
+    data.topology = Topology::typed(data.vertices(), RELATIONS, edges)
+        .unwrap()
+        .0;
+    data = with_edge_features(data);
+    data.labels = match numbers {
+        true => Labels::Values {
+            width: 1,
+            values: (0..graphs).map(|g| (g as f32 * 0.7).sin()).collect(),
+        },
+        false => Labels::Single((0..graphs).map(|g| g as i32 % 3).collect()),
+    };
+    let split = |part: u32| (0..graphs).map(|g| g % 3 == part).collect();
+    (data.train, data.val, data.test) = (split(0), split(1), split(2));
+    let joined = many::join(data, &graph_of, graphs).unwrap();
+    assert_eq!(joined.validate(), vec![]);
+    joined
+}
+
+/// Graph classification and regression: layers inside graphs, and each way to pool.
+#[test]
+fn graphs_of_many() {
+    for how in ["sum", "mean", "max"] {
+        let body = format!(
+            "let h = x |> dropout(0.3) |> rgcn_conv(6) |> relu |> gin_conv(5) |> relu
+             loss cross_entropy(h |> pool({how}) |> linear(classes), labels, on = train)"
+        );
+        check_case(Case::new("", &body, many_graphs(false)));
+    }
+    let gine =
+        "layer gine(h) { return h + gather(relu(h@src + linear(edge_features, width(h))), sum) }";
+    let body = "let h = x |> linear(5) |> gine
+                loss huber(concat(pool(h), pool(h, max)) |> linear(classes), labels, on = train)";
+    check_case(Case::new(gine, body, many_graphs(true)));
+}
