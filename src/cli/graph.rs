@@ -393,7 +393,6 @@ fn stats_text(data: &GraphData, workload: &Workload) -> String {
                 count(workload.edges, "edge")
             ),
         ),
-        ("edge sets", sets.join(", ")),
         ("features", features),
         ("labels", data.label_text()),
         (

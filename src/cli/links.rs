@@ -2,7 +2,7 @@
 
 use super::files::{replace, writable};
 use super::graph::GraphFile;
-use super::numbers::{SEEDS, within};
+use super::numbers::{NEGATIVES, SEEDS, within};
 use super::output::{Answer, Output, input};
 use super::text::{count, facts};
 use clap::Args;
@@ -25,10 +25,10 @@ pub struct Links {
     #[arg(long, value_name = "SHARE", default_value = "0.1", value_parser = within(0.0..=0.9))]
     test: f64,
     /// Pairs without a link for each link to train on.
-    #[arg(long, value_name = "N", default_value = "10", value_parser = within(1..=1000))]
+    #[arg(long, value_name = "N", default_value = "10", value_parser = within(NEGATIVES))]
     negatives: u32,
     /// Pairs without a link for each link to validate and to test on.
-    #[arg(long, value_name = "N", default_value = "1", value_parser = within(1..=1000))]
+    #[arg(long, value_name = "N", default_value = "1", value_parser = within(NEGATIVES))]
     eval_negatives: u32,
     /// Draw these pairs with the source of their link, to rank links among pairs of one source (MRR).
     #[arg(long)]

@@ -28,6 +28,8 @@ pub const RATES: RangeInclusive<f64> = 0.0..=1e6;
 pub const RUNS: RangeInclusive<u64> = 1..=1_000_000;
 
 /// Seeds of random draws.
+/// Pairs without a link for each link.
+pub const NEGATIVES: RangeInclusive<u32> = 1..=1000;
 pub const SEEDS: RangeInclusive<u64> = 0..=u64::MAX;
 
 /// Devices, or nodes, of a cluster.

@@ -3,6 +3,7 @@
 use crate::check::Case;
 use crate::data::{RELATIONS, Shape, planted, with_edge_features};
 use crate::models::{check_case, shape};
+use gnnc::graph::links::{LinkOptions, with_pairs};
 use gnnc::graph::{GraphData, Labels, Topology, many};
 
 /// A graph whose last two types of edges are sets of their own.
@@ -86,4 +87,46 @@ fn graphs_of_many() {
     let body = "let h = x |> linear(5) |> gine
                 loss huber(concat(pool(h), pool(h, max)) |> linear(classes), labels, on = train)";
     check_case(Case::new(gine, body, many_graphs(true)));
+}
+
+/// Batch norm over all vertices, over those inside graphs, and sums of rows of edges.
+#[test]
+fn batch_norm() {
+    let bodies = [
+        "let h = x |> dropout(0.3) |> linear(6) |> batch_norm |> relu
+         loss cross_entropy(h |> gcn_conv(5) |> batch_norm |> relu |> linear(classes), labels, on = train)",
+        "let h = x |> linear(6)
+         let e = tanh(h@src * h@dst)
+         let g = gather(e - mean_rows(e), sum) + sum_rows(h)
+         loss cross_entropy(linear(g, classes), labels, on = train)",
+    ];
+    for body in bodies {
+        check_case(Case::new("", body, planted(shape(false))));
+    }
+    let body = "let h = x |> sage_conv(6) |> batch_norm_of(inside_graphs()) |> relu
+                loss cross_entropy(h |> pool |> linear(classes), labels, on = train)";
+    check_case(Case::new("", body, many_graphs(false)));
+}
+
+/// Pairs of vertices, with every decoder.
+#[test]
+fn links() {
+    let options = LinkOptions {
+        val: 0.1,
+        test: 0.2,
+        negatives: 2,
+        eval_negatives: 1,
+        same_source: false,
+        seed: 3,
+    };
+    let mut data = planted(shape(false));
+    data.edge_features = Default::default();
+    let pairs = with_pairs(&data, &options).unwrap();
+    for decoder in ["dot_decoder", "distmult_decoder", "mlp_decoder(5)"] {
+        let body = format!(
+            "let h = x |> dropout(0.3) |> gcn_conv(6) |> relu |> sage_conv(5)
+             loss bce_with_logits(h |> {decoder}, labels, on = train)"
+        );
+        check_case(Case::new("", &body, pairs.clone()));
+    }
 }

@@ -167,8 +167,9 @@ impl Lowerer {
         let at = match found {
             Some(at) => at,
             None => {
-                let mut region =
-                    Region::new(self, &part, partial::Partials::none(&part), false, vec![]);
+                let spread = partial::Spread::of(&self.program);
+                let partials = partial::partials(&part, spread, &[], &part.results);
+                let mut region = Region::new(self, &part, partials, false, vec![]);
                 region.hoist = false;
                 region.role = Role::Static;
                 region.emit(self)?;

@@ -259,7 +259,7 @@ fn program(
     let mut lowerer = Lowerer::new(graph, sparse, ranks);
     lowerer.skip = skip;
     let spread = Spread::of(&lowerer.program);
-    let no_args = |graph: &Graph| partial::partials(graph, spread, &[], &[]);
+    let no_args = |graph: &Graph| partial::of_model(graph, spread);
 
     let mut step = Region::new(&lowerer, graph, no_args(graph), true, Vec::new());
     let loss = graph.results[training.backward.loss];

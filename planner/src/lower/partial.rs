@@ -75,6 +75,18 @@ fn union(a: Shares, b: Shares) -> Shares {
     }
 }
 
+/// The partial sums of a model. Values that are the same in every epoch are whole, because `setup` adds
+/// the shares of ranks once.
+pub fn of_model(graph: &Graph, spread: Spread) -> Partials {
+    let fixed = crate::fixed::fixed(graph, &[]);
+    let full: Vec<NodeId> = graph
+        .iter()
+        .map(|(id, _)| id)
+        .filter(|id| fixed[id.0 as usize])
+        .collect();
+    partials(graph, spread, &[], &full)
+}
+
 /// Finds the partial sums of a region. `args` says which arguments are partial; the nodes `full`
 /// must be whole.
 pub fn partials(graph: &Graph, spread: Spread, args: &[Shares], full: &[NodeId]) -> Partials {
@@ -132,6 +144,10 @@ fn transfer(
         }
     };
     let both = || flags.iter().all(Option::is_some) && flags.len() == 2;
+    // Ranks add numbers of fixed rows only: a sum is whole before rows of vertices or edges read it.
+    if any.is_some() && !matches!(node.ty.rows, Rows::Fixed(_)) {
+        return (None, all_partial());
+    }
     match &node.op {
         Op::Arg(n) => (args.get(*n as usize).copied().flatten(), Vec::new()),
         Op::Loss(_) => (Some(Among::All), Vec::new()),
