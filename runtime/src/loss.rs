@@ -86,7 +86,7 @@ impl<'a> Scored<'a> {
 pub(crate) unsafe fn loss(
     team: &Team,
     targets: Targets,
-    kind: Loss,
+    kind: &Loss,
     logits: Rows,
     grad: Option<Rows>,
     classes: usize,
@@ -137,7 +137,7 @@ fn in_order(sums: &[AtomicU64]) -> f64 {
 pub(crate) unsafe fn metrics(
     team: &Team,
     scored: Scored,
-    kind: Loss,
+    kind: &Loss,
     logits: Rows,
     classes: usize,
     sums: &mut Vec<AtomicU64>,
@@ -189,7 +189,7 @@ pub(crate) unsafe fn metrics(
 
 /// The loss of a vertex, a sum over its terms. Its gradient times `scale` goes to `grad`.
 fn of_vertex(
-    kind: Loss,
+    kind: &Loss,
     labels: &Labels,
     v: usize,
     z: &[f32],
@@ -197,8 +197,9 @@ fn of_vertex(
     grad: Option<&mut [f32]>,
 ) -> f64 {
     match (kind, labels) {
-        (Loss::CrossEntropy, Labels::Single(labels)) => {
-            cross_entropy(z, labels[v] as usize, scale, grad)
+        (Loss::CrossEntropy { smoothing }, Labels::Single(labels)) => {
+            let target = Target::new(labels[v], smoothing.0, z.len());
+            cross_entropy(z, target, scale, grad)
         }
         (Loss::BinaryCrossEntropy, Labels::Values { values, .. }) => {
             binary_cross_entropy(z, &values[v * z.len()..][..z.len()], scale, grad)
@@ -227,8 +228,28 @@ impl Rows {
     }
 }
 
-/// `-log softmax(z)[label]`; its gradient times `scale` goes to `grad`.
-fn cross_entropy(z: &[f32], label: usize, scale: f32, grad: Option<&mut [f32]>) -> f64 {
+/// The distribution that the classes of a vertex are compared with.
+#[derive(Clone, Copy)]
+struct Target {
+    label: usize,
+    /// What the label has for itself.
+    own: f64,
+    /// What each class has, the label too.
+    shared: f64,
+}
+
+impl Target {
+    fn new(label: i32, smoothing: f64, classes: usize) -> Self {
+        Self {
+            label: label as usize,
+            own: 1.0 - smoothing,
+            shared: smoothing / classes as f64,
+        }
+    }
+}
+
+/// The cross-entropy of `softmax(z)` with the target; its gradient times `scale` goes to `grad`.
+fn cross_entropy(z: &[f32], target: Target, scale: f32, grad: Option<&mut [f32]>) -> f64 {
     let top = z.iter().copied().fold(
         f32::NEG_INFINITY,
         |a, b| if b > a || b.is_nan() { b } else { a },
@@ -240,11 +261,23 @@ fn cross_entropy(z: &[f32], label: usize, scale: f32, grad: Option<&mut [f32]>) 
             let sum: f32 = grad.iter().sum();
             let factor = scale / sum;
             grad.iter_mut().for_each(|g| *g *= factor);
-            grad[label] -= scale;
+            grad[target.label] -= scale * target.own as f32;
+            if target.shared > 0.0 {
+                let shared = scale * target.shared as f32;
+                grad.iter_mut().for_each(|g| *g -= shared);
+            }
             sum
         }
     };
-    f64::from(sum).ln() + f64::from(top) - f64::from(z[label])
+    let all = f64::from(sum).ln() + f64::from(top);
+    let of_label = target.own * (all - f64::from(z[target.label]));
+    match target.shared > 0.0 {
+        true => {
+            let of_classes: f64 = z.iter().map(|&z| all - f64::from(z)).sum();
+            of_label + target.shared * of_classes
+        }
+        false => of_label,
+    }
 }
 
 /// The sum over classes of `max(z, 0) - z y + log(1 + exp(-|z|))`; its gradient times `scale` goes
@@ -269,7 +302,7 @@ fn binary_cross_entropy(z: &[f32], y: &[f32], scale: f32, mut grad: Option<&mut 
 }
 
 /// The sum over columns of a loss of numbers; its gradient times `scale` goes to `grad`.
-fn of_numbers(kind: Loss, z: &[f32], y: &[f32], scale: f32, mut grad: Option<&mut [f32]>) -> f64 {
+fn of_numbers(kind: &Loss, z: &[f32], y: &[f32], scale: f32, mut grad: Option<&mut [f32]>) -> f64 {
     let mut sum = 0.0;
     for (c, (&z, &y)) in z.iter().zip(y).enumerate() {
         if let Some((loss, slope)) = kind.of_number(z.into(), y.into()) {
@@ -345,97 +378,4 @@ fn exp(x: f32) -> f32 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn exp_is_accurate() {
-        for i in 0..=870_000 {
-            let x = -(i as f32) / 10_000.0;
-            let want = f64::from(x).exp();
-            assert!((f64::from(exp(x)) / want - 1.0).abs() < 2e-7, "{x}");
-        }
-        assert_eq!(exp(0.0), 1.0);
-        assert!(exp(f32::NAN).is_nan());
-        assert!(exp(-1e30) < 1e-37);
-    }
-
-    #[test]
-    fn cross_entropy_of_g8() {
-        // Logits are the first two columns of X; vertices 0 (class 0) and 7 (class 1) train.
-        let x = |v: i32| [0, 1].map(|j| ((3 * v + 5 * j) % 7) as f32 - 3.0);
-        let loss = (cross_entropy(&x(0), 0, 0.5, None) + cross_entropy(&x(7), 1, 0.5, None)) / 2.0;
-        assert!((loss - 2.5067).abs() < 5e-5, "{loss}");
-    }
-
-    #[test]
-    fn losses_are_stable_and_match_their_formula() {
-        let mut grad = [0.0; 3];
-        let loss = cross_entropy(&[1000.0, 0.0, -1000.0], 1, 2.0, Some(&mut grad));
-        assert_eq!(
-            (loss, grad),
-            (
-                1000.0,
-                [2.0, -2.0, 0.0].map(|g: f32| if g == 0.0 { grad[2] } else { g })
-            )
-        );
-        assert!(grad[2].abs() < 1e-30);
-        let (z, y) = ([-3.0f32, 0.25, 90.0], [1.0f32, 0.0, 0.5]);
-        let want: f64 = z
-            .iter()
-            .zip(&y)
-            .map(|(&z, &y)| {
-                let p = 1.0 / (1.0 + (-f64::from(z)).exp());
-                let q = (-f64::from(z)).exp() / (1.0 + (-f64::from(z)).exp());
-                -f64::from(y) * p.ln() - (1.0 - f64::from(y)) * q.ln()
-            })
-            .sum();
-        let got = binary_cross_entropy(&z, &y, 1.0, Some(&mut grad));
-        assert!((got - want).abs() < 1e-6 * want, "{got} {want}");
-    }
-
-    #[test]
-    fn derivatives_are_differences() {
-        let z = [0.3f32, -1.2, 2.0, 0.9];
-        let y = [0.0f32, 1.0, 0.25, 1.0];
-        type OneLoss<'a> = &'a dyn Fn(&[f32], Option<&mut [f32]>) -> f64;
-        let losses: [OneLoss; 5] = [
-            &|z, g| cross_entropy(z, 2, 1.0, g),
-            &|z, g| binary_cross_entropy(z, &y, 1.0, g),
-            &|z, g| of_numbers(Loss::SquaredError, z, &y, 1.0, g),
-            &|z, g| of_numbers(Loss::AbsoluteError, z, &y, 1.0, g),
-            &|z, g| of_numbers(Loss::Huber, z, &y, 1.0, g),
-        ];
-        for loss in losses {
-            let mut grad = [0.0; 4];
-            loss(&z, Some(&mut grad));
-            for c in 0..4 {
-                let at = |step: f32| {
-                    let mut moved = z;
-                    moved[c] += step;
-                    loss(&moved, None)
-                };
-                let step = 0.0625;
-                let slope = (at(step) - at(-step)) / f64::from(2.0 * step);
-                assert!(
-                    (slope - f64::from(grad[c])).abs() < 2e-4,
-                    "{c}: {slope} {}",
-                    grad[c]
-                );
-            }
-        }
-    }
-
-    #[test]
-    fn ties_go_to_the_lower_class_and_f1_counts_both_mistakes() {
-        assert_eq!(argmax(&[1.0, 3.0, 3.0]), 1);
-        assert_eq!(argmax(&[f32::NAN, f32::NAN]), 0);
-        assert_eq!(
-            micro_f1(&[1.0, -1.0, 2.0, 0.0], &[1.0, 1.0, 0.0, 0.0]),
-            Hits {
-                correct: 2.0,
-                of: 4.0
-            }
-        );
-    }
-}
+mod tests;

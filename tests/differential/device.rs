@@ -234,11 +234,26 @@ fn device_several_labels() {
 }
 
 #[test]
+fn device_smoothed_labels() {
+    check(
+        "let h = x |> dropout(0.2) |> sage_conv(6) |> relu
+         loss cross_entropy(h |> gcn_conv(classes), labels, on = train, smoothing = 0.2)",
+    );
+}
+
+#[test]
 fn device_numbers() {
-    for (loss, ranks) in [("mse", 1), ("mae", 2), ("huber", 3)] {
+    let number = ", delta = 0.2";
+    let losses = [
+        ("mse", "", 1),
+        ("mae", "", 2),
+        ("huber", "", 3),
+        ("huber", number, 1),
+    ];
+    for (loss, number, ranks) in losses {
         let body = format!(
             "let h = x |> dropout(0.2) |> sage_conv(6) |> relu
-             loss {loss}(0.1 * gcn_conv(h, classes), labels, on = train)"
+             loss {loss}(0.1 * gcn_conv(h, classes), labels, on = train{number})"
         );
         let mut case = Case::new("", &body, with_numbers(planted(shape(ranks == 3))));
         case.device = true;

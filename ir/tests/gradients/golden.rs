@@ -329,7 +329,7 @@ fn losses() {
     };
     golden(0, &[2.5067], |b| {
         let z = logits(b);
-        b.op(Op::Loss(Loss::CrossEntropy), &[z])
+        b.op(Op::Loss(Loss::CROSS_ENTROPY), &[z])
     });
     // Binary: labels (1, 0) for vertex 0 and (0, 1) for vertex 7; logits (-3, 2) for both.
     let mut b = Build::new(5);
@@ -403,7 +403,7 @@ fn dropout_masks_follow_site_epoch_and_iteration() {
 fn what_does_not_fit_is_refused() {
     let mut b = Build::new(5);
     let z = x(&mut b);
-    let loss = b.op(Op::Loss(Loss::CrossEntropy), &[z]);
+    let loss = b.op(Op::Loss(Loss::CROSS_ENTROPY), &[z]);
     b.graph.results = vec![loss];
     let fails = |change: &dyn Fn(&mut EvalContext)| {
         let mut context = g8();

@@ -249,14 +249,15 @@ impl<'a, 'd> Elaborator<'a, 'd> {
             }
         };
         let named = builtin(&call.callee.name);
-        let Some((entry, Function::Loss(kind))) = named.map(|entry| (entry, entry.function)) else {
+        let Some((entry, Function::Loss(loss))) = named.map(|entry| (entry, &entry.function))
+        else {
             let message = format!("`{}` is not a loss", call.callee.name);
             let help = format!("expected {}", losses());
             let wrong = Diagnostic::new("E0302", message).at(call.callee.span());
             return self.report(wrong.help(help));
         };
         if let Some(bound) = self.bound(&builtin_signature(entry), piped, call, value.span()) {
-            self.set_loss(kind, entry, bound, value.span());
+            self.set_loss(loss, entry, bound, value.span());
         }
     }
 

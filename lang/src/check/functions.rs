@@ -9,6 +9,7 @@ use crate::diagnostic::{Diagnostic, Span};
 use crate::syntax::ast::{Expr, ExprKind};
 use gnnc_ir::graph::op::{Input, Loss, Op};
 use gnnc_ir::kernel::{Axis, End, Reduce};
+use gnnc_ir::words::number::Number;
 use gnnc_ir::words::scalar::{Binary, Unary};
 use gnnc_ir::words::spelling::counted;
 use gnnc_ir::words::types::{EdgeSet, Rows, Type};
@@ -348,10 +349,29 @@ impl<'a> Elaborator<'a, '_> {
         Some(self.combine(Binary::Mul, (sum, args.span), (share, args.span), args.span))
     }
 
+    /// A loss with the numbers of its call.
+    fn with_numbers(&mut self, usual: &Loss, args: &Args<'a>) -> Option<Loss> {
+        let mut loss = usual.clone();
+        match &mut loss {
+            Loss::CrossEntropy { smoothing } => {
+                if args.given(3) {
+                    *smoothing = Number(self.number_in(args, 3, 0.0..=1.0)?);
+                }
+            }
+            Loss::Huber { delta } => {
+                if args.given(3) {
+                    *delta = Number(self.number_in(args, 3, 1e-6..=1e6)?);
+                }
+            }
+            Loss::BinaryCrossEntropy | Loss::SquaredError | Loss::AbsoluteError => {}
+        }
+        Some(loss)
+    }
+
     /// Sets the loss of the model.
     pub fn set_loss(
         &mut self,
-        loss: Loss,
+        usual: &Loss,
         builtin: &'static Builtin,
         bound: Bound<'a>,
         span: Span,
@@ -377,7 +397,10 @@ impl<'a> Elaborator<'a, '_> {
             );
             return;
         }
-        if let Value::Tensor(node) = self.emit(Op::Loss(loss), &[logits], span)
+        let Some(loss) = self.with_numbers(usual, &args) else {
+            return;
+        };
+        if let Value::Tensor(node) = self.emit(Op::Loss(loss.clone()), &[logits], span)
             && self.loss.is_none()
         {
             self.loss = Some((loss, node, logits));

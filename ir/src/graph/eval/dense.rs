@@ -1,7 +1,7 @@
 //! Operators on plain tensors, row by row.
 
 use super::{EvalError, Machine, Tensor};
-use crate::graph::op::{Clip, Copies, LabelKind, Loss, Op, Product, Sampled, Site};
+use crate::graph::op::{Clip, Copies, Loss, Op, Product, Sampled, Site};
 use crate::kernel::{Axis, edge_hash, keep, vertex_hash};
 use crate::words::types::{Rows, Type};
 use std::collections::BTreeMap;
@@ -158,11 +158,11 @@ impl Machine<'_> {
                 })
             }
             Op::SumRows => build(ty, rows, |_, h, c| (0..x.rows).map(|r| x.at(r, h, c)).sum()),
-            Op::Loss(loss) => Tensor::full(ty, 1, self.loss(*loss, x, |_, _, _| ())?),
+            Op::Loss(loss) => Tensor::full(ty, 1, self.loss(loss, x, |_, _, _| ())?),
             Op::LossGrad(loss) => {
                 let mut out = Tensor::full(ty, rows, 0.0);
                 let columns = ty.columns() as usize;
-                self.loss(*loss, x, |v, c, grad| out.data[v * columns + c] = grad)?;
+                self.loss(loss, x, |v, c, grad| out.data[v * columns + c] = grad)?;
                 out
             }
             // The interpreter's loop has handled these, and no blend is left.
@@ -240,7 +240,7 @@ impl Machine<'_> {
     /// The loss of logits; calls `grad(row, column, derivative)` for every derivative.
     fn loss(
         &self,
-        loss: Loss,
+        loss: &Loss,
         logits: &Tensor,
         mut grad: impl FnMut(usize, usize, f64),
     ) -> Result<f64, EvalError> {
@@ -255,7 +255,7 @@ impl Machine<'_> {
         for row in (0..logits.rows).filter(|row| seeds(*row)) {
             let v = self.vertex(logits.ty.rows, row) as usize;
             let z = logits.row(row);
-            if loss.labels() == LabelKind::Class {
+            if let Loss::CrossEntropy { smoothing } = loss {
                 let label = labels[v];
                 let target = (0..classes).find(|class| *class as f64 == label);
                 let Some(target) = target else {
@@ -266,12 +266,14 @@ impl Machine<'_> {
                         classes,
                     });
                 };
+                let shared = smoothing.0 / classes as f64;
                 let top = z.iter().copied().fold(f64::NEG_INFINITY, f64::max);
                 let sum: f64 = z.iter().map(|z| (z - top).exp()).sum();
-                total += (sum.ln() + top - z[target]) / trained;
                 for (c, z) in z.iter().enumerate() {
                     let hit = f64::from(u8::from(c == target));
-                    grad(row, c, ((z - top).exp() / sum - hit) / trained);
+                    let probability = (1.0 - smoothing.0) * hit + shared;
+                    total += probability * (sum.ln() + top - z) / trained;
+                    grad(row, c, ((z - top).exp() / sum - probability) / trained);
                 }
                 continue;
             }

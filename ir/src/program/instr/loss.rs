@@ -41,7 +41,7 @@ pub struct Metrics {
 }
 
 /// The labels that logits are compared with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Labels {
     /// Which loss, hence which kind of labels.
     pub loss: op::Loss,
@@ -101,7 +101,7 @@ impl Instruction for Loss {
         Some(Work {
             class: KernelClass::Loss,
             flops: Flops(logits as f64 * (TRANSCENDENTAL + 4.0)),
-            read: Bytes(logits * FLOAT + label_bytes(self.loss, rows, self.classes)),
+            read: Bytes(logits * FLOAT + label_bytes(&self.loss, rows, self.classes)),
             written: Bytes((grad_floats + u64::from(self.out.is_some())) * FLOAT),
         })
     }
@@ -132,7 +132,7 @@ impl Instruction for Loss {
 
     fn labels(&self) -> Option<Labels> {
         Some(Labels {
-            loss: self.loss,
+            loss: self.loss.clone(),
             classes: self.classes,
         })
     }
@@ -187,7 +187,7 @@ impl Instruction for Metrics {
         Some(Work {
             class: KernelClass::Loss,
             flops: Flops(logits as f64),
-            read: Bytes(logits * FLOAT + label_bytes(self.loss, rows, self.classes)),
+            read: Bytes(logits * FLOAT + label_bytes(&self.loss, rows, self.classes)),
             written: Bytes(u64::from(METRICS) * FLOAT),
         })
     }
@@ -214,7 +214,7 @@ impl Instruction for Metrics {
 
     fn labels(&self) -> Option<Labels> {
         Some(Labels {
-            loss: self.loss,
+            loss: self.loss.clone(),
             classes: self.classes,
         })
     }

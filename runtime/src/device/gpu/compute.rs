@@ -79,13 +79,7 @@ impl DeviceRank {
                 out,
                 grad,
                 classes,
-            }) => self.loss(
-                gpu,
-                *loss,
-                [Some(*logits), *out, *grad],
-                *classes,
-                iteration,
-            ),
+            }) => self.loss(gpu, loss, [Some(*logits), *out, *grad], *classes, iteration),
             Instr::Metrics(metrics) => self.metrics(gpu, metrics, iteration),
             Instr::Remember(instr::Remember { from, history }) => {
                 self.remember(gpu, *from, *history, iteration, step_context)
@@ -294,7 +288,7 @@ impl DeviceRank {
     fn loss(
         &self,
         gpu: &mut Gpu,
-        kind: Loss,
+        kind: &Loss,
         [logits, out, grad]: [Option<Ref>; 3],
         classes: u32,
         iteration: u32,
@@ -327,6 +321,7 @@ impl DeviceRank {
             rows.end,
             classes.into(),
             number_of(kind),
+            constant_of(kind),
             terms,
             self.scratch.0,
         ];
@@ -367,7 +362,8 @@ impl DeviceRank {
             rows.start,
             rows.end,
             metrics.classes.into(),
-            number_of(metrics.loss),
+            number_of(&metrics.loss),
+            constant_of(&metrics.loss),
             self.scratch.0,
         ];
         let (count, on) = (rows.end - rows.start, self.streams.compute);
@@ -444,12 +440,21 @@ fn non_zeros(indptr: &[u64], rows: &Range<u64>) -> (u64, u64) {
 }
 
 /// How `loss.cu` numbers a loss.
-fn number_of(loss: Loss) -> u64 {
+fn number_of(loss: &Loss) -> u64 {
     match loss {
-        Loss::CrossEntropy => 0,
+        Loss::CrossEntropy { .. } => 0,
         Loss::BinaryCrossEntropy => 1,
         Loss::SquaredError => 2,
         Loss::AbsoluteError => 3,
-        Loss::Huber => 4,
+        Loss::Huber { .. } => 4,
+    }
+}
+
+/// The bits of the number that `loss.cu` needs for a loss.
+fn constant_of(loss: &Loss) -> u64 {
+    match loss {
+        Loss::CrossEntropy { smoothing } => smoothing.0.to_bits(),
+        Loss::Huber { delta } => delta.0.to_bits(),
+        Loss::BinaryCrossEntropy | Loss::SquaredError | Loss::AbsoluteError => 0,
     }
 }
