@@ -77,10 +77,10 @@ impl ENode {
 impl Symbol {
     /// The loss of the operator, if it is one.
     fn loss(&self) -> Option<&Loss> {
-        match self {
-            Self::Op(Op::Loss(loss) | Op::LossGrad(loss)) => Some(loss),
-            Self::Op(_) | Self::Leaf(_) | Self::Results => None,
+        if let Self::Op(Op::Loss(loss) | Op::LossGrad(loss)) = self {
+            return Some(loss);
         }
+        None
     }
 
     /// A key of the operator and its payload: equal, with [`Self::loss`], exactly if the operators are. All

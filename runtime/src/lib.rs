@@ -39,6 +39,7 @@ mod steps;
 mod stop;
 mod team;
 pub mod transport;
+mod weights;
 
 pub use checkpoint::{Snapshot, Tensor, first_checkpoint, parse_checkpoint};
 pub use error::{Copies, Failure, RuntimeError};

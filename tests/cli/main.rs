@@ -35,3 +35,4 @@ mod support;
 mod tasks;
 mod traces;
 mod unplanned;
+mod weights;

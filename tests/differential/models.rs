@@ -299,6 +299,28 @@ fn smoothed_labels() {
     );
 }
 
+/// Arguments of losses with weights of classes.
+pub const WEIGHTS: [&str; 3] = [
+    "weights = [0.25, 1, 3]",
+    "weights = balanced, smoothing = 0.1",
+    "weights = [0, 2, 0.5]",
+];
+
+#[test]
+fn weights_of_classes() {
+    for weights in WEIGHTS {
+        let body = format!(
+            "let h = x |> dropout(0.3) |> gcn_conv(6) |> relu
+             loss cross_entropy(h |> sage_conv(classes), labels, on = train, {weights})"
+        );
+        check_case(Case::new("", &body, planted(shape(false))));
+    }
+    let body = "let h = x |> dropout(0.5) |> sage_conv(6) |> elu
+         loss bce_with_logits(h |> gcn_conv(classes), labels, on = train, weights = [4, 0.5, 0])";
+    let data = with_several_labels(planted(shape(false)));
+    check_case(Case::new("", body, data));
+}
+
 /// Layers whose messages read the features of edges: as weights of a symmetric aggregation, added to the
 /// source's row through a product (Hu et al., 2020), and in the scores and values of attention.
 pub const OF_EDGES: &str = "layer weighted(h, out) {

@@ -1,6 +1,6 @@
 //! The losses whose gradients are compared with differences.
 
-use gnnc_ir::graph::op::Loss;
+use gnnc_ir::graph::op::{ClassWeights, Loss};
 use gnnc_ir::words::number::Number;
 
 const CLASSES: &[&str] = &["cross entropy"];
@@ -8,16 +8,24 @@ const NUMBERS: &[&str] = &["losses of numbers"];
 
 /// Losses of two columns, each with the name of the operator under test.
 pub fn all() -> Vec<(&'static [&'static str], Loss)> {
-    let smoothed = Loss::CrossEntropy {
-        smoothing: Number(0.1),
+    let cross_entropy = |smoothing, weights| Loss::CrossEntropy {
+        smoothing: Number(smoothing),
+        weights,
+    };
+    let weights = || vec![Number(0.3), Number(2.5)];
+    let positive = Loss::BinaryCrossEntropy {
+        positive: weights(),
     };
     let narrow = Loss::Huber {
         delta: Number(0.25),
     };
     vec![
         (CLASSES, Loss::CROSS_ENTROPY),
-        (CLASSES, smoothed),
-        (NUMBERS, Loss::BinaryCrossEntropy),
+        (CLASSES, cross_entropy(0.1, ClassWeights::Equal)),
+        (CLASSES, cross_entropy(0.0, ClassWeights::Balanced)),
+        (CLASSES, cross_entropy(0.1, ClassWeights::Given(weights()))),
+        (NUMBERS, Loss::BINARY_CROSS_ENTROPY),
+        (NUMBERS, positive),
         (NUMBERS, Loss::SquaredError),
         (NUMBERS, Loss::AbsoluteError),
         (NUMBERS, Loss::HUBER),

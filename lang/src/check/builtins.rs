@@ -113,9 +113,11 @@ const fn row(
 const X: Formal = need("x");
 const LABELS: Formal = need("labels");
 const LOGITS: Formal = need("logits");
+const WEIGHTS: Formal = opt("weights", "none");
 const ON: Formal = opt("on", "train");
 const LOSS: &[Formal] = &[LOGITS, LABELS, ON];
-const CROSS_ENTROPY: &[Formal] = &[LOGITS, LABELS, ON, opt("smoothing", "0")];
+const CROSS_ENTROPY: &[Formal] = &[LOGITS, LABELS, ON, opt("smoothing", "0"), WEIGHTS];
+const BINARY: &[Formal] = &[LOGITS, LABELS, ON, WEIGHTS];
 const HUBER: &[Formal] = &[LOGITS, LABELS, ON, opt("delta", "1")];
 const PARAMETER: &[Formal] = &[
     need("width"),
@@ -176,8 +178,8 @@ pub const BUILTINS: &[Builtin] = &[
     row("mean_heads",      Function::MeanHeads,     &[X],                                                  "the mean of the heads"),
     row("width",           Function::Width,         &[X],                                                  "the number of columns of a head"),
     row("heads",           Function::Heads,         &[X],                                                  "the number of heads"),
-    row("cross_entropy",   Function::Loss(Loss::CROSS_ENTROPY), CROSS_ENTROPY,                             "the loss for one class per vertex: mean of `-log softmax(logits)[label]`; with `smoothing = s`, the cross-entropy with a distribution that gives the label `1 - s` and shares `s` equally among all classes"),
-    row("bce_with_logits", Function::Loss(Loss::BinaryCrossEntropy), LOSS,                                 "the loss for several labels per vertex: mean binary cross-entropy"),
+    row("cross_entropy",   Function::Loss(Loss::CROSS_ENTROPY), CROSS_ENTROPY,                             "the loss for one class per vertex: mean of `-log softmax(logits)[label]`; with `smoothing = s`, the cross-entropy with a distribution that gives the label `1 - s` and shares `s` equally among all classes; with `weights = [a, b, ..]`, a number for each class, the mean weighted by those of the labels, and with `weights = balanced` by `n / (classes * count)` of the training vertices"),
+    row("bce_with_logits", Function::Loss(Loss::BINARY_CROSS_ENTROPY), BINARY,                             "the loss for several labels per vertex: mean binary cross-entropy; with `weights = [a, b, ..]`, a label that a vertex has counts as often as its number says"),
     row("mse",             Function::Loss(Loss::SquaredError), LOSS,                                       "the loss for numbers: mean of `(logits - label)^2`"),
     row("mae",             Function::Loss(Loss::AbsoluteError), LOSS,                                      "the loss for numbers: mean of the absolute error"),
     row("huber",           Function::Loss(Loss::HUBER), HUBER,                                             "the loss for numbers: half the squared error where the absolute error is below `delta`, `delta * (absolute error - delta / 2)` elsewhere"),
@@ -186,6 +188,7 @@ pub const BUILTINS: &[Builtin] = &[
 /// Words with a meaning of their own, unless a variable shadows them.
 pub const WORDS: &[&str] = &[
     "sum", "mean", "max", "none", "sym", "glorot", "kaiming", "zeros", "ones", "labels", "train",
+    "balanced",
 ];
 
 /// Values of the data graph that every layer and model can read: `[V x 1]` tensors, `[E x 1]` and

@@ -326,7 +326,8 @@ impl<'a, 'd> Elaborator<'a, 'd> {
                 Value::Poison => Value::Poison,
                 other => self.wrong_kind(&other, "`true` or `false`", condition.span()),
             },
-            ExprKind::List(_) | ExprKind::Map(_) | ExprKind::Error => Value::Poison,
+            ExprKind::List(entries) => self.list(entries).unwrap_or(Value::Poison),
+            ExprKind::Map(_) | ExprKind::Error => Value::Poison,
         }
     }
 

@@ -24,6 +24,7 @@ mod calls;
 mod cycles;
 mod elaborator;
 mod functions;
+mod losses;
 mod names;
 mod parameters;
 mod repeat;

@@ -57,6 +57,17 @@ fn scored_rows(program: &Program, logits: Ref, sizes: &RankSizes) -> u64 {
     sizes.rows(program.buffer(logits.buffer).extent.without_halo())
 }
 
+/// Checks that a loss has a weight for each class, if it has weights.
+fn weighed(loss: &op::Loss, classes: u32) -> Checked {
+    match loss.given_weights() {
+        Some(weights) if weights.len() != classes as usize => Err(format!(
+            "the loss has {} weights, expected {classes}, one for each class",
+            weights.len()
+        )),
+        Some(_) | None => Ok(()),
+    }
+}
+
 impl Instruction for Loss {
     fn name(&self, _: &Program) -> &'static str {
         "loss"
@@ -79,6 +90,7 @@ impl Instruction for Loss {
 
     fn check(&self, check: &Check) -> Checked {
         check.logits("logits", self.logits, self.classes)?;
+        weighed(&self.loss, self.classes)?;
         if let Some(out) = self.out {
             check.floats("out", out)?;
             check.at_least("out", out, 1)?;
@@ -173,6 +185,7 @@ impl Instruction for Metrics {
 
     fn check(&self, check: &Check) -> Checked {
         check.logits("logits", self.logits, self.classes)?;
+        weighed(&self.loss, self.classes)?;
         check.floats("out", self.out)?;
         check.at_least("out", self.out, METRICS.into())
     }

@@ -5,7 +5,7 @@ use super::TextError;
 use super::lex::tokens;
 use super::parse::Reader;
 use super::words::Text;
-use crate::graph::op::Loss;
+use crate::graph::op::{ClassWeights, Loss};
 use crate::words::number::Number;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use std::fmt;
@@ -16,7 +16,7 @@ const EXPECTED: &str = "a loss, such as `cross-entropy`";
 fn word(loss: &Loss) -> &'static str {
     match loss {
         Loss::CrossEntropy { .. } => "cross-entropy",
-        Loss::BinaryCrossEntropy => "binary-cross-entropy",
+        Loss::BinaryCrossEntropy { .. } => "binary-cross-entropy",
         Loss::SquaredError => "squared-error",
         Loss::AbsoluteError => "absolute-error",
         Loss::Huber { .. } => "huber",
@@ -28,31 +28,61 @@ fn numbers(loss: &Loss) -> Vec<String> {
     let unless = |name: &str, usual: Number, number: Number| {
         (number != usual).then(|| format!("{name} {:?}", number.0))
     };
-    let found = match loss {
-        Loss::CrossEntropy { smoothing } => unless("smoothing", Number::ZERO, *smoothing),
-        Loss::Huber { delta } => unless("delta", Number::ONE, *delta),
-        Loss::BinaryCrossEntropy | Loss::SquaredError | Loss::AbsoluteError => None,
+    let list = |weights: &[Number]| {
+        let weights = weights.iter().map(|weight| format!(" {:?}", weight.0));
+        (weights.len() > 0).then(|| format!("weights{}", weights.collect::<String>()))
     };
-    found.into_iter().collect()
+    let found = match loss {
+        Loss::CrossEntropy { smoothing, weights } => [
+            unless("smoothing", Number::ZERO, *smoothing),
+            match weights {
+                ClassWeights::Equal => None,
+                ClassWeights::Balanced => Some("balanced".to_owned()),
+                ClassWeights::Given(weights) => list(weights),
+            },
+        ],
+        Loss::BinaryCrossEntropy { positive } => [list(positive), None],
+        Loss::Huber { delta } => [unless("delta", Number::ONE, *delta), None],
+        Loss::SquaredError | Loss::AbsoluteError => [None, None],
+    };
+    found.into_iter().flatten().collect()
 }
 
-/// Reads a number of a loss.
+/// Reads the numbers of a loss that have one name.
 fn number(loss: &mut Loss, from: &mut Reader<'_>) -> Result<(), TextError> {
     match loss {
-        Loss::CrossEntropy { smoothing } => {
+        Loss::CrossEntropy { weights, .. } if from.skip("balanced") => {
+            *weights = ClassWeights::Balanced;
+        }
+        Loss::CrossEntropy { weights, .. } if from.skip("weights") => {
+            *weights = ClassWeights::Given(list(from)?);
+        }
+        Loss::CrossEntropy { smoothing, .. } => {
             from.expect("smoothing")?;
             *smoothing = Number(from.number()?);
-            Ok(())
+        }
+        Loss::BinaryCrossEntropy { positive } => {
+            from.expect("weights")?;
+            *positive = list(from)?;
         }
         Loss::Huber { delta } => {
             from.expect("delta")?;
             *delta = Number(from.number()?);
-            Ok(())
         }
-        Loss::BinaryCrossEntropy | Loss::SquaredError | Loss::AbsoluteError => {
-            Err(from.wrong_before("a loss that has numbers"))
+        Loss::SquaredError | Loss::AbsoluteError => {
+            return Err(from.wrong_before("a loss that has numbers"));
         }
     }
+    Ok(())
+}
+
+/// Reads at least one number.
+fn list(from: &mut Reader<'_>) -> Result<Vec<Number>, TextError> {
+    let mut numbers = vec![Number(from.number()?)];
+    while from.at_number() {
+        numbers.push(Number(from.number()?));
+    }
+    Ok(numbers)
 }
 
 impl Text for Loss {
@@ -68,7 +98,7 @@ impl Text for Loss {
         let found = from.word(EXPECTED)?;
         let all = [
             Self::CROSS_ENTROPY,
-            Self::BinaryCrossEntropy,
+            Self::BINARY_CROSS_ENTROPY,
             Self::SquaredError,
             Self::AbsoluteError,
             Self::HUBER,
@@ -122,7 +152,10 @@ mod tests {
         for text in [
             "cross-entropy",
             "cross-entropy(smoothing 0.1)",
+            "cross-entropy(balanced)",
+            "cross-entropy(smoothing 0.1, weights 0.3 1.0 2.5)",
             "binary-cross-entropy",
+            "binary-cross-entropy(weights 4.0)",
             "squared-error",
             "absolute-error",
             "huber",
@@ -138,6 +171,8 @@ mod tests {
             ("hinge", "a loss"),
             ("huber(smoothing 0.1)", "`delta`"),
             ("huber(delta)", "a number"),
+            ("cross-entropy(weights)", "a number"),
+            ("binary-cross-entropy(balanced)", "`weights`"),
             ("huber(delta 1", "`)`"),
             ("huber huber", "the end"),
             ("squared-error(delta 1)", "a loss that has numbers"),
