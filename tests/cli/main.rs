@@ -20,6 +20,7 @@ mod offload;
 mod pages;
 mod partitions;
 mod plans;
+mod plateau;
 mod push_pull;
 mod rankings;
 mod relations;
