@@ -59,10 +59,11 @@ pub(crate) fn ranks(
     let locals = LocalPart::build(&data.topology, partition, halo)?;
     let whole = Whole::new(all.iter().map(AsRef::as_ref), &data.topology, &locals)?;
     let whole = Arc::new(whole);
-    // Of pipelines, the last stage has the loss.
-    let weights = all
-        .last()
-        .map_or_else(Weights::default, |program| Weights::new(program, data));
+    // Of the stages of a pipeline, one has the loss.
+    let with_loss = all
+        .iter()
+        .find(|program| program.loss.is_some() || program.metrics.is_some());
+    let weights = with_loss.map_or_else(Weights::default, |program| Weights::new(program, data));
     let weights = Arc::new(weights);
     let sampled = (all.iter().find(|program| program.hops() > 0)).map(|program| {
         let needs = Needs::of(program);

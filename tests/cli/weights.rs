@@ -105,13 +105,10 @@ fn validation_losses_are_weighted_by_hand() {
             let report = gnnc([&["train", model][..], &place, &files].concat()).json();
             losses.push(report["train_loss"].as_f64().unwrap());
             let lines = std::fs::read_to_string(&log).unwrap();
-            let lines = lines
+            let mut lines = lines
                 .lines()
                 .map(|line| serde_json::from_str::<Value>(line).unwrap());
-            let last = lines
-                .filter(|line| line["event"] == "epoch")
-                .last()
-                .unwrap();
+            let last = lines.rfind(|line| line["event"] == "epoch").unwrap();
             let predict = [
                 "predict",
                 model,
