@@ -63,9 +63,7 @@ fn derivatives_are_differences() {
     let z = [0.3f32, -1.2, 2.0, 0.9];
     let y = [0.0f32, 1.0, 0.25, 1.0];
     type OneLoss<'a> = &'a dyn Fn(&[f32], Option<&mut [f32]>) -> f64;
-    let narrow = Loss::Huber {
-        delta: Number(0.2),
-    };
+    let narrow = Loss::Huber { delta: Number(0.2) };
     let even = Weights::default();
     let given = given(&[0.5, 2.0, 3.0, 0.25]);
     let losses: [OneLoss; 9] = [
