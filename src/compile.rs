@@ -129,7 +129,7 @@ fn trained(
         forward: evaluation(&form.graph),
         form: form.graph.clone(),
         backward,
-        loss: model.loss,
+        loss: model.loss.clone(),
         settings: model.train.clone(),
         sparse_features: workload.sparse_features(),
         typed: workload.relations > 0,

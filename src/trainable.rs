@@ -23,7 +23,7 @@ impl Loaded {
                  array `train_mask` in an .npz file"
             )));
         }
-        check_labels(data, self.model.loss, self.workload.classes)?;
+        check_labels(data, &self.model.loss, self.workload.classes)?;
         Ok(data)
     }
 }

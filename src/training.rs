@@ -87,6 +87,24 @@ impl TrainOptions {
         self.learning_rate.unwrap_or(of_model)
     }
 
+    /// How the learning rate changes.
+    fn schedule(&self, loaded: &Loaded) -> Schedule {
+        self.schedule.unwrap_or(loaded.model.train.schedule)
+    }
+
+    /// Refuses a schedule that waits for scores that there are none of.
+    fn check_schedule(&self, loaded: &Loaded) -> Result<(), Error> {
+        let waits = matches!(self.schedule(loaded), Schedule::Plateau { .. });
+        if !waits || loaded.workload.split[1] > 0 {
+            return Ok(());
+        }
+        Err(Error::Input(format!(
+            "the schedule `plateau` waits for a better score of the validation vertices, but the graph `{}` has none; set \
+             some aside (`gnnc graph import --split 0.6,0.2,0.2`), or choose another schedule",
+            loaded.workload.name
+        )))
+    }
+
     /// The partitioner of the run. Where the knobs leave it open, threads of a processor get METIS with balanced edges:
     /// ranks wait for the one with most edges, and reading more halo rows from the same memory costs less than that
     /// (docs/benchmarks.md, "Partitioners"). Ranks on a GPU get METIS: those of a process share one GPU, so all work of
@@ -198,6 +216,7 @@ impl Trainer {
             ));
         }
         permitted(loaded, options)?;
+        options.check_schedule(loaded)?;
         let judge = Judge::new(loaded, data, options)?;
         // First, so that a missing device is reported before the graph is partitioned.
         let mut device = options.device.open(options.cache.clone())?;

@@ -454,8 +454,8 @@ impl fmt::Display for Op {
                 ),
                 _ => f.write_str(how.name()),
             },
-            Self::Loss(loss) => write!(f, "loss {}", lower(loss)),
-            Self::LossGrad(loss) => write!(f, "loss_grad {}", lower(loss)),
+            Self::Loss(loss) => write!(f, "loss {loss}"),
+            Self::LossGrad(loss) => write!(f, "loss_grad {loss}"),
             Self::Scan(scan) => {
                 let order = if scan.reverse { "reversed " } else { "" };
                 write!(

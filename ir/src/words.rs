@@ -3,6 +3,7 @@
 pub mod json;
 pub mod mesh;
 pub mod metric;
+pub mod number;
 pub mod sampling;
 pub mod scalar;
 pub mod schedule;

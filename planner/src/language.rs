@@ -75,8 +75,16 @@ impl ENode {
 }
 
 impl Symbol {
-    /// A key of the operator and its payload: equal exactly if the operators are. All orders and
-    /// hashes derive from it, so nothing depends on names or on the order of creation.
+    /// The loss of the operator, if it is one.
+    fn loss(&self) -> Option<&Loss> {
+        if let Self::Op(Op::Loss(loss) | Op::LossGrad(loss)) = self {
+            return Some(loss);
+        }
+        None
+    }
+
+    /// A key of the operator and its payload: equal, with [`Self::loss`], exactly if the operators are. All
+    /// orders and hashes derive from both, so nothing depends on names or on the order of creation.
     fn key(&self) -> (u8, [u64; 3]) {
         let one = |code: u8, a: u64| (code, [a, 0, 0]);
         let two = |code: u8, a: u32, b: u32| (code, [u64::from(a), u64::from(b), 0]);
@@ -147,8 +155,9 @@ impl Symbol {
                 Op::PadRows { before, after } => two(20, *before, *after),
                 Op::ReduceCols(axis, reduce) => two(21, *axis as u32, *reduce as u32),
                 Op::SumRows => one(22, 0),
-                Op::Loss(loss) => two(23, loss_key(*loss), 0),
-                Op::LossGrad(loss) => two(24, loss_key(*loss), 0),
+                // `Self::loss` tells losses apart.
+                Op::Loss(_) => one(23, 0),
+                Op::LossGrad(_) => one(24, 0),
                 // Opaque operators are leaves; these keys only keep the match total.
                 Op::Param(id) => two(25, id.0, 0),
                 Op::Arg(n) => two(26, *n, 0),
@@ -180,17 +189,13 @@ fn level_key(level: Level) -> u32 {
     level.of as u32 * 256 + u32::from(level.number)
 }
 
-fn loss_key(loss: Loss) -> u32 {
-    loss as u32
-}
-
 fn binary_key(f: Binary) -> u64 {
     f as u64
 }
 
 impl PartialEq for Symbol {
     fn eq(&self, other: &Self) -> bool {
-        self.key() == other.key()
+        self.cmp(other).is_eq()
     }
 }
 
@@ -204,7 +209,8 @@ impl PartialOrd for Symbol {
 
 impl Ord for Symbol {
     fn cmp(&self, other: &Self) -> Ordering {
-        self.key().cmp(&other.key())
+        let losses = || self.loss().cmp(&other.loss());
+        self.key().cmp(&other.key()).then_with(losses)
     }
 }
 

@@ -201,6 +201,7 @@ mod tests {
             division: None,
             began: None,
             best: None,
+            plateau: Default::default(),
             kept: BTreeMap::new(),
         };
         let values = vec![f32::NAN, -0.0, 1e-40, f32::MAX, 0.1, 3.0];
@@ -286,7 +287,7 @@ mod tests {
             },
         };
         type Change<'a> = (&'a str, &'a dyn Fn(&mut Progress));
-        let changes: [Change; 9] = [
+        let changes: [Change; 10] = [
             ("learning rate is -1", &|p| p.learning_rate = -1.0),
             ("learning rate is 0", &|p| p.learning_rate = 0.0),
             ("epoch is 1152921504606846976", &|p| p.epoch = 1 << 60),
@@ -300,6 +301,9 @@ mod tests {
             ("epoch without copies is 9", &|p| p.began = Some(9)),
             ("epoch of a history is 9", &|p| {
                 p.kept.insert("history.a".to_owned(), 9);
+            }),
+            ("evaluations on a plateau is 9", &|p| {
+                p.plateau.reductions = 9
             }),
             ("version 1", &|p| p.version = 1),
         ];

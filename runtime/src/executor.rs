@@ -301,7 +301,7 @@ impl Worker {
                     let share = loss::loss(
                         &self.team,
                         loss::Targets::of(&self.own.part, batch),
-                        *loss,
+                        loss,
                         rows,
                         grad,
                         *classes as usize,
@@ -335,7 +335,7 @@ impl Worker {
                     let found = loss::metrics(
                         &self.team,
                         loss::Scored::of(&self.own.part, batch),
-                        *loss,
+                        loss,
                         rows,
                         *classes as usize,
                         sums,

@@ -20,7 +20,7 @@ pub(crate) fn labels_fit(program: &Program, data: &GraphData) -> Result<(), Runt
 fn list_fits(list: &[Instr], data: &GraphData) -> Result<(), RuntimeError> {
     list.iter().try_for_each(|instr| {
         if let Some(labels) = instr.labels() {
-            check_labels(data, labels.loss, labels.classes)?;
+            check_labels(data, &labels.loss, labels.classes)?;
         }
         list_fits(instr.body().unwrap_or_default(), data)
     })
@@ -30,7 +30,7 @@ fn list_fits(list: &[Instr], data: &GraphData) -> Result<(), RuntimeError> {
 ///
 /// # Errors
 /// If they do not; the error names the labels found and expected.
-pub fn check_labels(data: &GraphData, loss: Loss, classes: u32) -> Result<(), RuntimeError> {
+pub fn check_labels(data: &GraphData, loss: &Loss, classes: u32) -> Result<(), RuntimeError> {
     let wrong = |found: String, expected: String| {
         Err(RuntimeError::Data {
             graph: data.name.clone(),

@@ -39,6 +39,7 @@ mod steps;
 mod stop;
 mod team;
 pub mod transport;
+mod weights;
 
 pub use checkpoint::{Snapshot, Tensor, first_checkpoint, parse_checkpoint};
 pub use error::{Copies, Failure, RuntimeError};
@@ -48,7 +49,7 @@ pub use machine::{available_memory, resident_memory};
 pub use options::{OnBatch, RunOptions};
 pub use programs::Programs;
 pub use rank::chunk_order;
-pub use report::{Best, EpochReport, Judged, Metrics, Resumed, Score};
+pub use report::{Best, EpochReport, Judged, Metrics, Plateau, Resumed, Score};
 pub use session::Session;
 pub use staleness::{LayerStaleness, Staleness};
 pub use stop::Stop;

@@ -4,6 +4,7 @@ use crate::arena::Span;
 use crate::part::Part;
 use crate::part::batch::Batch;
 use crate::team::Team;
+use crate::weights::Weights;
 use gnnc_graph::Labels;
 use gnnc_ir::graph::op::{LabelKind, Loss};
 use gnnc_ir::program::METRICS;
@@ -32,8 +33,9 @@ pub(crate) struct Targets<'a> {
     trains: Option<&'a [bool]>,
     /// The vertices of the rows, as the labels number them; `None` if rows are numbered likewise.
     ids: Option<&'a [u32]>,
-    /// Vertices that are trained, on all ranks.
-    count: u64,
+    weights: &'a Weights,
+    /// Weight of the vertices that are trained, on all ranks.
+    weight: f64,
 }
 
 impl<'a> Targets<'a> {
@@ -44,13 +46,15 @@ impl<'a> Targets<'a> {
                 labels: &part.labels,
                 trains: Some(&part.splits[0]),
                 ids: None,
-                count: part.train_total,
+                weights: &part.weights,
+                weight: part.weights.trained,
             },
             Some(batch) => Self {
                 labels: batch.labels().unwrap_or(&part.labels),
                 trains: None,
                 ids: Some(batch.ids(Of::One)),
-                count: batch.seeds().into(),
+                weights: &part.weights,
+                weight: batch.weight(),
             },
         }
     }
@@ -60,6 +64,7 @@ impl<'a> Targets<'a> {
 #[derive(Clone, Copy)]
 pub(crate) struct Scored<'a> {
     labels: &'a Labels,
+    weights: &'a Weights,
     /// Which vertices are trained, validated and tested.
     splits: &'a [Vec<bool>; 3],
     /// The vertices of the rows, as labels and splits number them; `None` if rows are numbered
@@ -72,6 +77,7 @@ impl<'a> Scored<'a> {
     pub(crate) fn of(part: &'a Part, batch: Option<&'a Batch>) -> Self {
         Self {
             labels: batch.and_then(Batch::labels).unwrap_or(&part.labels),
+            weights: &part.weights,
             splits: batch.and_then(Batch::splits).unwrap_or(&part.splits),
             ids: batch.map(|batch| batch.ids(Of::One)),
         }
@@ -86,14 +92,14 @@ impl<'a> Scored<'a> {
 pub(crate) unsafe fn loss(
     team: &Team,
     targets: Targets,
-    kind: Loss,
+    kind: &Loss,
     logits: Rows,
     grad: Option<Rows>,
     classes: usize,
     sums: &mut Vec<AtomicU64>,
 ) -> f64 {
-    let terms = targets.count as f64 * f64::from(kind.per_vertex(classes as u32));
-    // Without training vertices the mean is 0.
+    let terms = targets.weight * f64::from(kind.per_vertex(classes as u32));
+    // Without training vertices, or if all have the weight 0, the mean is 0.
     let scale = if terms == 0.0 { 0.0 } else { 1.0 / terms };
     let blocks = logits.blocks();
     sums.resize_with(blocks.max(sums.len()), AtomicU64::default);
@@ -114,7 +120,8 @@ pub(crate) unsafe fn loss(
                 }
                 continue;
             }
-            sum += of_vertex(kind, targets.labels, v, z, scale as f32, g);
+            let to = (targets.labels, targets.weights);
+            sum += of_vertex(kind, to, v, z, scale as f32, g);
         }
         sums[block].store(sum.to_bits(), Ordering::Relaxed);
     });
@@ -129,15 +136,15 @@ fn in_order(sums: &[AtomicU64]) -> f64 {
 
 /// Sums for the training, validation and test set: correct vertices and all; of several labels twice the
 /// true positives at threshold 0.5, and that plus false positives and false negatives; of numbers their
-/// absolute errors and how many they are. Then the sum of the validation vertices' losses and its number
-/// of terms. Ties go to the lower class. `sums` is kept between calls to reuse its memory.
+/// absolute errors and how many they are. Then the sum of the validation vertices' losses and the weight
+/// of its terms. Ties go to the lower class. `sums` is kept between calls to reuse its memory.
 ///
 /// # Safety
 /// Nothing writes the logits meanwhile.
 pub(crate) unsafe fn metrics(
     team: &Team,
     scored: Scored,
-    kind: Loss,
+    kind: &Loss,
     logits: Rows,
     classes: usize,
     sums: &mut Vec<AtomicU64>,
@@ -170,8 +177,9 @@ pub(crate) unsafe fn metrics(
             own[2 * split] += hits.correct;
             own[2 * split + 1] += hits.of;
             if split == 1 && !matches!(scored.labels, Labels::None) {
-                own[6] += of_vertex(kind, scored.labels, v, z, 1.0, None);
-                own[7] += f64::from(kind.per_vertex(classes as u32));
+                own[6] += of_vertex(kind, (scored.labels, scored.weights), v, z, 1.0, None);
+                let weight = scored.weights.of_vertex(scored.labels, v);
+                own[7] += weight * f64::from(kind.per_vertex(classes as u32));
             }
         }
         for (sum, own) in sums[block * OF_BLOCK..].iter().zip(own) {
@@ -189,18 +197,22 @@ pub(crate) unsafe fn metrics(
 
 /// The loss of a vertex, a sum over its terms. Its gradient times `scale` goes to `grad`.
 fn of_vertex(
-    kind: Loss,
-    labels: &Labels,
+    kind: &Loss,
+    (labels, weights): (&Labels, &Weights),
     v: usize,
     z: &[f32],
     scale: f32,
     grad: Option<&mut [f32]>,
 ) -> f64 {
     match (kind, labels) {
-        (Loss::CrossEntropy, Labels::Single(labels)) => {
-            cross_entropy(z, labels[v] as usize, scale, grad)
+        (Loss::CrossEntropy { smoothing, .. }, Labels::Single(labels)) => {
+            let target = Target::new(labels[v], smoothing.0, z.len(), weights);
+            cross_entropy(z, target, scale, grad)
         }
-        (Loss::BinaryCrossEntropy, Labels::Values { values, .. }) => {
+        (Loss::BinaryCrossEntropy { .. }, Labels::Values { values, .. }) if weights.weigh() => {
+            weighed_binary(z, &values[v * z.len()..][..z.len()], weights, scale, grad)
+        }
+        (Loss::BinaryCrossEntropy { .. }, Labels::Values { values, .. }) => {
             binary_cross_entropy(z, &values[v * z.len()..][..z.len()], scale, grad)
         }
         (_, Labels::Values { values, .. }) => {
@@ -227,8 +239,40 @@ impl Rows {
     }
 }
 
-/// `-log softmax(z)[label]`; its gradient times `scale` goes to `grad`.
-fn cross_entropy(z: &[f32], label: usize, scale: f32, grad: Option<&mut [f32]>) -> f64 {
+/// What the classes of a vertex are compared with.
+#[derive(Clone, Copy)]
+struct Target<'a> {
+    label: usize,
+    /// What the label has for itself.
+    own: f64,
+    /// What each class has, the label too, times its weight.
+    shared: f64,
+    /// What all have together.
+    all: f64,
+    weights: &'a Weights,
+}
+
+impl<'a> Target<'a> {
+    fn new(label: i32, smoothing: f64, classes: usize, weights: &'a Weights) -> Self {
+        let label = label as usize;
+        let own = (1.0 - smoothing) * f64::from(weights.of_column(label));
+        let shared = smoothing / classes as f64;
+        Self {
+            label,
+            own,
+            shared,
+            all: if weights.weigh() {
+                own + shared * weights.of_classes
+            } else {
+                1.0
+            },
+            weights,
+        }
+    }
+}
+
+/// The cross-entropy of `softmax(z)` with the target; its gradient times `scale` goes to `grad`.
+fn cross_entropy(z: &[f32], target: Target<'_>, scale: f32, grad: Option<&mut [f32]>) -> f64 {
     let top = z.iter().copied().fold(
         f32::NEG_INFINITY,
         |a, b| if b > a || b.is_nan() { b } else { a },
@@ -238,13 +282,26 @@ fn cross_entropy(z: &[f32], label: usize, scale: f32, grad: Option<&mut [f32]>) 
         Some(grad) => {
             grad.iter_mut().zip(z).for_each(|(g, &z)| *g = exp(z - top));
             let sum: f32 = grad.iter().sum();
-            let factor = scale / sum;
+            let factor = scale * target.all as f32 / sum;
             grad.iter_mut().for_each(|g| *g *= factor);
-            grad[label] -= scale;
+            grad[target.label] -= scale * target.own as f32;
+            if target.shared > 0.0 {
+                let shared = scale * target.shared as f32;
+                let grad = grad.iter_mut().enumerate();
+                grad.for_each(|(c, g)| *g -= shared * target.weights.of_column(c));
+            }
             sum
         }
     };
-    f64::from(sum).ln() + f64::from(top) - f64::from(z[label])
+    let all = f64::from(sum).ln() + f64::from(top);
+    let of_label = target.own * (all - f64::from(z[target.label]));
+    if target.shared == 0.0 {
+        return of_label;
+    }
+    let weight = |c| f64::from(target.weights.of_column(c));
+    let of_class = |(c, z): (usize, &f32)| weight(c) * (all - f64::from(*z));
+    let of_classes: f64 = z.iter().enumerate().map(of_class).sum();
+    of_label + target.shared * of_classes
 }
 
 /// The sum over classes of `max(z, 0) - z y + log(1 + exp(-|z|))`; its gradient times `scale` goes
@@ -268,11 +325,35 @@ fn binary_cross_entropy(z: &[f32], y: &[f32], scale: f32, mut grad: Option<&mut 
     sum
 }
 
-/// The sum over columns of a loss of numbers; its gradient times `scale` goes to `grad`.
-fn of_numbers(kind: Loss, z: &[f32], y: &[f32], scale: f32, mut grad: Option<&mut [f32]>) -> f64 {
+/// The sum over classes of `max(z, 0) - z y + log(1 + exp(-|z|))`, and of `-log(sigmoid(z)) y` times the weight
+/// less 1; its gradient times `scale` goes to `grad`.
+fn weighed_binary(
+    z: &[f32],
+    y: &[f32],
+    weights: &Weights,
+    scale: f32,
+    mut grad: Option<&mut [f32]>,
+) -> f64 {
     let mut sum = 0.0;
     for (c, (&z, &y)) in z.iter().zip(y).enumerate() {
-        if let Some((loss, slope)) = kind.of_number(z.into(), y.into()) {
+        let small = exp(-z.abs());
+        let more = (weights.of_column(c) - 1.0) * y;
+        let rest = f64::from(small).ln_1p();
+        sum += f64::from(z.max(0.0)) - f64::from(z) * f64::from(y) + rest;
+        sum += f64::from(more) * (rest + f64::from((-z).max(0.0)));
+        if let Some(grad) = &mut grad {
+            let (own, other) = if z >= 0.0 { (1.0, small) } else { (small, 1.0) };
+            grad[c] = (own / (1.0 + small) - y - more * other / (1.0 + small)) * scale;
+        }
+    }
+    sum
+}
+
+/// The sum over columns of a loss of numbers; its gradient times `scale` goes to `grad`.
+fn of_numbers(kind: &Loss, z: &[f32], y: &[f32], scale: f32, mut grad: Option<&mut [f32]>) -> f64 {
+    let mut sum = 0.0;
+    for (c, (&z, &y)) in z.iter().zip(y).enumerate() {
+        if let Some((loss, slope)) = kind.of_number(c, z.into(), y.into()) {
             sum += loss;
             if let Some(grad) = &mut grad {
                 grad[c] = slope as f32 * scale;
@@ -345,97 +426,4 @@ fn exp(x: f32) -> f32 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn exp_is_accurate() {
-        for i in 0..=870_000 {
-            let x = -(i as f32) / 10_000.0;
-            let want = f64::from(x).exp();
-            assert!((f64::from(exp(x)) / want - 1.0).abs() < 2e-7, "{x}");
-        }
-        assert_eq!(exp(0.0), 1.0);
-        assert!(exp(f32::NAN).is_nan());
-        assert!(exp(-1e30) < 1e-37);
-    }
-
-    #[test]
-    fn cross_entropy_of_g8() {
-        // Logits are the first two columns of X; vertices 0 (class 0) and 7 (class 1) train.
-        let x = |v: i32| [0, 1].map(|j| ((3 * v + 5 * j) % 7) as f32 - 3.0);
-        let loss = (cross_entropy(&x(0), 0, 0.5, None) + cross_entropy(&x(7), 1, 0.5, None)) / 2.0;
-        assert!((loss - 2.5067).abs() < 5e-5, "{loss}");
-    }
-
-    #[test]
-    fn losses_are_stable_and_match_their_formula() {
-        let mut grad = [0.0; 3];
-        let loss = cross_entropy(&[1000.0, 0.0, -1000.0], 1, 2.0, Some(&mut grad));
-        assert_eq!(
-            (loss, grad),
-            (
-                1000.0,
-                [2.0, -2.0, 0.0].map(|g: f32| if g == 0.0 { grad[2] } else { g })
-            )
-        );
-        assert!(grad[2].abs() < 1e-30);
-        let (z, y) = ([-3.0f32, 0.25, 90.0], [1.0f32, 0.0, 0.5]);
-        let want: f64 = z
-            .iter()
-            .zip(&y)
-            .map(|(&z, &y)| {
-                let p = 1.0 / (1.0 + (-f64::from(z)).exp());
-                let q = (-f64::from(z)).exp() / (1.0 + (-f64::from(z)).exp());
-                -f64::from(y) * p.ln() - (1.0 - f64::from(y)) * q.ln()
-            })
-            .sum();
-        let got = binary_cross_entropy(&z, &y, 1.0, Some(&mut grad));
-        assert!((got - want).abs() < 1e-6 * want, "{got} {want}");
-    }
-
-    #[test]
-    fn derivatives_are_differences() {
-        let z = [0.3f32, -1.2, 2.0, 0.9];
-        let y = [0.0f32, 1.0, 0.25, 1.0];
-        type OneLoss<'a> = &'a dyn Fn(&[f32], Option<&mut [f32]>) -> f64;
-        let losses: [OneLoss; 5] = [
-            &|z, g| cross_entropy(z, 2, 1.0, g),
-            &|z, g| binary_cross_entropy(z, &y, 1.0, g),
-            &|z, g| of_numbers(Loss::SquaredError, z, &y, 1.0, g),
-            &|z, g| of_numbers(Loss::AbsoluteError, z, &y, 1.0, g),
-            &|z, g| of_numbers(Loss::Huber, z, &y, 1.0, g),
-        ];
-        for loss in losses {
-            let mut grad = [0.0; 4];
-            loss(&z, Some(&mut grad));
-            for c in 0..4 {
-                let at = |step: f32| {
-                    let mut moved = z;
-                    moved[c] += step;
-                    loss(&moved, None)
-                };
-                let step = 0.0625;
-                let slope = (at(step) - at(-step)) / f64::from(2.0 * step);
-                assert!(
-                    (slope - f64::from(grad[c])).abs() < 2e-4,
-                    "{c}: {slope} {}",
-                    grad[c]
-                );
-            }
-        }
-    }
-
-    #[test]
-    fn ties_go_to_the_lower_class_and_f1_counts_both_mistakes() {
-        assert_eq!(argmax(&[1.0, 3.0, 3.0]), 1);
-        assert_eq!(argmax(&[f32::NAN, f32::NAN]), 0);
-        assert_eq!(
-            micro_f1(&[1.0, -1.0, 2.0, 0.0], &[1.0, 1.0, 0.0, 0.0]),
-            Hits {
-                correct: 2.0,
-                of: 4.0
-            }
-        );
-    }
-}
+mod tests;

@@ -14,6 +14,7 @@ pub(crate) mod whole;
 use crate::RuntimeError;
 use crate::part::features::{FeatureRows, columns, slice};
 use crate::part::whole::Whole;
+use crate::weights::Weights;
 use batch::{Batch, BatchesByList};
 use gnnc_graph::{Csr, GraphData, Labels, LocalChunks, LocalEdges, LocalPart};
 use gnnc_ir::EdgeSet;
@@ -55,8 +56,8 @@ pub(crate) struct Part {
     pub(crate) labels: Labels,
     /// Which own vertices are training, validation and test vertices.
     pub(crate) splits: [Vec<bool>; 3],
-    /// Number of training vertices in the whole graph.
-    pub(crate) train_total: u64,
+    /// Weights of classes in the loss.
+    pub(crate) weights: Arc<Weights>,
     /// Sizes of all this.
     pub(crate) sizes: RankSizes,
     /// For each way to cut rows into chunks that instructions run over: first rows of the chunks,
@@ -117,7 +118,7 @@ impl Part {
         local: LocalPart,
         data: &GraphData,
         program: &Program,
-        whole: Arc<Whole>,
+        (whole, weights): (Arc<Whole>, Arc<Weights>),
     ) -> Result<Self, RuntimeError> {
         let needs = Needs::of(program);
         let mut sizes = RankSizes {
@@ -193,7 +194,7 @@ impl Part {
                 true => [pick(&data.train), pick(&data.val), pick(&data.test)],
                 false => Default::default(),
             },
-            train_total: data.train.iter().filter(|&&t| t).count() as u64,
+            weights,
             sizes,
             global: local.global,
             halo_of: local.halo_of,

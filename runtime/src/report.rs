@@ -104,6 +104,38 @@ impl Best {
     }
 }
 
+/// How a run has waited for better evaluations.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Plateau {
+    /// Evaluations in a row that were not better, since the best one or the last reduction.
+    pub evaluations: u32,
+    /// How often the learning rate has been reduced.
+    pub reductions: u32,
+}
+
+/// The least change of a learning rate; PyTorch's `eps`.
+const LEAST_CHANGE: f64 = 1e-8;
+
+impl Plateau {
+    /// Counts an evaluation. Reduces the learning rate `rate` to its product with `factor`, if more than `patience`
+    /// evaluations in a row were not better; a rate that would hardly change stays.
+    pub fn count(&mut self, is_better: bool, patience: u32, rate: f64, factor: f64) {
+        self.evaluations = self.evaluations.saturating_add(1);
+        if is_better {
+            self.evaluations = 0;
+        }
+        if self.evaluations > patience {
+            self.evaluations = 0;
+            self.reductions += u32::from(rate - rate * factor > LEAST_CHANGE);
+        }
+    }
+
+    pub(crate) fn is_new(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
 /// The result of resuming.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Resumed {
@@ -139,6 +171,29 @@ mod tests {
                 scores: [None, score, None],
             }),
         }
+    }
+
+    /// `ReduceLROnPlateau(factor = 0.5, patience = 2, threshold = 0)`: the third evaluation in a row without a better
+    /// one reduces, then counting begins anew.
+    #[test]
+    fn plateaus_are_counted_as_in_pytorch() {
+        let mut plateau = Plateau::default();
+        let losses = [5.0, 4.0, 4.0, 4.5, 4.0, 4.0, 4.0, 4.0, 3.0, 4.0, 4.0, 2.0];
+        let (mut best, mut rates) = (f64::INFINITY, Vec::new());
+        for loss in losses {
+            let rate = 0.5f64.powi(plateau.reductions as i32);
+            plateau.count(loss < best, 2, rate, 0.5);
+            best = best.min(loss);
+            rates.push(0.5f64.powi(plateau.reductions as i32));
+        }
+        let expected = [
+            1.0, 1.0, 1.0, 1.0, 0.5, 0.5, 0.5, 0.25, 0.25, 0.25, 0.25, 0.25,
+        ];
+        assert_eq!(rates, expected);
+        for _ in 0..3 {
+            plateau.count(false, 0, 1.5e-8, 0.5);
+        }
+        assert_eq!((plateau.evaluations, plateau.reductions), (0, 2));
     }
 
     #[test]

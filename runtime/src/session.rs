@@ -13,7 +13,7 @@ use crate::device::gpu::OnDevice;
 use crate::device::gpu::driver::Driver;
 use crate::programs::Programs;
 use crate::rank_set::{RankSet, Workers};
-use crate::report::{Best, EpochReport, Metrics, Resumed, Score};
+use crate::report::{Best, EpochReport, Metrics, Plateau, Resumed, Score};
 use crate::start;
 use crate::step_context::StepContext;
 use crate::transport::{Transport, threads::Threads};
@@ -37,6 +37,7 @@ pub struct Session {
     /// Whether the logits in memory belong to the parameters in memory.
     evaluated: bool,
     best: Option<Best>,
+    plateau: Plateau,
 }
 
 impl Session {
@@ -131,6 +132,7 @@ impl Session {
             setup_bytes: None,
             evaluated: false,
             best: None,
+            plateau: Plateau::default(),
         }
     }
 
@@ -366,6 +368,7 @@ impl Session {
             division: (!copies.is_empty()).then(|| self.division_hash()),
             began: (!copies.is_empty()).then(|| self.copies_since()),
             best: self.best,
+            plateau: self.plateau,
             kept: shards::kept(&*self.rank_set),
         };
         let tensors = shards::tensors(&*self.rank_set, trained)?;
@@ -404,6 +407,7 @@ impl Session {
         self.reseed(progress.seed);
         self.options.learning_rate = progress.learning_rate;
         self.best = progress.best;
+        self.plateau = progress.plateau;
         if !histories.is_empty() {
             self.setup_bytes = None;
             self.setup()?;

@@ -19,6 +19,7 @@ use crate::staleness::Staleness;
 use crate::stop::first_change;
 use crate::team::Team;
 use crate::transport::Transport;
+use crate::weights::Weights;
 use crate::{RuntimeError, init};
 use gnnc_codegen::cpu::{Compiled, Compiler};
 use gnnc_graph::{Features, GraphData, LocalPart, Partition, Topology};
@@ -59,10 +60,22 @@ pub(crate) fn ranks(
     let locals = LocalPart::build(&data.topology, partition, halo)?;
     let whole = Whole::new(all.iter().map(AsRef::as_ref), &data.topology, &locals)?;
     let whole = Arc::new(whole);
+    // Of the stages of a pipeline, one has the loss.
+    let with_loss = all
+        .iter()
+        .find(|program| program.loss.is_some() || program.metrics.is_some());
+    let weights = with_loss.map_or_else(Weights::default, |program| Weights::new(program, data));
+    let weights = Arc::new(weights);
     let sampled = (all.iter().find(|program| program.hops() > 0)).map(|program| {
         let needs = Needs::of(program);
         let evaluates = program.evaluation.is_some();
-        Arc::new(Sampled::new(data, partition, &locals, &needs, evaluates))
+        Arc::new(Sampled::new(
+            data,
+            partition,
+            &locals,
+            (&needs, &weights),
+            evaluates,
+        ))
     });
     let mut pilots = Vec::new();
     if let (Some(sampled), Some(program)) = (&sampled, all.first()) {
@@ -79,7 +92,12 @@ pub(crate) fn ranks(
         };
         let program = &all[programs.index(number, count)];
         let degrees = Degrees::new(program, local, &data.topology);
-        let mut part = Part::new(local.clone(), data, program, Arc::clone(&whole))?;
+        let mut part = Part::new(
+            local.clone(),
+            data,
+            program,
+            (Arc::clone(&whole), Arc::clone(&weights)),
+        )?;
         let mut capacity = part.sizes;
         if let Some(sampled) = &sampled {
             let of_run = (number as u32, options.seed);

@@ -68,7 +68,8 @@ pub struct Train {
     #[arg(long, value_name = "X", value_parser = within(RATES))]
     lr: Option<f64>,
     /// How the learning rate changes over epochs, instead of the model's: constant, step:30/0.5 (half of it after every
-    /// 30), warmup:10 (rising over 10), cosine, or cosine:10 (rising first).
+    /// 30), warmup:10 (rising over 10), cosine, cosine:10 (rising first), or plateau:0.5/10 (half of it when more than 10
+    /// evaluations in a row were not better).
     #[arg(long, value_name = "NAME")]
     schedule: Option<Schedule>,
     /// The score to report, and to choose the best epoch by instead of the validation loss: accuracy, micro-f1, macro-f1,

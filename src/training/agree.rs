@@ -35,6 +35,10 @@ pub(super) fn facts(
             ),
         ),
         fact(
+            "learning rate",
+            format!("{}, {}", options.rate(loaded), options.schedule(loaded)),
+        ),
+        fact(
             "epochs",
             options.epochs.unwrap_or(settings.epochs).to_string(),
         ),

@@ -3,6 +3,7 @@
 use super::{Progress, TrainOptions, Trainer};
 use crate::{Compiled, Error, Loaded, Scores, Summary};
 use gnnc_ir::program::trace::{Phase, Trace, median};
+use gnnc_ir::words::schedule::Schedule;
 use gnnc_runtime::{RuntimeError, Snapshot};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -115,7 +116,7 @@ fn run(
     // The parameters of the best epoch, since the best file was written.
     let mut best = None;
     let mut stopped_early = false;
-    let schedule = options.schedule.unwrap_or(settings.schedule);
+    let schedule = options.schedule(loaded);
     let changes = options.learning_rate.is_some() || !schedule.is_constant();
     options.stop.listen();
     let mut interrupted = false;
@@ -125,10 +126,10 @@ fn run(
             break;
         }
         if changes {
-            let share = schedule.share(trainer.session.epochs(), epochs.into());
-            trainer
-                .session
-                .set_learning_rate(share * options.rate(loaded));
+            let session = &mut trainer.session;
+            let share = schedule.share(session.epochs(), epochs.into());
+            let share = share * schedule.reduced(session.plateau().reductions);
+            session.set_learning_rate(share * options.rate(loaded));
         }
         let epoch = match trainer.epoch() {
             Err(Error::Runtime(RuntimeError::Stopped)) => {
@@ -147,6 +148,12 @@ fn run(
         let due = epoch.epoch % u64::from(every) == 0 || last;
         let metrics = due.then(|| trainer.evaluate()).transpose()?;
         let chosen = trainer.session.best().and_then(|best| best.chosen_epoch());
+        if let (Some(_), Schedule::Plateau { factor, patience }) = (metrics, schedule) {
+            let is_best = chosen == Some(epoch.epoch);
+            let rate = trainer.session.learning_rate();
+            let plateau = trainer.session.plateau_mut();
+            plateau.count(is_best, patience, rate, factor);
+        }
         if options.checkpoint.is_some() && chosen == Some(epoch.epoch) {
             best = Some(trainer.session.snapshot()?);
         }

@@ -94,7 +94,7 @@ fn schedules_go_on_where_they_were() {
     let given = run("10", "step:3/0.5", &[]);
     assert_eq!(gnnc(args).json()["train_loss"], given["train_loss"]);
     let wrong = written("cosine(0.5)");
-    gnnc(["check", text(&wrong)]).fails(1, &["E0403", "`cosine` or `cosine(10)`"]);
+    gnnc(["check", text(&wrong)]).fails(1, &["E0403", "`cosine`, `cosine(10)` or `plateau("]);
     let wrong = ["train", &cora, "--schedule", "linear"];
     gnnc(wrong).fails(1, &["found `linear`", "step:EPOCHS/FACTOR"]);
 }

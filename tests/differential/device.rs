@@ -19,7 +19,7 @@ mod together;
 use crate::check::{Case, Way};
 use crate::data::{Shape, planted, with_numbers, with_several_labels};
 use crate::examples::reads_back;
-use crate::models::{APPNP, EDGE_MODELS, GAT, GCN, GCNII, GIN, OF_EDGES, RGCN, SAGE};
+use crate::models::{APPNP, EDGE_MODELS, GAT, GCN, GCNII, GIN, OF_EDGES, RGCN, SAGE, WEIGHTS};
 use fake::{Fake, Seen};
 use gnnc::graph::partition::{self, Partition};
 use gnnc::ir::plan::Placement;
@@ -234,11 +234,44 @@ fn device_several_labels() {
 }
 
 #[test]
-fn device_numbers() {
-    for (loss, ranks) in [("mse", 1), ("mae", 2), ("huber", 3)] {
+fn device_smoothed_labels() {
+    check(
+        "let h = x |> dropout(0.2) |> sage_conv(6) |> relu
+         loss cross_entropy(h |> gcn_conv(classes), labels, on = train, smoothing = 0.2)",
+    );
+}
+
+#[test]
+fn device_weights_of_classes() {
+    for (weights, ranks) in WEIGHTS.iter().zip(1..) {
         let body = format!(
             "let h = x |> dropout(0.2) |> sage_conv(6) |> relu
-             loss {loss}(0.1 * gcn_conv(h, classes), labels, on = train)"
+             loss cross_entropy(h |> gcn_conv(classes), labels, on = train, {weights})"
+        );
+        let mut case = Case::new("", &body, planted(shape(ranks == 3)));
+        case.device = true;
+        case.check(way(Placement::Graph, ranks));
+    }
+    let body = "let h = x |> dropout(0.2) |> sage_conv(6) |> relu
+         loss bce_with_logits(h |> gcn_conv(classes), labels, on = train, weights = [4, 0.5, 0])";
+    let mut case = Case::new("", body, with_several_labels(planted(shape(false))));
+    case.device = true;
+    case.check(way(Placement::Graph, 2));
+}
+
+#[test]
+fn device_numbers() {
+    let number = ", delta = 0.2";
+    let losses = [
+        ("mse", "", 1),
+        ("mae", "", 2),
+        ("huber", "", 3),
+        ("huber", number, 1),
+    ];
+    for (loss, number, ranks) in losses {
+        let body = format!(
+            "let h = x |> dropout(0.2) |> sage_conv(6) |> relu
+             loss {loss}(0.1 * gcn_conv(h, classes), labels, on = train{number})"
         );
         let mut case = Case::new("", &body, with_numbers(planted(shape(ranks == 3))));
         case.device = true;

@@ -5,7 +5,8 @@ use crate::check::{Case, Way};
 use crate::data::{Shape, planted, with_edge_features, with_numbers, with_several_labels};
 use crate::descent::{LEARNING_RATE, differences};
 use crate::models::{
-    APPNP, EDGE_MODELS, GAT, GCN, GCNII, GIN, KINDS, OF_EDGES, RGCN, RGCN_WEIGHTS, SAGE, shape,
+    APPNP, EDGE_MODELS, GAT, GCN, GCNII, GIN, KINDS, OF_EDGES, RGCN, RGCN_WEIGHTS, SAGE, WEIGHTS,
+    shape,
 };
 use gnnc::graph::{EdgeFeatures, GraphData, Topology};
 use gnnc::ir::graph::model::Optimizer;
@@ -209,6 +210,19 @@ fn batches_compute_what_the_interpreter_computes_on_them() {
         }
     }
     assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+/// The mean over a batch is weighted by the seeds that all ranks have of it.
+#[test]
+fn weights_of_classes_are_those_of_all_seeds_of_a_batch() {
+    for (weights, roots) in WEIGHTS.iter().zip([Roots::Home, Roots::Dealt, Roots::Own]) {
+        let weighed = format!("on = train, {weights}");
+        let body = SAGE.replace("on = train", &weighed);
+        let case = case("", &body, planted(shape(false)));
+        let some = sampling(13, vec![2, 2], Kind::Neighbor, Cut::Even);
+        let some = Sampling { roots, ..some };
+        compare(&with(case, &some), &some);
+    }
 }
 
 /// A case of its own for other knobs.

@@ -277,13 +277,48 @@ fn several_labels_a_vertex() {
 
 #[test]
 fn numbers() {
-    for loss in ["mse", "mae", "huber"] {
+    for (loss, number) in [
+        ("mse", ""),
+        ("mae", ""),
+        ("huber", ""),
+        ("huber", ", delta = 0.2"),
+    ] {
         let body = format!(
             "let h = x |> dropout(0.5) |> sage_conv(6) |> elu
-             loss {loss}(0.1 * gcn_conv(h, classes), labels, on = train)"
+             loss {loss}(0.1 * gcn_conv(h, classes), labels, on = train{number})"
         );
         check_case(Case::new("", &body, with_numbers(planted(shape(false)))));
     }
+}
+
+#[test]
+fn smoothed_labels() {
+    check(
+        "let h = x |> dropout(0.3) |> gcn_conv(6) |> relu
+         loss cross_entropy(h |> sage_conv(classes), labels, on = train, smoothing = 0.2)",
+    );
+}
+
+/// Arguments of losses with weights of classes.
+pub const WEIGHTS: [&str; 3] = [
+    "weights = [0.25, 1, 3]",
+    "weights = balanced, smoothing = 0.1",
+    "weights = [0, 2, 0.5]",
+];
+
+#[test]
+fn weights_of_classes() {
+    for weights in WEIGHTS {
+        let body = format!(
+            "let h = x |> dropout(0.3) |> gcn_conv(6) |> relu
+             loss cross_entropy(h |> sage_conv(classes), labels, on = train, {weights})"
+        );
+        check_case(Case::new("", &body, planted(shape(false))));
+    }
+    let body = "let h = x |> dropout(0.5) |> sage_conv(6) |> elu
+         loss bce_with_logits(h |> gcn_conv(classes), labels, on = train, weights = [4, 0.5, 0])";
+    let data = with_several_labels(planted(shape(false)));
+    check_case(Case::new("", body, data));
 }
 
 /// Layers whose messages read the features of edges: as weights of a symmetric aggregation, added to the

@@ -80,6 +80,11 @@ pub const MODELS: [&str; 13] = [
 ];
 
 pub fn case(body: &str) -> Case {
+    scored(body, "")
+}
+
+/// A case whose loss has more arguments.
+pub fn scored(body: &str, arguments: &str) -> Case {
     let shape = Shape {
         vertices: 40,
         edges: 160,
@@ -87,7 +92,7 @@ pub fn case(body: &str) -> Case {
         sparse: false,
         seed: 5,
     };
-    let end = "loss cross_entropy(z, labels, on = train)";
+    let end = format!("loss cross_entropy(z, labels, on = train{arguments})");
     Case::new(LAYERS, &format!("{body}\n{end}"), planted(shape))
 }
 

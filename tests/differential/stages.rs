@@ -3,7 +3,8 @@
 
 use crate::check::Case;
 use crate::data::{Shape, planted};
-use crate::pipeline::{LAYERS, MODELS, case};
+use crate::models::WEIGHTS;
+use crate::pipeline::{LAYERS, MODELS, case, scored};
 use gnnc::graph::Partition;
 use gnnc::graph::partition::{Partitioner, Range};
 use gnnc::graph::rng::Stream;
@@ -99,6 +100,25 @@ fn where_layers_run_changes_no_number() {
         };
         assert_eq!(run(1, 1), run(2, 1), "{body}");
         assert_eq!(run(1, 2), run(3, 2), "{body}");
+    }
+}
+
+#[test]
+fn stages_weigh_classes_as_one_rank_does() {
+    for weights in WEIGHTS {
+        let body = "let h = x |> gcn_conv(6) |> relu |> sage_conv(5) |> relu
+             let z = h |> gcn_conv(classes)";
+        let case = scored(body, &format!(", {weights}"));
+        let first = |count, width| losses(&mut session(&case, count, width, 4), 1)[0];
+        // The first epoch reads exact histories.
+        let expected = first(0, 1);
+        for (count, width) in [(2, 1), (3, 2)] {
+            let found = first(count, width);
+            assert!(
+                (found - expected).abs() < 1e-5 * expected,
+                "{weights}: {found} {expected}"
+            );
+        }
     }
 }
 

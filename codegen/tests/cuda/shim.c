@@ -41,6 +41,13 @@ static float __int_as_float(int bits)
     return x;
 }
 
+static double __longlong_as_double(long long bits)
+{
+    double x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
 static struct { unsigned x, y; } threadIdx, blockIdx, gridDim;
 
 struct barrier { int count, generation; };

@@ -175,6 +175,12 @@ impl RankSeeds {
         seeds.sum::<usize>() as u32
     }
 
+    /// These seeds, in the same order on all ranks.
+    pub fn seeds_of_all(&self, batch: u32) -> impl Iterator<Item = u32> {
+        let seeds = self.orders.iter().map(move |order| order.seeds(batch));
+        seeds.flatten().copied()
+    }
+
     /// Seeds of all batches of the epoch at hand, on all ranks.
     pub fn used(&self) -> u32 {
         self.orders.iter().map(Epoch::used).sum()

@@ -31,7 +31,7 @@ impl Model {
     pub fn fingerprint(&self) -> u64 {
         let parts = (
             &self.graph,
-            self.loss,
+            &self.loss,
             &self.train.optimizer,
             self.train.weight_decay,
         );

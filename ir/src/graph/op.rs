@@ -2,14 +2,17 @@
 
 mod data;
 mod origin;
+mod weights;
 
 use crate::kernel::{Axis, End, Reduce};
+use crate::words::number::Number;
 use crate::words::scalar::{Binary, Unary};
 use crate::words::types::{EdgeSet, Type};
 use serde::{Deserialize, Serialize};
 
 pub use data::{Clip, Copies, EdgeColumns, History, Input, Relations, Sampled, Site};
 pub use origin::{Product, ValueOrigin};
+pub use weights::ClassWeights;
 
 /// What a loss compares the numbers of a vertex with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,35 +25,59 @@ pub enum LabelKind {
     Numbers,
 }
 
-/// The loss functions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+/// The loss functions, with their numbers.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Loss {
-    /// Mean over the training vertices of `-log softmax(z)[label]`.
-    CrossEntropy,
+    /// Mean over the training vertices of the cross-entropy of `softmax(z)` with a distribution: the label has the
+    /// probability `1 - smoothing`, and all classes share the rest equally (Szegedy et al., 2016). With weights, the
+    /// term of each class counts as often as its weight says, and the sum is divided by the weights of the labels.
+    CrossEntropy {
+        /// What all classes share, from 0 to 1.
+        smoothing: Number,
+        /// The weights of the classes.
+        weights: ClassWeights,
+    },
     /// Mean over training vertices and classes of the binary cross-entropy with logits.
-    BinaryCrossEntropy,
+    BinaryCrossEntropy {
+        /// For each class, how often a label counts that is there; empty if once.
+        positive: Vec<Number>,
+    },
     /// Mean over training vertices and columns of `(z - y)^2`.
     SquaredError,
     /// Mean over training vertices and columns of `|z - y|`.
     AbsoluteError,
-    /// Mean over training vertices and columns of `(z - y)^2 / 2` where `|z - y|` is below 1, and
-    /// of `|z - y| - 1/2` elsewhere (Huber, 1964, with a threshold of 1).
-    Huber,
+    /// Mean over training vertices and columns of `(z - y)^2 / 2` where `|z - y|` is below the
+    /// threshold, and of `delta (|z - y| - delta / 2)` elsewhere (Huber, 1964).
+    Huber {
+        /// The threshold, above 0.
+        delta: Number,
+    },
 }
 
 impl Loss {
+    /// The cross-entropy with the label alone.
+    pub const CROSS_ENTROPY: Self = Self::CrossEntropy {
+        smoothing: Number::ZERO,
+        weights: ClassWeights::Equal,
+    };
+    /// The binary cross-entropy in which all labels count alike.
+    pub const BINARY_CROSS_ENTROPY: Self = Self::BinaryCrossEntropy {
+        positive: Vec::new(),
+    };
+    /// The loss of Huber with the threshold 1.
+    pub const HUBER: Self = Self::Huber { delta: Number::ONE };
+
     /// What the logits are compared with.
-    pub fn labels(self) -> LabelKind {
+    pub fn labels(&self) -> LabelKind {
         match self {
-            Self::CrossEntropy => LabelKind::Class,
-            Self::BinaryCrossEntropy => LabelKind::Several,
-            Self::SquaredError | Self::AbsoluteError | Self::Huber => LabelKind::Numbers,
+            Self::CrossEntropy { .. } => LabelKind::Class,
+            Self::BinaryCrossEntropy { .. } => LabelKind::Several,
+            Self::SquaredError | Self::AbsoluteError | Self::Huber { .. } => LabelKind::Numbers,
         }
     }
 
     /// Labels of a vertex, of four bytes each.
-    pub fn per_vertex(self, width: u32) -> u32 {
+    pub fn per_vertex(&self, width: u32) -> u32 {
         match self.labels() {
             LabelKind::Class => 1,
             LabelKind::Several | LabelKind::Numbers => width,
@@ -58,31 +85,49 @@ impl Loss {
     }
 
     /// The name in the language.
-    pub const fn name(self) -> &'static str {
+    pub const fn name(&self) -> &'static str {
         match self {
-            Self::CrossEntropy => "cross_entropy",
-            Self::BinaryCrossEntropy => "bce_with_logits",
+            Self::CrossEntropy { .. } => "cross_entropy",
+            Self::BinaryCrossEntropy { .. } => "bce_with_logits",
             Self::SquaredError => "mse",
             Self::AbsoluteError => "mae",
-            Self::Huber => "huber",
+            Self::Huber { .. } => "huber",
         }
     }
 
-    /// The loss of one number against its target, in exact arithmetic, and its derivative; `None`
+    /// The weights that it is given, one for each class.
+    pub fn given_weights(&self) -> Option<&[Number]> {
+        match self {
+            Self::CrossEntropy {
+                weights: ClassWeights::Given(weights),
+                ..
+            } => Some(weights),
+            Self::BinaryCrossEntropy { positive } if !positive.is_empty() => Some(positive),
+            Self::CrossEntropy { .. } | Self::BinaryCrossEntropy { .. } => None,
+            Self::SquaredError | Self::AbsoluteError | Self::Huber { .. } => None,
+        }
+    }
+
+    /// The loss of the number of a column against its target, in exact arithmetic, and its derivative; `None`
     /// for losses of classes.
-    pub fn of_number(self, z: f64, y: f64) -> Option<(f64, f64)> {
+    pub fn of_number(&self, column: usize, z: f64, y: f64) -> Option<(f64, f64)> {
         let e = z - y;
         match self {
-            Self::CrossEntropy => None,
-            // max(z, 0) - z y + ln(1 + exp(-|z|)) does not overflow for large |z|.
-            Self::BinaryCrossEntropy => Some((
-                z.max(0.0) - z * y + (-z.abs()).exp().ln_1p(),
-                1.0 / (1.0 + (-z).exp()) - y,
-            )),
+            Self::CrossEntropy { .. } => None,
+            // max(z, 0) - z y + ln(1 + exp(-|z|)) does not overflow for large |z|; -ln(sigmoid(z)) is
+            // max(-z, 0) + ln(1 + exp(-|z|)).
+            Self::BinaryCrossEntropy { positive } => {
+                let rest = (-z.abs()).exp().ln_1p();
+                let more = positive.get(column).map_or(0.0, |weight| weight.0 - 1.0) * y;
+                Some((
+                    z.max(0.0) - z * y + rest + more * (rest + (-z).max(0.0)),
+                    1.0 / (1.0 + (-z).exp()) - y - more / (1.0 + z.exp()),
+                ))
+            }
             Self::SquaredError => Some((e * e, 2.0 * e)),
             Self::AbsoluteError => Some((e.abs(), sign(e))),
-            Self::Huber if e.abs() < 1.0 => Some((0.5 * e * e, e)),
-            Self::Huber => Some((e.abs() - 0.5, sign(e))),
+            Self::Huber { delta } if e.abs() < delta.0 => Some((0.5 * e * e, e)),
+            Self::Huber { delta } => Some((delta.0 * (e.abs() - 0.5 * delta.0), delta.0 * sign(e))),
         }
     }
 }

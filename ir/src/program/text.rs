@@ -38,6 +38,7 @@
 mod kernel;
 mod lex;
 pub(super) mod line;
+mod loss;
 mod parse;
 mod print;
 mod rows;

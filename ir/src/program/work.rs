@@ -83,7 +83,7 @@ fn launched(instr: &Instr, sizes: &RankSizes) -> RankSizes {
 
 /// Bytes of labels (an integer per vertex, or a float per class) and of the split (a byte per
 /// vertex).
-pub(in crate::program) fn label_bytes(loss: Loss, vertices: u64, classes: u32) -> u64 {
+pub(in crate::program) fn label_bytes(loss: &Loss, vertices: u64, classes: u32) -> u64 {
     vertices * (FLOAT * u64::from(loss.per_vertex(classes)) + 1)
 }
 

@@ -30,6 +30,14 @@ pub enum Schedule {
         /// These epochs.
         warmup: u32,
     },
+    /// Multiplied by a factor whenever more than so many evaluations in a row were not better than the best one
+    /// before, like PyTorch's `ReduceLROnPlateau` with a threshold of 0.
+    Plateau {
+        /// The factor, above 0 and below 1.
+        factor: f64,
+        /// These evaluations.
+        patience: u32,
+    },
 }
 
 impl Schedule {
@@ -38,14 +46,22 @@ impl Schedule {
         *self == Self::Constant
     }
 
-    /// The share in an epoch, from 0, of a run of so many.
+    /// The share after so many reductions, which evaluations have led to.
+    pub fn reduced(&self, times: u32) -> f64 {
+        match *self {
+            Self::Plateau { factor, .. } => factor.powi(times.min(i32::MAX as u32) as i32),
+            Self::Constant | Self::Step { .. } | Self::Warmup { .. } | Self::Cosine { .. } => 1.0,
+        }
+    }
+
+    /// The share in an epoch, from 0, of a run of so many, before reductions.
     pub fn share(&self, epoch: u64, epochs: u64) -> f64 {
         let rising = |over: u32| {
             let over = u64::from(over);
             (epoch < over).then(|| (epoch + 1) as f64 / over as f64)
         };
         match *self {
-            Self::Constant => 1.0,
+            Self::Constant | Self::Plateau { .. } => 1.0,
             Self::Step { every, factor } => {
                 let runs = epoch / u64::from(every.max(1));
                 factor.powi(runs.min(i32::MAX as u64) as i32)
@@ -73,7 +89,28 @@ fn half_cosine(t: f64) -> f64 {
     })
 }
 
-/// `constant`, `step:30/0.5`, `warmup:10`, `cosine` or `cosine:10`.
+/// `plateau` with its arguments, which may be named, such as `factor = 0.5, patience = 10`.
+fn plateau(arguments: &str) -> Option<Schedule> {
+    const NAMES: [&str; 2] = ["factor", "patience"];
+    let mut found = [None, None];
+    let all = arguments.split(['/', ',']).enumerate();
+    for (place, argument) in all.filter(|_| !arguments.trim().is_empty()) {
+        let (name, value) = match argument.split_once('=') {
+            Some((name, value)) => (name.trim(), value.trim()),
+            None => (*NAMES.get(place)?, argument.trim()),
+        };
+        let known = NAMES.iter().position(|known| *known == name)?;
+        if found[known].replace(value).is_some() {
+            return None;
+        }
+    }
+    let [factor, patience] = found;
+    let factor: f64 = factor.unwrap_or("0.5").parse().ok()?;
+    let patience = patience.unwrap_or("10").parse().ok()?;
+    (factor > 0.0 && factor < 1.0).then_some(Schedule::Plateau { factor, patience })
+}
+
+/// `constant`, `step:30/0.5`, `warmup:10`, `cosine`, `cosine:10` or `plateau:0.5/10`.
 impl fmt::Display for Schedule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -82,6 +119,7 @@ impl fmt::Display for Schedule {
             Self::Warmup { epochs } => write!(f, "warmup:{epochs}"),
             Self::Cosine { warmup: 0 } => f.write_str("cosine"),
             Self::Cosine { warmup } => write!(f, "cosine:{warmup}"),
+            Self::Plateau { factor, patience } => write!(f, "plateau:{factor}/{patience}"),
         }
     }
 }
@@ -92,10 +130,14 @@ impl FromStr for Schedule {
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = || {
             format!(
-                "found `{text}`, expected constant, step:EPOCHS/FACTOR, warmup:EPOCHS, cosine or \
-                 cosine:EPOCHS (rising over so many first)"
+                "found `{text}`, expected constant, step:EPOCHS/FACTOR, warmup:EPOCHS, cosine, \
+                 cosine:EPOCHS (rising over so many first) or plateau:FACTOR/PATIENCE (a factor below 1)"
             )
         };
+        let call = text.strip_suffix(')').and_then(|text| text.split_once('('));
+        if let Some(("plateau", arguments)) = call {
+            return plateau(arguments).ok_or_else(wrong);
+        }
         let (name, rest) = text.split_once(':').unwrap_or((text, ""));
         let epochs = |text: &str| {
             text.parse()
@@ -104,6 +146,7 @@ impl FromStr for Schedule {
                 .ok_or_else(wrong)
         };
         match (name, rest) {
+            ("plateau", arguments) => plateau(arguments).ok_or_else(wrong),
             ("constant", "") => Ok(Self::Constant),
             ("cosine", "") => Ok(Self::Cosine { warmup: 0 }),
             ("cosine", warmup) => Ok(Self::Cosine {
@@ -134,8 +177,25 @@ mod tests {
 
     #[test]
     fn schedules_are_read_as_they_are_written() {
-        for text in ["constant", "step:30/0.5", "warmup:10", "cosine", "cosine:5"] {
+        for text in [
+            "constant",
+            "step:30/0.5",
+            "warmup:10",
+            "cosine",
+            "cosine:5",
+            "plateau:0.1/0",
+        ] {
             assert_eq!(text.parse::<Schedule>().unwrap().to_string(), text);
+        }
+        for (text, spelled) in [
+            ("plateau", "plateau:0.5/10"),
+            ("plateau()", "plateau:0.5/10"),
+            ("plateau(0.2)", "plateau:0.2/10"),
+            ("plateau(factor = 0.2, patience = 3)", "plateau:0.2/3"),
+            ("plateau(patience=3)", "plateau:0.5/3"),
+            ("plateau:patience=3/factor=0.2", "plateau:0.2/3"),
+        ] {
+            assert_eq!(text.parse::<Schedule>().unwrap().to_string(), spelled);
         }
         for text in [
             "",
@@ -146,6 +206,14 @@ mod tests {
             "cosine:0",
             "warmup",
             "linear",
+            "plateau:1/5",
+            "plateau:0/5",
+            "plateau:0.5/-1",
+            "plateau:0.5/1/2",
+            "plateau(factor = 0.5, factor = 0.2)",
+            "plateau(0.5, factor = 0.2)",
+            "plateau(threshold = 0.5)",
+            "step(3, 0.5)",
         ] {
             assert!(text.parse::<Schedule>().is_err(), "{text}");
         }
@@ -176,6 +244,13 @@ mod tests {
                 );
             }
         }
+        assert_eq!(of("plateau"), [1.0; 8]);
+        let plateau: Schedule = "plateau:0.5/3".parse().unwrap();
+        assert_eq!(
+            [0, 1, 3].map(|times| plateau.reduced(times)),
+            [1.0, 0.5, 0.125]
+        );
+        assert_eq!(Schedule::Constant.reduced(3), 1.0);
         // A run may go on beyond the epochs that it was begun for.
         assert_eq!("cosine".parse::<Schedule>().unwrap().share(9, 8), 0.0);
     }

@@ -3,8 +3,9 @@
 use crate::harness::Build;
 use gnnc_ir::graph::autodiff::differentiate;
 use gnnc_ir::graph::eval::{DropoutKey, EvalContext, EvalError, Tensor, evaluate};
-use gnnc_ir::graph::op::{Clip, Input, Loss, Scan};
+use gnnc_ir::graph::op::{ClassWeights, Clip, Input, LabelKind, Loss, Scan};
 use gnnc_ir::kernel::{Axis, End, Reduce, mask_key};
+use gnnc_ir::words::number::Number;
 use gnnc_ir::{Binary, EdgeSet, NodeId, Op, Rows, Type, Unary};
 
 /// G8: ten undirected edges, `x[v][j] = ((3v + 5j) mod 7) - 3`, label 0 below vertex 4. A fifth
@@ -330,12 +331,12 @@ fn losses() {
     };
     golden(0, &[2.5067], |b| {
         let z = logits(b);
-        b.op(Op::Loss(Loss::CrossEntropy), &[z])
+        b.op(Op::Loss(Loss::CROSS_ENTROPY), &[z])
     });
     // Binary: labels (1, 0) for vertex 0 and (0, 1) for vertex 7; logits (-3, 2) for both.
     let mut b = Build::new(5);
     let z = logits(&mut b);
-    let loss = b.op(Op::Loss(Loss::BinaryCrossEntropy), &[z]);
+    let loss = b.op(Op::Loss(Loss::BINARY_CROSS_ENTROPY), &[z]);
     b.graph.results = vec![loss];
     let mut context = g8();
     context.labels = vec![0.0; 16];
@@ -344,6 +345,41 @@ fn losses() {
     let expected = (softplus(3.0) + softplus(2.0) + softplus(-3.0) + softplus(-2.0)) / 4.0;
     let found = evaluate(&b.graph, &context).unwrap()[0].data[0];
     assert!((found - expected).abs() < 1e-12);
+    // What PyTorch 2 gives for the same logits and labels.
+    let numbers = |numbers: [f64; 2]| numbers.map(Number).to_vec();
+    let cross_entropy = |smoothing, weights| Loss::CrossEntropy {
+        smoothing: Number(smoothing),
+        weights,
+    };
+    let given = ClassWeights::Given(numbers([0.3, 2.5]));
+    let positive = numbers([4.0, 0.5]);
+    for (loss, expected) in [
+        (
+            cross_entropy(0.1, ClassWeights::Equal),
+            2.506_715_348_489_118,
+        ),
+        (cross_entropy(0.1, given), 0.542_429_634_203_403_7),
+        (
+            cross_entropy(0.0, ClassWeights::Balanced),
+            2.506_715_348_489_118,
+        ),
+        (
+            Loss::BinaryCrossEntropy { positive },
+            3.608_332_193_608_292_4,
+        ),
+        (Loss::Huber { delta: Number(2.5) }, 3.4375),
+    ] {
+        let mut context = context.clone();
+        if loss.labels() == LabelKind::Class {
+            context.labels = g8().labels;
+        }
+        let mut b = Build::new(5);
+        let z = logits(&mut b);
+        let node = b.op(Op::Loss(loss.clone()), &[z]);
+        b.graph.results = vec![node];
+        let found = evaluate(&b.graph, &context).unwrap()[0].data[0];
+        assert!((found - expected).abs() < 1e-12, "{loss}: {found}");
+    }
 }
 
 #[test]
@@ -404,7 +440,7 @@ fn dropout_masks_follow_site_epoch_and_iteration() {
 fn what_does_not_fit_is_refused() {
     let mut b = Build::new(5);
     let z = x(&mut b);
-    let loss = b.op(Op::Loss(Loss::CrossEntropy), &[z]);
+    let loss = b.op(Op::Loss(Loss::CROSS_ENTROPY), &[z]);
     b.graph.results = vec![loss];
     let fails = |change: &dyn Fn(&mut EvalContext)| {
         let mut context = g8();

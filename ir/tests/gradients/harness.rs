@@ -214,7 +214,7 @@ impl Build {
 
     /// Cross-entropy of logits.
     pub fn cross_entropy(mut self, z: NodeId) -> Graph {
-        let loss = self.op(Op::Loss(gnnc_ir::graph::op::Loss::CrossEntropy), &[z]);
+        let loss = self.op(Op::Loss(gnnc_ir::graph::op::Loss::CROSS_ENTROPY), &[z]);
         self.graph.results = vec![loss, z];
         self.graph
     }

@@ -4,6 +4,7 @@
 
 mod golden;
 mod harness;
+mod losses;
 mod models;
 mod ops;
 mod random;

@@ -1,7 +1,7 @@
 //! The gradient of every operator, one at a time.
 
 use crate::harness::{Build, check, context};
-use crate::sampled;
+use crate::{losses, sampled};
 use gnnc_ir::graph::autodiff::{AutodiffError, differentiate};
 use gnnc_ir::graph::op::{Copies, History, Input, Loss, Scan};
 use gnnc_ir::kernel::{Axis, End, Reduce};
@@ -52,7 +52,7 @@ registry!(op_key, OPS, Op,
     Op::ReduceCols(_, Reduce::Sum) => "reduce sum",
     Op::ReduceCols(_, Reduce::Max) => "reduce max",
     Op::SumRows => "sum rows",
-    Op::Loss(Loss::CrossEntropy) => "cross entropy",
+    Op::Loss(Loss::CrossEntropy { .. }) => "cross entropy",
     Op::Loss(_) => "losses of numbers",
     Op::LossGrad(_) => "loss grad",
     Op::Redistribute(_) => "redistribute",
@@ -374,16 +374,10 @@ fn cases() -> Vec<(&'static [&'static str], Graph)> {
         b.scan(scan, &[h, w])[0]
     });
     // Losses in the middle of a graph: the incoming gradient is not 1.
-    let numbers = [Loss::BinaryCrossEntropy, Loss::SquaredError];
-    let errors = [Loss::AbsoluteError, Loss::Huber];
-    for loss in [&[Loss::CrossEntropy][..], &numbers, &errors].concat() {
-        let key: &[&str] = match loss {
-            Loss::CrossEntropy => &["cross entropy"],
-            _ => &["losses of numbers"],
-        };
+    for (key, loss) in losses::all() {
         case(key, &|b| {
             let z = b.vertex(1, 2);
-            b.op(Op::Loss(loss), &[z])
+            b.op(Op::Loss(loss.clone()), &[z])
         });
     }
     cases
@@ -455,7 +449,7 @@ fn derivatives_of_steps_are_zero() {
 fn the_gradient_of_a_gradient_is_refused() {
     let mut b = Build::new(3);
     let z = b.vertex(1, 2);
-    let y = b.op(Op::LossGrad(Loss::CrossEntropy), &[z]);
+    let y = b.op(Op::LossGrad(Loss::CROSS_ENTROPY), &[z]);
     let error = differentiate(&b.squares(y)).unwrap_err();
     assert!(
         matches!(error, AutodiffError::NotDifferentiable { .. }),

@@ -4,6 +4,7 @@ use super::builtins::Builtin;
 use super::elaborator::Elaborator;
 use super::value::{Tensor, Value};
 use crate::diagnostic::{Diagnostic, Span};
+use crate::syntax::ast::Expr;
 use gnnc_ir::words::spelling::{did_you_mean, one_of};
 use gnnc_ir::words::types::{EdgeSet, Rows};
 use std::ops::RangeInclusive;
@@ -87,6 +88,16 @@ impl<'a> Elaborator<'a, '_> {
     pub fn number(&mut self, args: &Args<'a>, k: usize) -> Option<f64> {
         let (value, span) = args.pair(k);
         self.compile_time(&value, span)
+    }
+
+    /// Numbers in brackets.
+    pub fn list(&mut self, entries: &'a [Expr]) -> Option<Value<'a>> {
+        let mut numbers = Vec::with_capacity(entries.len());
+        for entry in entries {
+            let value = self.eval(entry);
+            numbers.push(self.compile_time(&value, entry.span())?);
+        }
+        Some(Value::List(numbers.into()))
     }
 
     /// Argument `k` as a number in a range.

@@ -231,6 +231,7 @@ impl<'a> Elaborator<'a, '_> {
             Value::Tensor(tensor) => format!("a tensor {}", self.ty(*tensor)),
             Value::Number(n) => format!("the number {n}"),
             Value::Table(_) => "a number for each iteration".to_owned(),
+            Value::List(_) => "a list".to_owned(),
             Value::Bool(b) => format!("`{b}`"),
             Value::Word(word) => format!("the word `{word}`"),
             Value::Layer(layer) => format!("the layer `{}`", layer.item.name.name),

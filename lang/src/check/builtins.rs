@@ -5,7 +5,7 @@ use gnnc_ir::graph::op::Loss;
 use gnnc_ir::words::spelling::one_of;
 
 /// A function that is not written in the language itself.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Function {
     /// Element by element.
     Unary(Unary),
@@ -57,12 +57,12 @@ pub enum Function {
     Width,
     /// `heads(x)`
     Heads,
-    /// `cross_entropy(logits, labels, on)` and the other losses
+    /// `cross_entropy(logits, labels, on)` and the other losses, with their usual numbers
     Loss(Loss),
 }
 
 /// An entry of [`BUILTINS`].
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Builtin {
     /// The function.
     pub function: Function,
@@ -115,7 +115,14 @@ const fn row(
 }
 
 const X: Formal = need("x");
-const LOSS: &[Formal] = &[need("logits"), need("labels"), opt("on", "train")];
+const LABELS: Formal = need("labels");
+const LOGITS: Formal = need("logits");
+const WEIGHTS: Formal = opt("weights", "none");
+const ON: Formal = opt("on", "train");
+const LOSS: &[Formal] = &[LOGITS, LABELS, ON];
+const CROSS_ENTROPY: &[Formal] = &[LOGITS, LABELS, ON, opt("smoothing", "0"), WEIGHTS];
+const BINARY: &[Formal] = &[LOGITS, LABELS, ON, WEIGHTS];
+const HUBER: &[Formal] = &[LOGITS, LABELS, ON, opt("delta", "1")];
 const PARAMETER: &[Formal] = &[
     need("width"),
     opt("rows", "1"),
@@ -164,7 +171,7 @@ pub const BUILTINS: &[Builtin] = &[
     row("softmax",         Function::Softmax,       &[need("e")],                                          "softmax over the edges into each vertex, head by head"),
     row("aggregate",       Function::Aggregate,     AGGREGATE,                                             "reduces the rows of all in-neighbors; `norm = sym` scales by `1 / sqrt(out_degree * in_degree)`"),
     row("by_relation",     Function::ByRelation,    &[need("t")],                                          "the row of each edge's type, from `[relations x heads x width]`; from `h@src` or `h@dst` with one head per relation, the head of the edge's type"),
-    Builtin { variadic: true, ..row("concat", Function::Concat, &[need("a"), need("b")],                   "concatenates the columns of several tensors, head by head") },
+    Builtin { name: "concat", function: Function::Concat, params: &[need("a"), need("b")], variadic: true, doc: "concatenates the columns of several tensors, head by head" },
     row("slice",           Function::Slice,         &[X, need("start"), need("len")],                      "columns `start .. start + len` of each head"),
     row("dot",             Function::Dot,           &[need("a"), need("b")],                               "the inner product of two rows, head by head: one column"),
     row("sum_cols",        Function::SumCols,       &[X],                                                  "the sum of the columns of each head: one column"),
@@ -177,16 +184,17 @@ pub const BUILTINS: &[Builtin] = &[
     row("mean_heads",      Function::MeanHeads,     &[X],                                                  "the mean of the heads"),
     row("width",           Function::Width,         &[X],                                                  "the number of columns of a head"),
     row("heads",           Function::Heads,         &[X],                                                  "the number of heads"),
-    row(Loss::CrossEntropy.name(), Function::Loss(Loss::CrossEntropy), LOSS,                                       "the loss for one class per vertex: mean of `-log softmax(logits)[label]`"),
-    row(Loss::BinaryCrossEntropy.name(), Function::Loss(Loss::BinaryCrossEntropy), LOSS,                                 "the loss for several labels per vertex: mean binary cross-entropy"),
-    row(Loss::SquaredError.name(), Function::Loss(Loss::SquaredError), LOSS,                                       "the loss for numbers: mean of `(logits - label)^2`"),
-    row(Loss::AbsoluteError.name(), Function::Loss(Loss::AbsoluteError), LOSS,                                      "the loss for numbers: mean of the absolute error"),
-    row(Loss::Huber.name(), Function::Loss(Loss::Huber), LOSS,                                              "the loss for numbers: half the squared error below an error of 1, the absolute error less 1/2 above"),
+    row("cross_entropy",   Function::Loss(Loss::CROSS_ENTROPY), CROSS_ENTROPY,                             "the loss for one class per vertex: mean of `-log softmax(logits)[label]`; with `smoothing = s`, the cross-entropy with a distribution that gives the label `1 - s` and shares `s` equally among all classes; with `weights = [a, b, ..]`, a number for each class, the mean weighted by those of the labels, and with `weights = balanced` by `n / (classes * count)` of the training vertices"),
+    row("bce_with_logits", Function::Loss(Loss::BINARY_CROSS_ENTROPY), BINARY,                             "the loss for several labels per vertex: mean binary cross-entropy; with `weights = [a, b, ..]`, a label that a vertex has counts as often as its number says"),
+    row("mse",             Function::Loss(Loss::SquaredError), LOSS,                                       "the loss for numbers: mean of `(logits - label)^2`"),
+    row("mae",             Function::Loss(Loss::AbsoluteError), LOSS,                                      "the loss for numbers: mean of the absolute error"),
+    row("huber",           Function::Loss(Loss::HUBER), HUBER,                                             "the loss for numbers: half the squared error where the absolute error is below `delta`, `delta * (absolute error - delta / 2)` elsewhere"),
 ];
 
 /// Words with a meaning of their own, unless a variable shadows them.
 pub const WORDS: &[&str] = &[
     "sum", "mean", "max", "none", "sym", "glorot", "kaiming", "zeros", "ones", "labels", "train",
+    "balanced",
 ];
 
 /// Values of the data graph that every layer and model can read: `[V x 1]` tensors, `[E x 1]` and
@@ -231,5 +239,19 @@ impl Builtin {
             params.push("..".to_owned());
         }
         format!("{}({})", self.name, params.join(", "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn losses_have_one_name() {
+        for entry in BUILTINS {
+            if let Function::Loss(loss) = &entry.function {
+                assert_eq!(loss.name(), entry.name);
+            }
+        }
     }
 }

@@ -125,6 +125,7 @@ fn expr<'a>(e: &'a Expr, names: &mut Vec<&'a str>) {
             }
         }
         ExprKind::Number(..) | ExprKind::Str(_) | ExprKind::Bool(_) | ExprKind::Error => {}
-        ExprKind::List(_) | ExprKind::Map(_) => {}
+        ExprKind::List(entries) => entries.iter().for_each(|entry| expr(entry, names)),
+        ExprKind::Map(_) => {}
     }
 }

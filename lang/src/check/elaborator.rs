@@ -255,14 +255,15 @@ impl<'a, 'd> Elaborator<'a, 'd> {
             }
         };
         let named = builtin(&call.callee.name);
-        let Some((entry, Function::Loss(kind))) = named.map(|entry| (entry, entry.function)) else {
+        let Some((entry, Function::Loss(loss))) = named.map(|entry| (entry, &entry.function))
+        else {
             let message = format!("`{}` is not a loss", call.callee.name);
             let help = format!("expected {}", losses());
             let wrong = Diagnostic::new("E0302", message).at(call.callee.span());
             return self.report(wrong.help(help));
         };
         if let Some(bound) = self.bound(&builtin_signature(entry), piped, call, value.span()) {
-            self.set_loss(kind, entry, bound, value.span());
+            self.set_loss(loss, entry, bound, value.span());
         }
     }
 
@@ -331,7 +332,8 @@ impl<'a, 'd> Elaborator<'a, 'd> {
                 Value::Poison => Value::Poison,
                 other => self.wrong_kind(&other, "`true` or `false`", condition.span()),
             },
-            ExprKind::List(_) | ExprKind::Map(_) | ExprKind::Error => Value::Poison,
+            ExprKind::List(entries) => self.list(entries).unwrap_or(Value::Poison),
+            ExprKind::Map(_) | ExprKind::Error => Value::Poison,
         }
     }
 

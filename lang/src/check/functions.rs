@@ -7,11 +7,11 @@ use super::elaborator::{Elaborator, MAX_COLUMNS};
 use super::value::{Tensor, Value};
 use crate::diagnostic::{Diagnostic, Span};
 use crate::syntax::ast::{Expr, ExprKind};
-use gnnc_ir::graph::op::{Input, Loss, Op};
+use gnnc_ir::graph::op::{Input, Op};
 use gnnc_ir::kernel::{Axis, End, Reduce};
 use gnnc_ir::words::scalar::{Binary, Unary};
 use gnnc_ir::words::spelling::counted;
-use gnnc_ir::words::types::{EdgeSet, Rows, Type};
+use gnnc_ir::words::types::{EdgeSet, Rows};
 
 impl<'a> Elaborator<'a, '_> {
     /// Calls a function.
@@ -27,7 +27,7 @@ impl<'a> Elaborator<'a, '_> {
     }
 
     /// The values of a call's arguments; `None` after reporting a wrong one.
-    fn arguments(
+    pub(super) fn arguments(
         &mut self,
         builtin: &'static Builtin,
         bound: Bound<'a>,
@@ -384,42 +384,6 @@ impl<'a> Elaborator<'a, '_> {
         let sum = self.reduce(axis, x, args.span);
         let share = Value::Number(1.0 / f64::from(count));
         Some(self.combine(Binary::Mul, (sum, args.span), (share, args.span), args.span))
-    }
-
-    /// Sets the loss of the model.
-    pub fn set_loss(
-        &mut self,
-        loss: Loss,
-        builtin: &'static Builtin,
-        bound: Bound<'a>,
-        span: Span,
-    ) {
-        let Some(args) = self.arguments(builtin, bound, span) else {
-            return;
-        };
-        let Some(logits) = self.tensor(&args, 0) else {
-            return;
-        };
-        let words = [self.choice(&args, 1, &["labels"])];
-        if words[0].is_none() || (args.given(2) && self.choice(&args, 2, &["train"]).is_none()) {
-            return;
-        }
-        let (found, expected) = (self.ty(logits), Type::vertices(self.facts.classes));
-        if found != expected {
-            let message = format!("the logits are {found}, expected {expected}");
-            let help = "end the network with `classes` columns and one head";
-            self.report(
-                Diagnostic::new("E0307", message)
-                    .at(args.span_of(0))
-                    .help(help),
-            );
-            return;
-        }
-        if let Value::Tensor(node) = self.emit(Op::Loss(loss), &[logits], span)
-            && self.loss.is_none()
-        {
-            self.loss = Some((loss, node, logits));
-        }
     }
 
     fn op(&mut self, op: Op, inputs: &[Tensor], span: Span) -> Option<Tensor> {

@@ -25,6 +25,7 @@ mod cycles;
 mod edge_sets;
 mod elaborator;
 mod functions;
+mod losses;
 mod names;
 mod parameters;
 mod repeat;

@@ -282,8 +282,9 @@ impl Walker<'_> {
                 self.expr(yes);
                 self.expr(no);
             }
-            ExprKind::List(_) | ExprKind::Map(_) => {
-                let message = "lists and maps are only allowed in settings";
+            ExprKind::List(entries) => entries.iter().for_each(|entry| self.expr(entry)),
+            ExprKind::Map(_) => {
+                let message = "maps are only allowed in settings";
                 self.diagnostics
                     .push(Diagnostic::new("E0302", message).at(expr.span()));
             }

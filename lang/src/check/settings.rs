@@ -354,6 +354,9 @@ impl<'a, 'd> Reader<'a, 'd> {
                     .iter()
                     .map(|arg| match (&arg.name, &arg.value.kind) {
                         (None, ExprKind::Number(_, spelling)) => Some(spelling.replace('_', "")),
+                        (Some(name), ExprKind::Number(_, spelling)) => {
+                            Some(format!("{}={}", name.name, spelling.replace('_', "")))
+                        }
                         _ => None,
                     });
                 let numbers: Option<Vec<String>> = numbers.collect();
@@ -361,7 +364,8 @@ impl<'a, 'd> Reader<'a, 'd> {
             }
             _ => None,
         };
-        let expected = "`constant`, `step(30, 0.5)`, `warmup(10)`, `cosine` or `cosine(10)`";
+        let expected = "`constant`, `step(30, 0.5)`, `warmup(10)`, `cosine`, `cosine(10)` or \
+                        `plateau(factor = 0.5, patience = 10)`, with a factor below 1";
         let found = text.and_then(|text| text.parse().ok());
         found.or_else(|| self.wrong("schedule", value, expected))
     }

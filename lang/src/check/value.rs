@@ -15,6 +15,8 @@ pub enum Value<'a> {
     Number(f64),
     /// A number per iteration of the enclosing repeat.
     Table(Rc<[f64]>),
+    /// `[a, b]`, numbers known at compile time.
+    List(Rc<[f64]>),
     /// `true` or `false`.
     Bool(bool),
     /// A word such as `sum`, a string, or the name of a function.

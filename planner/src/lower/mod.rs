@@ -313,7 +313,7 @@ fn program(
     let logits = eval.stored(forward.results[0])?;
     let out = lowerer.buffer("metrics".into(), Extent::Fixed(1), METRICS, 1, Role::Result);
     eval.code.push(Instr::Metrics(instr::Metrics {
-        loss: training.loss,
+        loss: training.loss.clone(),
         logits: logits.at,
         out: Ref::first(out),
         classes: logits.ty.columns(),

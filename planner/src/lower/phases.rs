@@ -204,7 +204,7 @@ fn split_loss(code: Vec<Instr>, fresh: &[usize]) -> Vec<(Instr, bool)> {
         {
             let part = |out, grad| {
                 Instr::Loss(instr::Loss {
-                    loss,
+                    loss: loss.clone(),
                     logits,
                     out,
                     grad,

@@ -357,7 +357,7 @@ impl Region<'_> {
         &mut self,
         lowerer: &mut Lowerer,
         id: NodeId,
-        loss: gnnc_ir::graph::op::Loss,
+        loss: &gnnc_ir::graph::op::Loss,
     ) -> Result<(), LowerError> {
         let graph = self.graph;
         let logits = graph.node(id).inputs[0];
@@ -368,12 +368,15 @@ impl Region<'_> {
                 .find(|(_, n)| n.op == op && n.inputs == [logits]);
             found.map(|(id, _)| id)
         };
-        let (sum, gradient) = (twin(Op::Loss(loss)), twin(Op::LossGrad(loss)));
+        let (sum, gradient) = (
+            twin(Op::Loss(loss.clone())),
+            twin(Op::LossGrad(loss.clone())),
+        );
         let out = sum.map(|s| self.target(lowerer, s, Extent::Fixed(1)));
         let rows = lowerer.extent(value.ty).without_halo();
         let grad = gradient.map(|g| self.target(lowerer, g, rows));
         self.code.push(Instr::Loss(instr::Loss {
-            loss,
+            loss: loss.clone(),
             logits: value.at,
             out: out.map(|v| v.at),
             grad: grad.map(|v| v.at),

@@ -239,7 +239,7 @@ impl<'a> Region<'a> {
                     LowerError::Internal(format!("{id} reads a scan that was not emitted"))
                 })?);
             }
-            Op::Loss(loss) | Op::LossGrad(loss) => self.loss(lowerer, id, *loss)?,
+            Op::Loss(loss) | Op::LossGrad(loss) => self.loss(lowerer, id, loss)?,
             Op::Concat | Op::PadCols { .. } | Op::PadRows { .. } => self.assemble(lowerer, id)?,
             Op::Redistribute(how) => self.redistribute(lowerer, id, *how)?,
             Op::Sampled(Sampled::Fetch(_)) => self.fetch_rows(lowerer, id)?,

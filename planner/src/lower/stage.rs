@@ -316,7 +316,7 @@ impl Exact {
         let out = lowerer.buffer("metrics".into(), Extent::Fixed(1), METRICS, 1, Role::Result);
         for logits in values {
             code.push(Instr::Metrics(instr::Metrics {
-                loss: training.loss,
+                loss: training.loss.clone(),
                 logits: logits.at,
                 out: Ref::first(out),
                 classes: logits.ty.columns(),

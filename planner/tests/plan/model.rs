@@ -199,10 +199,10 @@ pub fn program(ranks: u32, shape: Shape) -> Program {
             skip: None,
         }),
     ];
-    let loss = Loss::CrossEntropy;
+    let loss = Loss::CROSS_ENTROPY;
     step.extend([
         Instr::Loss(instr::Loss {
-            loss,
+            loss: loss.clone(),
             logits: at(9),
             out: Some(at(13)),
             grad: Some(at(10)),

@@ -203,7 +203,7 @@ pub fn gcnii(features: u32, hidden: u32, classes: u32, depth: u32) -> Graph {
     );
     let w = b.op(Op::Param(last), &[]);
     let z = b.op(Op::MatMul, &[h, w]);
-    let loss = b.op(Op::Loss(Loss::CrossEntropy), &[z]);
+    let loss = b.op(Op::Loss(Loss::CROSS_ENTROPY), &[z]);
     graph.results = vec![loss, z];
     graph.verify().unwrap();
     graph

@@ -249,7 +249,7 @@ fn operator(name: &str, words: &mut Vec<&str>) -> Op {
             Op::ReduceCols(axis, reduce(words))
         }
         "sum_rows" => Op::SumRows,
-        "cross_entropy" => Op::Loss(Loss::CrossEntropy),
+        "cross_entropy" => Op::Loss(Loss::CROSS_ENTROPY),
         other => panic!("unknown operator `{other}`"),
     }
 }

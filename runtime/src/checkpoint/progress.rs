@@ -1,6 +1,6 @@
 //! Training progress: the metadata of a checkpoint.
 
-use crate::report::Best;
+use crate::report::{Best, Plateau};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -33,6 +33,9 @@ pub(crate) struct Progress {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) began: Option<u64>,
     pub(crate) best: Option<Best>,
+    /// How it has waited for better evaluations; absent if it has not.
+    #[serde(default, skip_serializing_if = "Plateau::is_new")]
+    pub(crate) plateau: Plateau,
     /// For each history of a stage, by name, the epoch in which it was last kept.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) kept: BTreeMap<String, u64>,
@@ -56,6 +59,7 @@ impl Progress {
             division: None,
             began: None,
             best: None,
+            plateau: Plateau::default(),
             kept: BTreeMap::new(),
         }
     }
@@ -83,6 +87,14 @@ impl Progress {
         }
         if let Some((_, kept)) = self.kept.iter().find(|(_, kept)| **kept > self.epoch) {
             return wrong("epoch of a history", kept.to_string(), &not_later);
+        }
+        let Plateau {
+            evaluations,
+            reductions,
+        } = self.plateau;
+        if u64::from(evaluations.max(reductions)) > self.epoch {
+            let found = evaluations.max(reductions).to_string();
+            return wrong("number of evaluations on a plateau", found, &not_later);
         }
         let Some(best) = &self.best else {
             return Ok(());

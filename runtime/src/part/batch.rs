@@ -26,6 +26,8 @@ struct UnderWay {
     number: u32,
     /// Its seeds on all ranks.
     seeds: u32,
+    /// Their weight in the mean of their losses.
+    weight: f64,
     sizes: BatchSizes,
     blocks: Blocks,
     layers: Layers,
@@ -178,6 +180,7 @@ impl Batch {
         let batch = &mut self.under_way[self.at_hand];
         batch.sizes = (self.seeds).draw(&mut self.sampler, at, &mut batch.blocks)?;
         (batch.number, batch.seeds) = (at.batch, self.seeds.of_all(at.batch));
+        batch.weight = self.shared.weight(&self.seeds, at.batch);
         if at.batch == 0 {
             self.of_epoch = self.seeds.used();
             self.drawn.clear();
@@ -284,6 +287,11 @@ impl Batch {
     /// Seeds of the batch, on all ranks.
     pub(crate) fn seeds(&self) -> u32 {
         self.at_hand().seeds
+    }
+
+    /// The weight of these seeds in the mean of their losses.
+    pub(crate) fn weight(&self) -> f64 {
+        self.at_hand().weight
     }
 
     /// The part of the epoch's seeds that the batch has.

@@ -4,8 +4,9 @@ use super::Needs;
 use super::asked::Owners;
 use crate::RuntimeError;
 use crate::options::RunOptions;
+use crate::weights::Weights;
 use gnnc_graph::partition::Partition;
-use gnnc_graph::sample::{At, PILOT, Replay, Rule, SampleError, Sampler, seeds};
+use gnnc_graph::sample::{At, PILOT, RankSeeds, Replay, Rule, SampleError, Sampler, seeds};
 use gnnc_graph::{EdgeFeatures, GraphData, Labels, LocalPart, Topology};
 use gnnc_ir::EdgeSet;
 use gnnc_ir::kernel::End;
@@ -36,8 +37,11 @@ pub(crate) struct Sampled {
     /// Training, validation and test vertices; empty if a single rank has them anyway, or batches are
     /// not evaluated on.
     pub(super) splits: [Vec<bool>; 3],
-    /// Labels of all vertices, as seeds need not be a rank's own. A single rank has them anyway.
+    /// Labels of all vertices, as seeds need not be a rank's own. A single rank has them anyway, and keeps them
+    /// here only to weigh the seeds of a batch.
     pub(super) labels: Labels,
+    /// Weights of classes in the loss.
+    pub(super) weights: Arc<Weights>,
     pub(crate) owners: Owners,
 }
 
@@ -47,7 +51,7 @@ impl Sampled {
         data: &GraphData,
         partition: &Partition,
         parts: &[LocalPart],
-        needs: &Needs,
+        (needs, weights): (&Needs, &Arc<Weights>),
         evaluates: bool,
     ) -> Self {
         let vertices = data.vertices() as usize;
@@ -81,12 +85,23 @@ impl Sampled {
                 true => data.edge_features.of_set(&data.topology, EdgeSet::Plain),
                 false => EdgeFeatures::default(),
             },
-            labels: match parts.len() {
-                1 => Labels::None,
-                _ => data.labels.clone(),
+            labels: if parts.len() > 1 || weights.weigh() {
+                data.labels.clone()
+            } else {
+                Labels::None
             },
+            weights: Arc::clone(weights),
             owners: Owners::new(partition, parts),
         }
+    }
+
+    /// The weight of the seeds of a batch in the mean of their losses.
+    pub(super) fn weight(&self, seeds: &RankSeeds, batch: u32) -> f64 {
+        if !self.weights.weigh() {
+            return seeds.of_all(batch).into();
+        }
+        let weight = |seed: u32| self.weights.of_vertex(&self.labels, seed as usize);
+        seeds.seeds_of_all(batch).map(weight).sum()
     }
 
     /// Edges at an end of a vertex.

@@ -1,7 +1,7 @@
 //! A session's best evaluation.
 
 use super::Session;
-use crate::report::{Best, Judged, Metrics};
+use crate::report::{Best, Judged, Metrics, Plateau};
 
 impl Session {
     /// Vertices of the whole graph.
@@ -12,6 +12,16 @@ impl Session {
     /// The best evaluation so far.
     pub fn best(&self) -> Option<Best> {
         self.best
+    }
+
+    /// How the run has waited for better evaluations, if it counted them.
+    pub fn plateau(&self) -> Plateau {
+        self.plateau
+    }
+
+    /// The same, to count one.
+    pub fn plateau_mut(&mut self) -> &mut Plateau {
+        &mut self.plateau
     }
 
     /// Keeps an evaluation of the current parameters if it is the best so far.

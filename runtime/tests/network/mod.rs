@@ -287,7 +287,7 @@ impl Network {
                 )),
             ]
         };
-        let kind = Loss::CrossEntropy;
+        let kind = Loss::CROSS_ENTROPY;
         let reduce = |buffer| {
             Instr::HaloReduce(instr::HaloReduce {
                 buffer: at(buffer),
@@ -300,7 +300,7 @@ impl Network {
             ..at(buffer)
         };
         train.push(Instr::Loss(instr::Loss {
-            loss: kind,
+            loss: kind.clone(),
             logits: at(logits),
             out: Some(at(loss)),
             grad: Some(at(d_logits)),
@@ -471,7 +471,7 @@ impl Network {
         }
         let mut eval = forward(false);
         eval.push(Instr::Metrics(instr::Metrics {
-            loss: kind,
+            loss: kind.clone(),
             logits: at(logits),
             out: at(metrics),
             classes: c,

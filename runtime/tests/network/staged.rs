@@ -140,7 +140,7 @@ impl Staged {
             with,
             tensors: vec![at(tensor)],
         };
-        let kind = Loss::CrossEntropy;
+        let kind = Loss::CROSS_ENTROPY;
 
         let forward = |remember: bool| {
             let mut list = Vec::new();
@@ -192,7 +192,7 @@ impl Staged {
         match head {
             Some((w2, logits, d_logits, ..)) => {
                 backward.push(Instr::Loss(instr::Loss {
-                    loss: kind,
+                    loss: kind.clone(),
                     logits: at(logits),
                     out: None,
                     grad: Some(at(d_logits)),
@@ -261,7 +261,7 @@ impl Staged {
             let (y, d) = ((end.y, h), (d_logits, c));
             step.push(product(Product::Tn, y, d, w2.grad, c, None));
             step.push(Instr::Loss(instr::Loss {
-                loss: kind,
+                loss: kind.clone(),
                 logits: at(logits),
                 out: Some(at(loss)),
                 grad: None,
@@ -278,7 +278,7 @@ impl Staged {
         let mut eval = forward(false);
         if let Some((_, logits, _, _, metrics)) = head {
             eval.push(Instr::Metrics(instr::Metrics {
-                loss: kind,
+                loss: kind.clone(),
                 logits: at(logits),
                 out: at(metrics),
                 classes: c,

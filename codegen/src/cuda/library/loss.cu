@@ -19,10 +19,18 @@ static __device__ __forceinline__ float gnnc_warp_sum(float x)
     return x;
 }
 
-/* `-log softmax(z)[label]`, of a warp; its derivative times `scale` where `grad` is not null. */
-static __device__ __forceinline__ double gnnc_cross_entropy(
-    const float *z, u32 classes, u32 label, float scale, float *grad)
+/* The weight of a class; without weights it is 1. */
+static __device__ __forceinline__ float gnnc_weight(const float *weights, u64 c)
 {
+    return weights ? weights[c] : 1.0f;
+}
+
+/* The cross-entropy of `softmax(z)` with a distribution, of a warp: the label has `1 - smoothing`, all classes
+ * share the rest, each times its weight. The derivative times `scale` goes to `grad` where that is not null. */
+static __device__ __forceinline__ double gnnc_cross_entropy(
+    const float *z, u32 classes, u32 label, const float *weights, double smoothing, float scale, float *grad)
+{
+    const double own = (1.0 - smoothing) * gnnc_weight(weights, label), share = smoothing / (double)classes;
     const u32 lane = threadIdx.x % 32u;
     float top = __int_as_float((int)0xff800000u);
     for (u32 c = lane; c < classes; c += 32u) {
@@ -34,26 +42,43 @@ static __device__ __forceinline__ double gnnc_cross_entropy(
         sum += expf(z[c] - top);
     }
     sum = gnnc_warp_sum(sum);
-    if (grad) {
-        const float factor = scale / sum;
+    float all = 1.0f;
+    if (weights) {
+        all = 0.0f;
         for (u32 c = lane; c < classes; c += 32u) {
-            grad[c] = expf(z[c] - top) * factor - (c == label ? scale : 0.0f);
+            all += weights[c];
+        }
+        all = (float)own + (float)share * gnnc_warp_sum(all);
+    }
+    if (grad) {
+        const float factor = scale * all / sum;
+        for (u32 c = lane; c < classes; c += 32u) {
+            grad[c] = expf(z[c] - top) * factor - (c == label ? scale * (float)own : 0.0f) - scale * (float)share * gnnc_weight(weights, c);
         }
     }
-    return lane == 0 ? log((double)sum) + top - z[label] : 0.0;
+    const double height = log((double)sum) + top;
+    double loss = lane == 0 ? own * (height - z[label]) : 0.0;
+    for (u32 c = lane; share > 0.0 && c < classes; c += 32u) {
+        loss += share * gnnc_weight(weights, c) * (height - z[c]);
+    }
+    return loss;
 }
 
-/* The lane's share of the sum over classes of `max(z, 0) - z y + log(1 + exp(-|z|))`, and its derivative. */
+/* The lane's share of the sum over classes of `max(z, 0) - z y + log(1 + exp(-|z|))`, and of `-log(sigmoid(z)) y` times
+ * the weight less 1, and its derivative. */
 static __device__ __forceinline__ double gnnc_binary_cross_entropy(
-    const float *z, const float *y, u32 classes, float scale, float *grad)
+    const float *z, const float *y, u32 classes, const float *weights, float scale, float *grad)
 {
     double sum = 0.0;
     for (u32 c = threadIdx.x % 32u; c < classes; c += 32u) {
         const float small = expf(z[c] > 0.0f ? -z[c] : z[c]);
         const double positive = z[c] < 0.0f ? 0.0 : (double)z[c];
-        sum += positive - (double)z[c] * y[c] + log(1.0 + (double)small);
+        const double rest = log(1.0 + (double)small);
+        const float more = (gnnc_weight(weights, c) - 1.0f) * y[c];
+        sum += positive - (double)z[c] * y[c] + rest + (double)more * (rest + positive - (double)z[c]);
         if (grad) {
-            grad[c] = ((z[c] >= 0.0f ? 1.0f : small) / (1.0f + small) - y[c]) * scale;
+            const float other = (z[c] >= 0.0f ? small : 1.0f) / (1.0f + small);
+            grad[c] = ((z[c] >= 0.0f ? 1.0f : small) / (1.0f + small) - y[c] - more * other) * scale;
         }
     }
     return sum;
@@ -64,7 +89,7 @@ enum { GNNC_CROSS_ENTROPY, GNNC_BINARY_CROSS_ENTROPY, GNNC_SQUARED_ERROR, GNNC_A
 
 /* The lane's share of the sum over columns of a loss of numbers, and its derivative. */
 static __device__ __forceinline__ double gnnc_of_numbers(
-    u64 kind, const float *z, const float *y, u32 classes, float scale, float *grad)
+    u64 kind, double delta, const float *z, const float *y, u32 classes, float scale, float *grad)
 {
     double sum = 0.0;
     for (u32 c = threadIdx.x % 32u; c < classes; c += 32u) {
@@ -75,11 +100,14 @@ static __device__ __forceinline__ double gnnc_of_numbers(
         if (kind == GNNC_SQUARED_ERROR) {
             sum += e * e;
             slope = 2.0 * e;
-        } else if (kind == GNNC_HUBER && size < 1.0) {
+        } else if (kind == GNNC_HUBER && size < delta) {
             sum += 0.5 * e * e;
             slope = e;
+        } else if (kind == GNNC_HUBER) {
+            sum += delta * (size - 0.5 * delta);
+            slope = delta * sign;
         } else {
-            sum += kind == GNNC_HUBER ? size - 0.5 : size;
+            sum += size;
         }
         if (grad) {
             grad[c] = (float)slope * scale;
@@ -88,18 +116,20 @@ static __device__ __forceinline__ double gnnc_of_numbers(
     return sum;
 }
 
-/* The share of a lane in the loss of a vertex, and its derivative times `scale`. */
+/* The share of a lane in the loss of a vertex, and its derivative times `scale`. `constant` has the bits of the
+ * smoothing or of the threshold. */
 static __device__ __forceinline__ double gnnc_of_vertex(
-    u64 kind, const float *z, const int *labels, const float *targets, u64 v, u64 classes, float scale, float *grad)
+    u64 kind, u64 constant, const float *z, const int *labels, const float *targets, const float *weights, u64 v, u64 classes, float scale, float *grad)
 {
+    const double number = __longlong_as_double((long long)constant);
     if (kind == GNNC_CROSS_ENTROPY) {
-        return gnnc_cross_entropy(z, (u32)classes, (u32)labels[v], scale, grad);
+        return gnnc_cross_entropy(z, (u32)classes, (u32)labels[v], weights, number, scale, grad);
     }
     const float *y = targets + v * classes;
     if (kind == GNNC_BINARY_CROSS_ENTROPY) {
-        return gnnc_binary_cross_entropy(z, y, (u32)classes, scale, grad);
+        return gnnc_binary_cross_entropy(z, y, (u32)classes, weights, scale, grad);
     }
-    return gnnc_of_numbers(kind, z, y, (u32)classes, scale, grad);
+    return gnnc_of_numbers(kind, number, z, y, (u32)classes, scale, grad);
 }
 
 /* The sum of a block's numbers, in the same order always; all threads get it. */
@@ -141,16 +171,18 @@ static __device__ __forceinline__ u32 gnnc_argmax(const float *z, u32 classes)
 }
 
 /* The losses of the training vertices among rows `begin .. end`, a sum for each block, and the derivative of
- * their mean over `terms` terms by the logits, which is 0 for other vertices. `labels` are classes, `targets`
- * has a row of numbers for each vertex; the loss `kind` reads one of them. Bit `n` of a set: training,
+ * their mean over `terms` terms by the logits, which is 0 for other vertices. `terms` has the bits of
+ * that number, or of the weight of the terms. `labels` are classes, `targets`
+ * has a row of numbers for each vertex; the loss `kind` reads one of them. `weights` are those of classes, or null. Bit `n` of a set: training,
  * validation, test. */
 extern "C" __global__ void __launch_bounds__(256, 4) gnnc_loss(
     const float *logits, u64 stride, float *grad, u64 grad_stride, const u32 *sets,
-    const int *labels, const float *targets, u64 begin, u64 end, u64 classes, u64 kind, u64 terms,
-    double *parts)
+    const int *labels, const float *targets, const float *weights, u64 begin, u64 end, u64 classes, u64 kind,
+    u64 constant, u64 terms, double *parts)
 {
     __shared__ double shared[256];
-    const float scale = terms ? (float)(1.0 / (double)terms) : 0.0f;
+    const double weight = __longlong_as_double((long long)terms);
+    const float scale = weight > 0.0 ? (float)(1.0 / weight) : 0.0f;
     const u64 first = begin + blockIdx.x * (u64)GNNC_VERTICES;
     double sum = 0.0;
     for (u64 v = first + threadIdx.x / 32u; v < first + GNNC_VERTICES && v < end; v += 8u) {
@@ -161,7 +193,7 @@ extern "C" __global__ void __launch_bounds__(256, 4) gnnc_loss(
                 g[c] = 0.0f;
             }
         } else {
-            sum += gnnc_of_vertex(kind, z, labels, targets, v, classes, scale, g);
+            sum += gnnc_of_vertex(kind, constant, z, labels, targets, weights, v, classes, scale, g);
         }
     }
     sum = gnnc_block_sum(shared, sum);
@@ -175,7 +207,7 @@ extern "C" __global__ void __launch_bounds__(256, 4) gnnc_loss(
  * and how many), then the losses of the validation vertices and how many terms they have. */
 extern "C" __global__ void __launch_bounds__(256, 4) gnnc_metrics(
     const float *logits, u64 stride, const u32 *sets, const int *labels, const float *targets,
-    u64 begin, u64 end, u64 classes, u64 loss_kind, double *parts)
+    const float *weights, u64 begin, u64 end, u64 classes, u64 loss_kind, u64 constant, double *parts)
 {
     __shared__ double shared[256];
     const u32 lane = threadIdx.x % 32u;
@@ -194,7 +226,7 @@ extern "C" __global__ void __launch_bounds__(256, 4) gnnc_metrics(
             hit = lane == 0 && best == labels[v] ? 1.0 : 0.0;
             count = lane == 0 ? 1.0 : 0.0;
         } else if (loss_kind != GNNC_BINARY_CROSS_ENTROPY) {
-            hit = gnnc_of_numbers(GNNC_ABSOLUTE_ERROR, z, targets + v * classes, (u32)classes, 1.0f, 0);
+            hit = gnnc_of_numbers(GNNC_ABSOLUTE_ERROR, 0.0, z, targets + v * classes, (u32)classes, 1.0f, 0);
             for (u32 c = lane; c < classes; c += 32u) {
                 count += 1.0;
             }
@@ -211,8 +243,8 @@ extern "C" __global__ void __launch_bounds__(256, 4) gnnc_metrics(
             all[n] += n == kind ? count : 0.0;
         }
         if (kind == 1u) {
-            loss += gnnc_of_vertex(loss_kind, z, labels, targets, v, classes, 1.0f, 0);
-            const double own = loss_kind == GNNC_CROSS_ENTROPY ? 1.0 : (double)classes;
+            loss += gnnc_of_vertex(loss_kind, constant, z, labels, targets, weights, v, classes, 1.0f, 0);
+            const double own = loss_kind == GNNC_CROSS_ENTROPY ? gnnc_weight(weights, (u64)labels[v]) : (double)classes;
             terms += lane == 0 ? own : 0.0;
         }
     }
@@ -225,11 +257,13 @@ extern "C" __global__ void __launch_bounds__(256, 4) gnnc_metrics(
     }
 }
 
-/* `out[c] = sum over rows of parts[row, c] / terms`, 0 where there are no terms: one block. */
+/* `out[c] = sum over rows of parts[row, c] / terms`, 0 where there are no terms: one block. `terms` has the bits of
+ * a double. */
 extern "C" __global__ void __launch_bounds__(256, 4) gnnc_sum(
     const double *parts, u64 rows, u64 columns, u64 terms, float *out)
 {
     __shared__ double shared[256];
+    const double weight = __longlong_as_double((long long)terms);
     for (u64 c = 0; c < columns; ++c) {
         double sum = 0.0;
         for (u64 row = threadIdx.x; row < rows; row += 256u) {
@@ -237,7 +271,7 @@ extern "C" __global__ void __launch_bounds__(256, 4) gnnc_sum(
         }
         sum = gnnc_block_sum(shared, sum);
         if (threadIdx.x == 0) {
-            out[c] = terms ? (float)(sum / (double)terms) : 0.0f;
+            out[c] = weight > 0.0 ? (float)(sum / weight) : 0.0f;
         }
     }
 }

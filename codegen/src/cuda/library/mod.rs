@@ -76,8 +76,8 @@ impl Entry {
             Self::Finite => 4,
             Self::SparseDropout => 11,
             Self::Scatter => 7,
-            Self::Loss => 13,
-            Self::Metrics => 10,
+            Self::Loss => 15,
+            Self::Metrics => 12,
             Self::Sum => 5,
             Self::Distance => 5,
         }

@@ -158,11 +158,11 @@ impl Machine<'_> {
                 })
             }
             Op::SumRows => build(ty, rows, |_, h, c| (0..x.rows).map(|r| x.at(r, h, c)).sum()),
-            Op::Loss(loss) => Tensor::full(ty, 1, self.loss(*loss, x, |_, _, _| ())?),
+            Op::Loss(loss) => Tensor::full(ty, 1, self.loss(loss, x, |_, _, _| ())?),
             Op::LossGrad(loss) => {
                 let mut out = Tensor::full(ty, rows, 0.0);
                 let columns = ty.columns() as usize;
-                self.loss(*loss, x, |v, c, grad| out.data[v * columns + c] = grad)?;
+                self.loss(loss, x, |v, c, grad| out.data[v * columns + c] = grad)?;
                 out
             }
             // The interpreter's loop has handled these, and no blend is left.
@@ -237,10 +237,25 @@ impl Machine<'_> {
         out
     }
 
+    /// The weight of each class in a loss; `None` if all are 1.
+    fn class_weights(&self, loss: &Loss, classes: usize) -> Option<Vec<f64>> {
+        let Loss::CrossEntropy { weights, .. } = loss else {
+            return None;
+        };
+        let mut counts = vec![0; classes];
+        let trained = self.context.labels.iter().zip(&self.context.train);
+        for (label, _) in trained.filter(|(_, trains)| **trains) {
+            if let Some(count) = counts.get_mut(*label as usize) {
+                *count += 1;
+            }
+        }
+        weights.of_classes(&counts)
+    }
+
     /// The loss of logits; calls `grad(row, column, derivative)` for every derivative.
     fn loss(
         &self,
-        loss: Loss,
+        loss: &Loss,
         logits: &Tensor,
         mut grad: impl FnMut(usize, usize, f64),
     ) -> Result<f64, EvalError> {
@@ -250,35 +265,47 @@ impl Machine<'_> {
         self.check_count("labels", expected, labels.len())?;
         // All rows of a batch's logits are seeds.
         let seeds = |row: usize| logits.ty.rows.of_batch() || train[row];
-        let trained = (0..logits.rows).filter(|row| seeds(*row)).count() as f64;
+        let of_classes = self.class_weights(loss, classes);
+        let weight = |class: usize| of_classes.as_ref().map_or(1.0, |weights| weights[class]);
+        let class_of = |v: usize| (0..classes).find(|class| *class as f64 == labels[v]);
+        let vertex = |row: usize| self.vertex(logits.ty.rows, row) as usize;
+        let of_row = |row: usize| match loss.labels() {
+            LabelKind::Class => class_of(vertex(row)).map_or(0.0, weight),
+            LabelKind::Several | LabelKind::Numbers => 1.0,
+        };
+        let trained: f64 = (0..logits.rows).filter(|row| seeds(*row)).map(of_row).sum();
         let mut total = 0.0;
+        if trained == 0.0 {
+            return Ok(total);
+        }
         for row in (0..logits.rows).filter(|row| seeds(*row)) {
-            let v = self.vertex(logits.ty.rows, row) as usize;
+            let v = vertex(row);
             let z = logits.row(row);
-            if loss.labels() == LabelKind::Class {
-                let label = labels[v];
-                let target = (0..classes).find(|class| *class as f64 == label);
-                let Some(target) = target else {
-                    let classes = logits.ty.width;
+            if let Loss::CrossEntropy { smoothing, .. } = loss {
+                let Some(target) = class_of(v) else {
                     return Err(EvalError::Label {
                         vertex: v,
-                        label,
-                        classes,
+                        label: labels[v],
+                        classes: logits.ty.width,
                     });
                 };
                 let top = z.iter().copied().fold(f64::NEG_INFINITY, f64::max);
                 let sum: f64 = z.iter().map(|z| (z - top).exp()).sum();
-                total += (sum.ln() + top - z[target]) / trained;
-                for (c, z) in z.iter().enumerate() {
+                let share = |c: usize| {
                     let hit = f64::from(u8::from(c == target));
-                    grad(row, c, ((z - top).exp() / sum - hit) / trained);
+                    weight(c) * ((1.0 - smoothing.0) * hit + smoothing.0 / classes as f64)
+                };
+                let all: f64 = (0..classes).map(share).sum();
+                for (c, z) in z.iter().enumerate() {
+                    total += share(c) * (sum.ln() + top - z) / trained;
+                    grad(row, c, (all * (z - top).exp() / sum - share(c)) / trained);
                 }
                 continue;
             }
             let n = trained * classes as f64;
             let targets = &labels[v * classes..][..classes];
             for (c, (z, y)) in z.iter().zip(targets).enumerate() {
-                if let Some((value, slope)) = loss.of_number(*z, *y) {
+                if let Some((value, slope)) = loss.of_number(c, *z, *y) {
                     total += value / n;
                     grad(row, c, slope / n);
                 }

@@ -41,7 +41,7 @@ pub struct Metrics {
 }
 
 /// The labels that logits are compared with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Labels {
     /// Which loss, hence which kind of labels.
     pub loss: op::Loss,
@@ -55,6 +55,17 @@ const ALL: Use<'static> = Use::Rows(Touched::All);
 /// Rows of logits that are compared with labels.
 fn scored_rows(program: &Program, logits: Ref, sizes: &RankSizes) -> u64 {
     sizes.rows(program.buffer(logits.buffer).extent.without_halo())
+}
+
+/// Checks that a loss has a weight for each class, if it has weights.
+fn weighed(loss: &op::Loss, classes: u32) -> Checked {
+    match loss.given_weights() {
+        Some(weights) if weights.len() != classes as usize => Err(format!(
+            "the loss has {} weights, expected {classes}, one for each class",
+            weights.len()
+        )),
+        Some(_) | None => Ok(()),
+    }
 }
 
 impl Instruction for Loss {
@@ -79,6 +90,7 @@ impl Instruction for Loss {
 
     fn check(&self, check: &Check) -> Checked {
         check.logits("logits", self.logits, self.classes)?;
+        weighed(&self.loss, self.classes)?;
         if let Some(out) = self.out {
             check.floats("out", out)?;
             check.at_least("out", out, 1)?;
@@ -101,7 +113,7 @@ impl Instruction for Loss {
         Some(Work {
             class: KernelClass::Loss,
             flops: Flops(logits as f64 * (TRANSCENDENTAL + 4.0)),
-            read: Bytes(logits * FLOAT + label_bytes(self.loss, rows, self.classes)),
+            read: Bytes(logits * FLOAT + label_bytes(&self.loss, rows, self.classes)),
             written: Bytes((grad_floats + u64::from(self.out.is_some())) * FLOAT),
         })
     }
@@ -132,7 +144,7 @@ impl Instruction for Loss {
 
     fn labels(&self) -> Option<Labels> {
         Some(Labels {
-            loss: self.loss,
+            loss: self.loss.clone(),
             classes: self.classes,
         })
     }
@@ -173,6 +185,7 @@ impl Instruction for Metrics {
 
     fn check(&self, check: &Check) -> Checked {
         check.logits("logits", self.logits, self.classes)?;
+        weighed(&self.loss, self.classes)?;
         check.floats("out", self.out)?;
         check.at_least("out", self.out, METRICS.into())
     }
@@ -187,7 +200,7 @@ impl Instruction for Metrics {
         Some(Work {
             class: KernelClass::Loss,
             flops: Flops(logits as f64),
-            read: Bytes(logits * FLOAT + label_bytes(self.loss, rows, self.classes)),
+            read: Bytes(logits * FLOAT + label_bytes(&self.loss, rows, self.classes)),
             written: Bytes(u64::from(METRICS) * FLOAT),
         })
     }
@@ -214,7 +227,7 @@ impl Instruction for Metrics {
 
     fn labels(&self) -> Option<Labels> {
         Some(Labels {
-            loss: self.loss,
+            loss: self.loss.clone(),
             classes: self.classes,
         })
     }

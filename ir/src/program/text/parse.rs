@@ -26,12 +26,7 @@ impl FromStr for Program {
 
     /// Reads a listing. Does not check that the program makes sense.
     fn from_str(text: &str) -> Result<Self, TextError> {
-        let mut reader = Reader {
-            tokens: tokens(text)?,
-            at: 0,
-            depth: 0,
-            program: Self::default(),
-        };
+        let mut reader = Reader::of(tokens(text)?);
         reader.head()?;
         reader.sections()?;
         Ok(reader.program)
@@ -39,6 +34,25 @@ impl FromStr for Program {
 }
 
 impl<'a> Reader<'a> {
+    /// A reader of tokens, each with its line.
+    pub(super) fn of(tokens: Vec<(usize, Token<'a>)>) -> Self {
+        Self {
+            tokens,
+            at: 0,
+            depth: 0,
+            program: Program::default(),
+        }
+    }
+
+    /// Reads a value behind which nothing follows.
+    pub(super) fn whole<T: Text>(mut self) -> Result<T, TextError> {
+        let value = T::parse(&mut self)?;
+        match self.next() {
+            None => Ok(value),
+            Some(_) => Err(self.wrong("the end")),
+        }
+    }
+
     fn next(&self) -> Option<Token<'a>> {
         self.tokens.get(self.at).map(|(_, token)| *token)
     }

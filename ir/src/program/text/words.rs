@@ -3,7 +3,7 @@
 use super::TextError;
 use super::own_level;
 use super::parse::Reader;
-use crate::graph::op::{Loss, Redistribute, Site, Slice};
+use crate::graph::op::{Redistribute, Site, Slice};
 use crate::graph::{Element, Init, Shard};
 use crate::kernel::{At, Axis, End, Reduce};
 use crate::program::{
@@ -144,16 +144,6 @@ impl Named for Halo {
     const NAMES: &'static [(&'static str, Self)] = &[
         ("boundary", Self::Boundary),
         ("everything", Self::Everything),
-    ];
-}
-
-impl Named for Loss {
-    const NAMES: &'static [(&'static str, Self)] = &[
-        ("cross-entropy", Self::CrossEntropy),
-        ("binary-cross-entropy", Self::BinaryCrossEntropy),
-        ("squared-error", Self::SquaredError),
-        ("absolute-error", Self::AbsoluteError),
-        ("huber", Self::Huber),
     ];
 }
 

@@ -79,13 +79,7 @@ impl DeviceRank {
                 out,
                 grad,
                 classes,
-            }) => self.loss(
-                gpu,
-                *loss,
-                [Some(*logits), *out, *grad],
-                *classes,
-                iteration,
-            ),
+            }) => self.loss(gpu, loss, [Some(*logits), *out, *grad], *classes, iteration),
             Instr::Metrics(metrics) => self.metrics(gpu, metrics, iteration),
             Instr::Remember(instr::Remember { from, history }) => {
                 self.remember(gpu, *from, *history, iteration, step_context)
@@ -294,7 +288,7 @@ impl DeviceRank {
     fn loss(
         &self,
         gpu: &mut Gpu,
-        kind: Loss,
+        kind: &Loss,
         [logits, out, grad]: [Option<Ref>; 3],
         classes: u32,
         iteration: u32,
@@ -308,12 +302,12 @@ impl DeviceRank {
             None => Default::default(),
         };
         let (logits, grad) = (tensor(logits), tensor(grad));
-        let train = self.own.part.train_total;
-        let terms = train * u64::from(kind.per_vertex(classes));
+        let terms = self.own.part.weights.trained * f64::from(kind.per_vertex(classes));
         let Targets {
             sets,
             labels,
             values,
+            weights,
         } = self.targets;
         let arguments = [
             logits.0.0,
@@ -323,11 +317,13 @@ impl DeviceRank {
             sets.0,
             labels.0,
             values.0,
+            weights.0,
             rows.start,
             rows.end,
             classes.into(),
             number_of(kind),
-            terms,
+            constant_of(kind),
+            terms.to_bits(),
             self.scratch.0,
         ];
         let count = rows.end - rows.start;
@@ -357,6 +353,7 @@ impl DeviceRank {
             sets,
             labels,
             values,
+            weights,
         } = self.targets;
         let arguments = [
             at.0,
@@ -364,10 +361,12 @@ impl DeviceRank {
             sets.0,
             labels.0,
             values.0,
+            weights.0,
             rows.start,
             rows.end,
             metrics.classes.into(),
-            number_of(metrics.loss),
+            number_of(&metrics.loss),
+            constant_of(&metrics.loss),
             self.scratch.0,
         ];
         let (count, on) = (rows.end - rows.start, self.streams.compute);
@@ -378,7 +377,7 @@ impl DeviceRank {
         ];
         gpu.library(on, Entry::Metrics, count, &arguments, &touched)?;
         let sums = (blocks, u64::from(METRICS));
-        self.sum(gpu, sums, 1, self.slot(metrics.out, iteration))
+        self.sum(gpu, sums, 1.0, self.slot(metrics.out, iteration))
     }
 
     /// Adds sums of doubles in scratch memory.
@@ -386,10 +385,10 @@ impl DeviceRank {
         &self,
         gpu: &mut Gpu,
         (rows, columns): (u64, u64),
-        terms: u64,
+        terms: f64,
         out: super::driver::Address,
     ) -> Result<(), Stop> {
-        let arguments = [self.scratch.0, rows, columns, terms, out.0];
+        let arguments = [self.scratch.0, rows, columns, terms.to_bits(), out.0];
         let touched = [
             read(self.scratch, 8 * rows * columns),
             written(out, 4 * columns),
@@ -444,12 +443,21 @@ fn non_zeros(indptr: &[u64], rows: &Range<u64>) -> (u64, u64) {
 }
 
 /// How `loss.cu` numbers a loss.
-fn number_of(loss: Loss) -> u64 {
+fn number_of(loss: &Loss) -> u64 {
     match loss {
-        Loss::CrossEntropy => 0,
-        Loss::BinaryCrossEntropy => 1,
+        Loss::CrossEntropy { .. } => 0,
+        Loss::BinaryCrossEntropy { .. } => 1,
         Loss::SquaredError => 2,
         Loss::AbsoluteError => 3,
-        Loss::Huber => 4,
+        Loss::Huber { .. } => 4,
+    }
+}
+
+/// The bits of the number that `loss.cu` needs for a loss.
+fn constant_of(loss: &Loss) -> u64 {
+    match loss {
+        Loss::CrossEntropy { smoothing, .. } => smoothing.0.to_bits(),
+        Loss::Huber { delta } => delta.0.to_bits(),
+        Loss::BinaryCrossEntropy { .. } | Loss::SquaredError | Loss::AbsoluteError => 0,
     }
 }

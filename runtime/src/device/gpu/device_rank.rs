@@ -66,6 +66,8 @@ pub(super) struct Targets {
     pub(super) labels: Address,
     /// Per vertex, one number per class.
     pub(super) values: Address,
+    /// The weight of each class.
+    pub(super) weights: Address,
 }
 
 /// Memory that a rank's instructions need besides buffers.
@@ -87,6 +89,7 @@ impl Targets {
         let sets: Vec<u32> = (0..part.inner).map(set).collect();
         let mut targets = Self {
             sets: gpu.put_list(&sets)?,
+            weights: gpu.put_list(&part.weights.each)?,
             ..Self::default()
         };
         match &part.labels {

@@ -91,7 +91,7 @@ fn a_loss_costs_by_training_vertex() {
         ..Program::default()
     };
     let instr = Instr::Loss(instr::Loss {
-        loss: Loss::CrossEntropy,
+        loss: Loss::CROSS_ENTROPY,
         logits: at(0),
         out: None,
         grad: Some(at(0)),
