@@ -6,6 +6,12 @@ import struct
 
 import numpy as np
 
+try:
+    from blake3 import blake3
+except ImportError:
+    # Exports do without; they then check no checksums.
+    blake3 = None
+
 from .names import Mismatch
 
 VERSION = 2
@@ -20,25 +26,28 @@ class Checkpoint:
 
     @classmethod
     def read(cls, file):
-        """Raises Mismatch if a file is not a checkpoint that this script knows."""
+        """Raises Mismatch if a file is not a checkpoint that this script knows, or is damaged."""
         try:
             with open(file, "rb") as source:
                 data = source.read()
             size = struct.unpack("<Q", data[:8])[0]
             header = json.loads(data[8 : 8 + size])
-            text = header.pop("__metadata__")["gnnc"]
-            about = json.loads(text.partition(" ")[2])
+            sum_of_about, _, text = header.pop("__metadata__")["gnnc"].partition(" ")
+            about = json.loads(text)
             version = about["progress"]["version"]
+            tensors = {}
+            for name, entry in header.items():
+                begin, end = (8 + size + offset for offset in entry["data_offsets"])
+                tensors[name] = np.frombuffer(data[begin:end], dtype="<f4").reshape(entry["shape"])
         except OSError as error:
             raise Mismatch(f"cannot read {file}: {error.strerror}") from error
         except (ValueError, KeyError, TypeError, AttributeError, struct.error) as error:
-            raise Mismatch(f"{file} is not a checkpoint of gnnc ({error!r})") from error
+            raise Mismatch(f"{file} is not a checkpoint of gnnc, or is cut short ({error!r})") from error
         if version != VERSION:
             raise Mismatch(f"{file} has version {version}, but this script reads version {VERSION}")
-        tensors = {}
-        for name, entry in header.items():
-            begin, end = (8 + size + offset for offset in entry["data_offsets"])
-            tensors[name] = np.frombuffer(data[begin:end], dtype="<f4").reshape(entry["shape"])
+        sums = {name: checksum(name, array) for name, array in tensors.items()}
+        if blake3 and (sum_of_about != of_text(text) or sums != about["checksums"]):
+            raise Mismatch(f"{file} is damaged: wrong checksum")
         return cls(tensors, about["progress"])
 
     def parameters(self):
@@ -48,18 +57,18 @@ class Checkpoint:
 
     def write(self, file):
         """Writes the checkpoint with its checksums, beside the file first."""
-        blake3 = hashes()
+        if not blake3:
+            raise Mismatch("the checksums of a checkpoint need blake3: python3 -m pip install blake3")
         header, sums, parts, at = {}, {}, [], 0
         for name in sorted(self.tensors):
-            array = np.ascontiguousarray(self.tensors[name], dtype="<f4")
-            data, shape = array.tobytes(), list(array.shape)
-            header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [at, at + len(data)]}
-            sums[name] = blake3(f'"{name}" F32 {shape}\n'.encode() + data).hexdigest()
+            array = self.tensors[name]
+            data = array.astype("<f4").tobytes()
+            header[name] = {"dtype": "F32", "shape": list(array.shape), "data_offsets": [at, at + len(data)]}
+            sums[name] = checksum(name, array)
             parts.append(data)
             at += len(data)
         about = compact({"progress": self.progress, "checksums": sums})
-        metadata = {"gnnc": f"{blake3(about.encode()).hexdigest()} {about}"}
-        text = compact({"__metadata__": metadata, **header}).encode()
+        text = compact({"__metadata__": {"gnnc": f"{of_text(about)} {about}"}, **header}).encode()
         text += b" " * (-len(text) % 8)
         beside = f"{file}.part"
         with open(beside, "wb") as target:
@@ -71,9 +80,12 @@ def compact(value):
     return json.dumps(value, separators=(",", ":"))
 
 
-def hashes():
-    try:
-        from blake3 import blake3
-    except ImportError as error:
-        raise Mismatch("the checksums of a checkpoint need blake3: python3 -m pip install blake3") from error
-    return blake3
+def of_text(text):
+    """The checksum of a text, if there is blake3."""
+    return blake3(text.encode()).hexdigest() if blake3 else None
+
+
+def checksum(name, array):
+    """The checksum of a tensor: of its name, type, shape and bytes."""
+    about = f'"{name}" F32 {list(array.shape)}\n'
+    return blake3(about.encode() + array.astype("<f4").tobytes()).hexdigest() if blake3 else None

@@ -92,7 +92,7 @@ class Place:
 
 
 def layers(checkpoint):
-    """The layers of a checkpoint by name; layers inside of a `gin_conv` belong to it, those of a repeat are numbered."""
+    """The layers of a checkpoint by name. Those inside of a `gin_conv` belong to it, those of a repeat are numbered."""
     found = {}
     for tensor in checkpoint.parameters():
         layer, _, parameter = tensor.rpartition(".")
