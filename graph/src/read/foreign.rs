@@ -65,15 +65,15 @@ impl Owner {
         let (found, lines) = match self {
             Self::Torch => (
                 "a file of PyTorch",
-                "import torch, numpy; d = torch.load(FILE, weights_only=False)\n\
-                 d = d[0] if isinstance(d, tuple) else d; d = d if isinstance(d, dict) else d.to_dict()\n\
-                 numpy.savez(\"graph.npz\", **{k: v.numpy() for k, v in d.items() if torch.is_tensor(v)})",
+                "import torch, numpy; d = torch.load(FILE, map_location=\"cpu\", weights_only=False)\n\
+                 d, s = (*d, None)[:2] if isinstance(d, tuple) else (d, None); assert not s or len(s[\"edge_index\"]) == 2, \"several graphs\"\n\
+                 numpy.savez(\"graph.npz\", **{k: torch.as_tensor(v).detach() for k, v in getattr(d, \"to_dict\", lambda: d)().items() if isinstance(v, (torch.Tensor, int))})",
             ),
             Self::Dgl => (
                 "a file of DGL",
-                "import dgl, numpy; g = dgl.load_graphs(FILE)[0][0]; e = numpy.stack([t.numpy() for t in g.edges()])\n\
-                 names = {\"feat\": \"x\", \"label\": \"y\"}; d = {names.get(k, k): v.numpy() for k, v in g.ndata.items()}\n\
-                 numpy.savez(\"graph.npz\", edge_index=e, num_nodes=g.num_nodes(), **d)",
+                "import dgl, numpy; (g,), _ = dgl.load_graphs(FILE); assert g.is_homogeneous, g\n\
+                 d = {{\"feat\": \"edge_attr\", \"weight\": \"edge_weight\", \"w\": \"edge_weight\"}.get(k, k): v for k, v in g.edata.items()}\n\
+                 d |= {{\"feat\": \"x\", \"label\": \"y\"}.get(k, k): v for k, v in g.ndata.items()}; numpy.savez(\"graph.npz\", edge_index=numpy.stack(g.edges()), num_nodes=g.num_nodes(), **d)",
             ),
             Self::Pickle => (
                 "a pickle of Python",

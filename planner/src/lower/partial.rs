@@ -19,17 +19,6 @@ pub struct Partials {
     pub reduce_now: Vec<Shares>,
 }
 
-impl Partials {
-    /// No partial sums.
-    pub fn none(graph: &Graph) -> Self {
-        let none = vec![None; graph.nodes.len()];
-        Self {
-            partial: none.clone(),
-            reduce_now: none,
-        }
-    }
-}
-
 /// Ranks on a [mesh](gnnc_ir::words::mesh::Mesh), of which some groups may have one rank.
 #[derive(Clone, Copy, Debug)]
 pub struct Spread {

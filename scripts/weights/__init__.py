@@ -1,0 +1,1 @@
+"""What scripts/pytorch_weights.py is made of."""
