@@ -167,3 +167,116 @@ impl Topology {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::partition::{Partitioner, Range};
+    use crate::{GraphData, LocalPart, summarise, write};
+    use gnnc_ir::words::types::NamedEdges;
+    use std::io::Cursor;
+
+    /// Two types of plain edges, and two sets.
+    fn edges() -> Topology {
+        let edges = [
+            (0, 1, 0),
+            (2, 1, 1),
+            (2, 1, 2),
+            (3, 0, 3),
+            (1, 0, 3),
+            (0, 2, 2),
+            (1, 3, 0),
+        ];
+        let (topology, _) = Topology::typed(4, 4, edges).unwrap();
+        topology
+            .with_sets(vec!["up".to_owned(), "down".to_owned()])
+            .unwrap()
+    }
+
+    #[test]
+    fn each_set_has_its_own_edges() {
+        let topology = edges();
+        assert_eq!(
+            (topology.relations(), topology.all_types(), topology.edges()),
+            (2, 4, 7)
+        );
+        let of = |set| {
+            let edges = topology.only(set);
+            (0..4)
+                .map(|v| edges.in_neighbours(v).to_vec())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(of(EdgeSet::Plain), [vec![], vec![0, 2], vec![], vec![1]]);
+        assert_eq!(of(EdgeSet::Named(1)), [vec![], vec![2], vec![0], vec![]]);
+        assert_eq!(of(EdgeSet::Named(2)), [vec![1, 3], vec![], vec![], vec![]]);
+        assert_eq!(of(EdgeSet::Named(3)), vec![Vec::<u32>::new(); 4]);
+        assert_eq!(topology.plain_types(), [0, 1, 0]);
+        assert_eq!(topology.max_degree(), 2);
+        let sizes: Vec<u64> = EdgeSet::all().map(|set| topology.edges_of(set)).collect();
+        assert_eq!(sizes[..4], [3, 3, 2, 2]);
+    }
+
+    #[test]
+    fn parts_keep_the_edges_of_each_set() {
+        let data = GraphData::new("sets", edges());
+        let workload = summarise(&data, &[(2, &Range)]).unwrap();
+        workload.edge_sets.iter().for_each(|set| {
+            assert_eq!(
+                (set.edges, set.max_degree),
+                (2, 2 - u64::from(set.name == "up"))
+            )
+        });
+        let loads = &workload.partition(2, "range").unwrap().parts;
+        let named = |part: usize| [1, 2].map(|number| loads[part].named_edges.of(number));
+        assert_eq!([named(0), named(1)], [[1, 2], [1, 0]]);
+        let parts =
+            LocalPart::build_all(&data.topology, &Range.partition(&data.topology, 2).unwrap());
+        let parts = parts.unwrap();
+        for (part, load) in parts.iter().zip(loads) {
+            assert_eq!(Some(part.reach()), load.reach);
+            let mut found = NamedEdges::NONE;
+            (1..=2).for_each(|n| found.add(n, part.edges_of(EdgeSet::Named(n))));
+            assert_eq!(found, load.named_edges);
+            assert_eq!(part.edges_of(EdgeSet::Plain), load.edges);
+        }
+        let down = parts[0].edges(EdgeSet::Named(2));
+        let sources: Vec<u32> = down
+            .in_csr
+            .indices
+            .iter()
+            .map(|u| parts[0].global[*u as usize])
+            .collect();
+        assert_eq!((sources, down.types.len()), (vec![1, 3], 0));
+        assert_eq!(parts[0].edges(EdgeSet::Plain).types, [0, 1]);
+    }
+
+    #[test]
+    fn sets_survive_a_file() {
+        let data = GraphData::new("sets", edges());
+        let bytes = write::npz(&data, Cursor::new(Vec::new()))
+            .unwrap()
+            .into_inner();
+        let options = crate::LoadOptions::default();
+        let (read, dropped) = crate::read::npz::read("sets", Cursor::new(bytes), &options).unwrap();
+        assert_eq!((read.topology, dropped.not_used.len()), (data.topology, 0));
+    }
+
+    #[test]
+    fn impossible_sets_are_refused() {
+        let text = |names: &[&str]| {
+            let names = names.iter().map(|name| (*name).to_owned()).collect();
+            EdgeSets::new(names, 4).unwrap_err().to_string()
+        };
+        assert!(text(&["a", "b", "c", "d"]).contains("at least one more for the other edges"));
+        assert!(text(&["a", "a"]).contains("names that differ"));
+        assert!(text(&[""]).contains("names that differ"));
+        assert!(text(&["a", "b", "c", "d", "e", "f", "g", "h"]).contains("at most 7"));
+        assert!(
+            edges()
+                .with_inverse_relations()
+                .unwrap_err()
+                .to_string()
+                .contains("up, down")
+        );
+    }
+}

@@ -153,3 +153,48 @@ impl GraphData {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gnnc_ir::EdgeSet;
+
+    fn two_graphs() -> GraphData {
+        let (topology, _) = Topology::from_edges(5, [(0, 1), (1, 0), (3, 4)]).unwrap();
+        let mut data = GraphData::new("two", topology);
+        data.features = Features::dense(5, 1, vec![1.0; 5]);
+        data.labels = Labels::Single(vec![1, 0, 1]);
+        (data.train, data.val) = (vec![true, false, false], vec![false, true, false]);
+        data.test = vec![false, false, true];
+        data
+    }
+
+    #[test]
+    fn each_graph_gets_a_vertex() {
+        let joined = join(two_graphs(), &[0, 0, 1, 2, 2], 3).unwrap();
+        assert_eq!(joined.validate(), []);
+        assert_eq!((joined.vertices(), joined.subjects()), (8, 5..8));
+        let members = joined.topology.only(EdgeSet::Named(1));
+        let of: Vec<&[u32]> = (5..8).map(|v| members.in_neighbours(v)).collect();
+        assert_eq!(of, [&[0, 1][..], &[2], &[3, 4]]);
+        assert_eq!(joined.topology.only(EdgeSet::Plain).edges(), 3);
+        assert_eq!(
+            joined.labels,
+            Labels::Single(vec![-1, -1, -1, -1, -1, 1, 0, 1])
+        );
+        assert_eq!(
+            (joined.id_of(6), joined.train[5], joined.features.rows()),
+            ("1".into(), true, Some(8))
+        );
+    }
+
+    #[test]
+    fn graphs_that_do_not_fit_are_refused() {
+        let text = |graph_of: &[u32]| join(two_graphs(), graph_of, 3).unwrap_err().to_string();
+        assert!(
+            text(&[0, 1, 1, 2, 2])
+                .contains("an edge from vertex 1 of graph 1 to vertex 0 of graph 0")
+        );
+        assert!(text(&[0, 0, 1]).contains("vertices"));
+    }
+}

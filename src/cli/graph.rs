@@ -383,7 +383,7 @@ fn stats_text(data: &GraphData, workload: &Workload) -> String {
     let sets: Vec<String> = (workload.edge_sets.iter())
         .map(|set| format!("{} of {}", count(set.edges, "edge"), set.name))
         .collect();
-    let mut text = facts(&[
+    let mut lines = vec![
         ("graph", workload.name.clone()),
         ("vertices", grouped(workload.vertices)),
         (
@@ -403,7 +403,11 @@ fn stats_text(data: &GraphData, workload: &Workload) -> String {
             "in-degree",
             format!("{mean:.2} mean, {} largest", grouped(workload.max_degree)),
         ),
-    ]);
+    ];
+    if !sets.is_empty() {
+        lines.insert(3, ("edge sets", sets.join(", ")));
+    }
+    let mut text = facts(&lines);
     text.push('\n');
     let mut table = Table::new(1, 2);
     table.row(["in-degree", "vertices"]);

@@ -27,9 +27,10 @@ pub const RATES: RangeInclusive<f64> = 0.0..=1e6;
 /// Runs, one per seed.
 pub const RUNS: RangeInclusive<u64> = 1..=1_000_000;
 
-/// Seeds of random draws.
 /// Pairs without a link for each link.
 pub const NEGATIVES: RangeInclusive<u32> = 1..=1000;
+
+/// Seeds of random draws.
 pub const SEEDS: RangeInclusive<u64> = 0..=u64::MAX;
 
 /// Devices, or nodes, of a cluster.

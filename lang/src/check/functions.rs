@@ -11,7 +11,7 @@ use gnnc_ir::graph::op::{Input, Op};
 use gnnc_ir::kernel::{Axis, End, Reduce};
 use gnnc_ir::words::scalar::{Binary, Unary};
 use gnnc_ir::words::spelling::counted;
-use gnnc_ir::words::types::{EdgeSet, Rows};
+use gnnc_ir::words::types::{EdgeSet, Rows, Type};
 
 impl<'a> Elaborator<'a, '_> {
     /// Calls a function.

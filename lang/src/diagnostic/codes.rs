@@ -50,7 +50,7 @@ pub const CODES: &[Code] = &[
     entry("E0309", "a vertex tensor where an edge tensor is needed, or the reverse"),
     entry("E0310", "a model that is too large to elaborate"),
     entry("E0311", "a word that is not one of the choices"),
-    entry("E0312", "edge types or features that the graph or its self loops do not have"),
+    entry("E0312", "edge types, features or sets that the graph or its self loops do not have"),
     entry("E0313", "weights that are not one for each class"),
     // Settings
     entry("E0401", "a setting that does not exist"),
