@@ -4,6 +4,7 @@
 //! Rows are decoded some thousand at a time, so memory holds a page of each column besides.
 
 mod cells;
+mod checks;
 mod columns;
 mod footer;
 mod pages;
@@ -15,7 +16,7 @@ use columns::Field;
 use csv::ByteRecord;
 use gnnc_ir::words::spelling::counted;
 use pages::{EXPANSION, FREE, Source};
-use parquet::basic::Compression;
+use parquet::basic::{Compression, Encoding};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::{ParquetMetaData, ParquetMetaDataReader, RowGroupMetaData};
 use parquet::file::reader::Length;
@@ -83,7 +84,7 @@ impl Rows {
         footer::check(&file).map_err(|reason| damaged(&at, &reason))?;
         let metadata = ParquetMetaDataReader::new().parse_and_finish(&file.0);
         let metadata = metadata.map_err(|error| damaged(&at, &error.to_string()))?;
-        decompresses(&at, &metadata)?;
+        readable(&at, &metadata)?;
         let fields = columns::of(metadata.file_metadata().schema_descr());
         Ok(Self {
             decoded: vec![ByteRecord::new(); fields.len()],
@@ -177,9 +178,33 @@ fn damaged(at: &str, reason: &str) -> GraphError {
     }
 }
 
-/// Checks that all columns are compressed in a way that can be read.
-fn decompresses(at: &str, metadata: &ParquetMetaData) -> Result<(), GraphError> {
-    let unknown = |compression: Compression| match compression {
+/// Checks that all columns are compressed and encoded in a way that can be read.
+fn readable(at: &str, metadata: &ParquetMetaData) -> Result<(), GraphError> {
+    let groups = metadata.row_groups().iter();
+    for column in groups.flat_map(RowGroupMetaData::columns) {
+        // Levels have encodings too, which are all known.
+        let known = |own: &Encoding| checks::is_checked(*own) || is_of_levels(*own);
+        let other = column.encodings().find(|own| !known(own));
+        let found = match (compression(column.compression()), other) {
+            (Some(name), _) => format!("compression with {name}"),
+            (None, Some(encoding)) => format!("the encoding {encoding:?}"),
+            (None, None) => continue,
+        };
+        return Err(GraphError::Unsupported {
+            at: at.to_owned(),
+            found,
+            expected:
+                "plain or dictionary encoding, and compression with none, snappy, gzip, lz4 or \
+                       zstd; write the file again with the defaults of pandas, Polars or DuckDB"
+                    .to_owned(),
+        });
+    }
+    Ok(())
+}
+
+/// The name of a compression that cannot be read.
+fn compression(own: Compression) -> Option<&'static str> {
+    match own {
         Compression::UNCOMPRESSED
         | Compression::SNAPPY
         | Compression::GZIP(_)
@@ -188,19 +213,13 @@ fn decompresses(at: &str, metadata: &ParquetMetaData) -> Result<(), GraphError> 
         | Compression::ZSTD(_) => None,
         Compression::BROTLI(_) => Some("brotli"),
         Compression::LZO => Some("lzo"),
-    };
-    let groups = metadata.row_groups().iter();
-    let mut columns = groups.flat_map(RowGroupMetaData::columns);
-    match columns.find_map(|column| unknown(column.compression())) {
-        None => Ok(()),
-        Some(name) => Err(GraphError::Unsupported {
-            at: at.to_owned(),
-            found: format!("compression with {name}"),
-            expected: "none, snappy, gzip, lz4 or zstd; write the file again, in pandas with \
-                       to_parquet(FILE, compression=\"snappy\")"
-                .to_owned(),
-        }),
     }
+}
+
+/// Whether an encoding, deprecated by now, is one of levels only.
+#[allow(deprecated, reason = "files of old writers say so")]
+fn is_of_levels(own: Encoding) -> bool {
+    own == Encoding::BIT_PACKED
 }
 
 /// Checks that a table has no more columns than text may have.

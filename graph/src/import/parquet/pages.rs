@@ -1,5 +1,6 @@
 //! The pages of a file of Parquet, none of which takes memory out of proportion to the bytes of the file.
 
+use super::checks::Checks;
 use parquet::basic::Compression;
 use parquet::column::page::{Page, PageMetadata, PageReader};
 use parquet::errors::ParquetError;
@@ -16,8 +17,6 @@ use std::sync::Arc;
 pub(super) const FREE: u64 = 64 << 20;
 /// As above.
 pub(super) const EXPANSION: u64 = 1032;
-/// Most values of a page: beyond it, a file has them only to make many from few bytes.
-const MOST_VALUES: u32 = 1 << 26;
 
 /// A file that is read in pieces.
 pub(super) struct Source(pub(super) File);
@@ -95,6 +94,7 @@ impl Sizes {
 /// The pages of a column.
 pub(super) struct Pages {
     pages: SerializedPageReader<Source>,
+    checks: Checks,
     /// Whether the library leaves them compressed with zstd, which it reads only with a library in C.
     zstd: bool,
 }
@@ -109,6 +109,11 @@ impl Pages {
         chunk: &ColumnChunkMetaData,
         rows: usize,
     ) -> Result<Self, ParquetError> {
+        let places = [chunk.data_page_offset(), chunk.compressed_size()];
+        let mut places = places.into_iter().chain(chunk.dictionary_page_offset());
+        if places.any(|place| place < 0) {
+            return Err(error("a column lies before the beginning of the file"));
+        }
         let zstd = matches!(chunk.compression(), Compression::ZSTD(_));
         let stored = match zstd {
             true => {
@@ -118,7 +123,11 @@ impl Pages {
             false => Cow::Borrowed(chunk),
         };
         let pages = SerializedPageReader::new(Arc::clone(file), &stored, rows, None)?;
-        Ok(Self { pages, zstd })
+        Ok(Self {
+            pages,
+            checks: Checks::of(chunk.column_descr()),
+            zstd,
+        })
     }
 
     /// A page whose content is decompressed from zstd. Of the second version of pages, levels come before it
@@ -171,17 +180,14 @@ impl Iterator for Pages {
 
 impl PageReader for Pages {
     fn get_next_page(&mut self) -> Result<Option<Page>, ParquetError> {
-        let page = self.pages.get_next_page()?;
-        let found = page.as_ref().map_or(0, Page::num_values);
-        if found > MOST_VALUES {
-            return Err(error(&format!(
-                "a page of {found} values, expected at most {MOST_VALUES}"
-            )));
-        }
-        match self.zstd {
-            true => page.map(Self::from_zstd).transpose(),
-            false => Ok(page),
-        }
+        let Some(page) = self.pages.get_next_page()? else {
+            return Ok(None);
+        };
+        let page = match self.zstd {
+            true => Self::from_zstd(page)?,
+            false => page,
+        };
+        self.checks.check(&page).map(|()| Some(page))
     }
 
     fn peek_next_page(&mut self) -> Result<Option<PageMetadata>, ParquetError> {
