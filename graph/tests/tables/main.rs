@@ -4,7 +4,7 @@
 
 mod columns;
 
-use columns::{Column, EDGES_CSV, PEOPLE_CSV, Values, edges, file, people, required, texts, words};
+use columns::{Column, EDGES_CSV, PEOPLE_CSV, Values, edges, file, people, required, words};
 use gnnc_graph::import::{Import, Imported, import};
 use gnnc_graph::{GraphError, write};
 use parquet::basic::{Compression, Encoding};
@@ -292,6 +292,25 @@ fn files_that_are_cut_short_are_refused() {
             matches!(error, GraphError::Archive { .. }),
             "{length}: {error}"
         );
+    }
+}
+
+/// Every byte is changed; a file may still be read, as something else.
+#[test]
+fn files_that_were_altered_do_not_panic() {
+    let files = Files::new();
+    let edges_csv = files.file("e.csv", EDGES_CSV);
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/files");
+    let zstd = std::fs::read(root.join("polars.parquet")).unwrap();
+    // Plain, with dictionaries and without, and with the second version of pages.
+    let some = [0, 4, 5].map(|way| people(ways().swap_remove(way)));
+    for bytes in some.into_iter().chain([zstd]) {
+        for place in 0..bytes.len() {
+            let mut altered = bytes.clone();
+            altered[place] ^= [1, 0x80, 0xff][place % 3];
+            let nodes = files.file("n.parquet", altered);
+            let _ = read(&edges_csv, Some(&nodes));
+        }
     }
 }
 

@@ -82,7 +82,11 @@ impl Checks {
         if page.is_dictionary_page() {
             self.dictionary = true;
             let needed = width(self.values).map_or(0, |width| width * u64::from(count));
+            let texts = self.values == Physical::BYTE_ARRAY;
             return match needed <= page.buffer().len() as u64 {
+                true if texts && !texts_fit(page.buffer()) => {
+                    wrong("a text that is longer than its page".to_owned())
+                }
                 true => Ok(()),
                 false => wrong("a dictionary of fewer values than it says".to_owned()),
             };
@@ -92,12 +96,25 @@ impl Checks {
         }
         match self.runs(page) {
             Some(true) => Ok(()),
-            Some(false) => wrong("a run whose length is no number".to_owned()),
+            Some(false) => wrong("a run or a text of an impossible length".to_owned()),
             None => wrong("a page that is shorter than its levels".to_owned()),
         }
     }
 
-    /// Whether runs have lengths: those of levels, and of values that are indices or truth values. `None` if the page
+    /// A page behind whose texts an endless one follows. The library reads the length of a text without asking
+    /// whether there is one; an endless text it refuses.
+    pub(super) fn closed(&self, mut page: Page) -> Page {
+        let plain = page.is_dictionary_page() || page.encoding() == Encoding::PLAIN;
+        if self.values == Physical::BYTE_ARRAY && plain {
+            let (Page::DataPage { buf, .. }
+            | Page::DataPageV2 { buf, .. }
+            | Page::DictionaryPage { buf, .. }) = &mut page;
+            *buf = [&buf[..], &[u8::MAX; 4]].concat().into();
+        }
+        page
+    }
+
+    /// Whether runs have lengths, those of levels and of values that are indices or truth values, and texts fit. `None` if the page
     /// is shorter than its levels.
     fn runs(&self, page: &Page) -> Option<bool> {
         let count = u64::from(page.num_values());
@@ -127,6 +144,7 @@ impl Checks {
         }
         valid &= match (page.encoding(), rest) {
             (Encoding::RLE, rest) => have_lengths(rest.get(4..).unwrap_or_default(), 1, count),
+            (Encoding::PLAIN, texts) if self.values == Physical::BYTE_ARRAY => texts_fit(texts),
             (encoding, [bits, indices @ ..]) if is_of_dictionary(encoding) => {
                 have_lengths(indices, *bits, count)
             }
@@ -134,6 +152,17 @@ impl Checks {
         };
         Some(valid)
     }
+}
+
+/// Whether texts, each behind its length, end where their page does. Less than a length may be left over.
+fn texts_fit(mut bytes: &[u8]) -> bool {
+    while let Some((length, rest)) = bytes.split_first_chunk::<4>() {
+        match rest.get(u32::from_le_bytes(*length) as usize..) {
+            Some(next) => bytes = next,
+            None => return false,
+        }
+    }
+    true
 }
 
 /// Whether all runs of so many values, of so many bits each, begin with a length. What follows the values may be
@@ -166,7 +195,15 @@ fn have_lengths(bytes: &[u8], bits: u8, count: u64) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::have_lengths;
+    use super::{have_lengths, texts_fit};
+
+    #[test]
+    fn texts_end_with_their_page() {
+        let texts = [1, 0, 0, 0, b'a', 0, 0, 0, 0];
+        assert!(texts_fit(&texts) && texts_fit(&[]));
+        assert!(texts_fit(&texts[..7]), "less than a length is left");
+        assert!(!texts_fit(&[2, 0, 0, 0, b'a']));
+    }
 
     #[test]
     fn lengths_of_runs_are_numbers() {

@@ -187,7 +187,8 @@ impl PageReader for Pages {
             true => Self::from_zstd(page)?,
             false => page,
         };
-        self.checks.check(&page).map(|()| Some(page))
+        self.checks.check(&page)?;
+        Ok(Some(self.checks.closed(page)))
     }
 
     fn peek_next_page(&mut self) -> Result<Option<PageMetadata>, ParquetError> {
