@@ -23,6 +23,8 @@ mod decoupled;
 mod descent;
 #[path = "differential/device.rs"]
 mod device;
+#[path = "differential/embeddings.rs"]
+mod embeddings;
 #[path = "differential/evaluations.rs"]
 mod evaluations;
 #[path = "differential/examples.rs"]

@@ -10,9 +10,9 @@ use super::text::{facts, score_or_dash};
 use super::trained::TrainedArgs;
 use clap::{Args, ValueEnum};
 use format::Format;
-use gnnc::Loaded;
 use gnnc::graph::GraphData;
 use gnnc::ir::words::spelling::counted;
+use gnnc::{Loaded, Scores};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use table::{Said, Table};
@@ -76,21 +76,19 @@ impl Predict {
         };
         let written = self.write(loaded, said, format)?;
         let from = (&*found.from, found.epochs);
+        let shown = |scores: &Scores| {
+            let name = scores.metric.name();
+            let sets = [("val", scores.val), ("test", scores.test)];
+            sets.map(|(set, score)| (format!("{set} {name}"), score_or_dash(scores.metric, score)))
+        };
+        let scores = found.scores.as_ref().map(shown);
         let text = || {
-            let mut lines = vec![("predictions", self.written(written))];
-            lines.push(("model", of(loaded, from)));
-            if let Some(scores) = &found.scores {
-                let name = scores.metric.name();
-                let shown = |score| score_or_dash(scores.metric, score);
-                let [val, test] = [format!("val {name}"), format!("test {name}")];
-                return facts(
-                    &[
-                        &lines[..],
-                        &[(&*val, shown(scores.val)), (&*test, shown(scores.test))],
-                    ]
-                    .concat(),
-                );
-            }
+            let mut lines = vec![
+                ("predictions", self.written(written)),
+                ("model", of(loaded, from)),
+            ];
+            let scores = scores.iter().flatten();
+            lines.extend(scores.map(|(name, score)| (name.as_str(), score.clone())));
             facts(&lines)
         };
         out.report(
