@@ -3,6 +3,7 @@
 use crate::Error;
 use gnnc_ir::graph::autodiff::differentiate;
 use gnnc_ir::graph::model::Model;
+use gnnc_ir::graph::op::{Input, Op};
 use gnnc_ir::plan::{Placement, Relaxation};
 use gnnc_ir::program::Program;
 use gnnc_ir::{Graph, Workload};
@@ -136,6 +137,28 @@ fn trained(
         batches: None,
     };
     Ok((form, training))
+}
+
+/// The forward graph of a named tensor of a model, without dropout, rewritten for a workload.
+///
+/// # Errors
+/// A name that stands for no tensor with a row for each vertex, or for the features; a bug in a pass.
+pub(crate) fn forward_to(model: &Model, workload: &Workload, name: &str) -> Result<Graph, Error> {
+    let graph = model.forward_to(name);
+    let graph = graph.map_err(|error| Error::Input(error.to_string()))?;
+    let facts = Facts::new(workload, true);
+    let form = rewrite(&evaluation(&graph), &facts, &RewriteOptions::default())?;
+    let result = form
+        .graph
+        .results
+        .first()
+        .map(|id| &form.graph.node(*id).op);
+    match result == Some(&Op::Input(Input::Features)) {
+        false => Ok(form.graph),
+        true => Err(Error::Input(format!(
+            "`{name}` are the features of the graph, expected a tensor that the model computes"
+        ))),
+    }
 }
 
 impl Compiled {

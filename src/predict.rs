@@ -1,6 +1,8 @@
 //! Predictions of a trained model.
 
-use crate::{Compiled, Error, Loaded, Scores, TrainOptions, Trainer, best_of};
+use crate::compile::forward_to;
+use crate::inference::{Inference, Tensor};
+use crate::{Compiled, Error, Loaded, Scores, TrainOptions};
 use gnnc_ir::graph::op::LabelKind;
 use std::path::{Path, PathBuf};
 
@@ -14,8 +16,8 @@ pub struct Predictions {
     /// `[vertices x width]`, row by row: the probabilities that softmax gives classes; the probability of
     /// each of several labels; or the numbers themselves.
     pub values: Vec<f32>,
-    /// Scores on the vertices with labels, as in a report of training.
-    pub scores: Scores,
+    /// Scores on the vertices with labels, as in a report of training; `None` if the graph has none.
+    pub scores: Option<Scores>,
     /// Epochs that the model was trained for.
     pub epochs: u64,
     /// The file of the parameters.
@@ -43,6 +45,26 @@ impl Predictions {
     }
 }
 
+/// The rows that a trained model computes for a named tensor.
+#[derive(Clone, Debug)]
+pub struct Embeddings {
+    /// Numbers per vertex.
+    pub width: usize,
+    /// `[vertices x width]`, row by row.
+    pub values: Vec<f32>,
+    /// Epochs that the model was trained for.
+    pub epochs: u64,
+    /// The file of the parameters.
+    pub from: PathBuf,
+}
+
+impl Embeddings {
+    /// The numbers of a vertex.
+    pub fn row(&self, vertex: usize) -> &[f32] {
+        &self.values[vertex * self.width..][..self.width]
+    }
+}
+
 /// The logits of a trained model on a graph.
 #[derive(Clone, Debug)]
 pub struct Outputs {
@@ -50,8 +72,8 @@ pub struct Outputs {
     pub classes: usize,
     /// `[vertices x classes]`, row by row.
     pub logits: Vec<f32>,
-    /// Scores on the vertices with labels, as in a report of training.
-    pub scores: Scores,
+    /// Scores on the vertices with labels, as in a report of training; `None` if the graph has none.
+    pub scores: Option<Scores>,
     /// Epochs that the model was trained for.
     pub epochs: u64,
     /// The file of the parameters.
@@ -63,8 +85,8 @@ pub struct Outputs {
 /// unless the `last` ones are asked for. `options` says on how many workers and threads.
 ///
 /// # Errors
-/// As [`Trainer::new`]; a checkpoint that cannot be read or belongs to another model; best parameters of
-/// another run; a placement that keeps no logits.
+/// A graph that is only statistics, or whose labels do not fit the loss; a checkpoint that cannot be read or
+/// belongs to another model; best parameters of another run; a rank that failed.
 pub fn outputs(
     loaded: &Loaded,
     compiled: &Compiled,
@@ -72,41 +94,39 @@ pub fn outputs(
     checkpoint: &Path,
     last: bool,
 ) -> Result<Outputs, Error> {
-    let mut trainer = Trainer::new(loaded, compiled, options)?;
-    let session = &mut trainer.session;
-    session.resume(checkpoint)?;
-    let mut from = checkpoint.to_owned();
-    let chosen = session.best().and_then(|best| best.chosen_epoch());
-    let best = best_of(checkpoint);
-    if let Some(epoch) = chosen.filter(|_| !last && best.exists()) {
-        let seed = session.seed();
-        session.resume(&best)?;
-        if (session.epochs(), session.seed()) != (epoch, seed) {
-            return Err(Error::Input(format!(
-                "{} has epoch {} of seed {}, but {} says that epoch {epoch} of seed {seed} is the best; they \
-                 are of two runs: train again, or take the last epoch with --last",
-                best.display(),
-                session.epochs(),
-                session.seed(),
-                checkpoint.display()
-            )));
-        }
-        from = best;
-    }
-    let metrics = trainer.evaluate()?;
-    let logits = trainer.session.logits()?;
-    let classes = logits.len() / trainer.session.vertices().max(1);
-    if classes == 0 {
-        return Err(Error::Input(
-            "this placement keeps no logits of all vertices; predict with placement graph"
-                .to_owned(),
-        ));
-    }
+    let forward = &compiled.training.forward;
+    let mut model = Inference::new(loaded, forward, Tensor::Logits, options)?;
+    let from = model.take(checkpoint, last)?;
+    let found = model.rows(loaded)?;
     Ok(Outputs {
-        classes,
-        logits,
-        scores: Scores::new(loaded.counted(), &metrics, trainer.judged()),
-        epochs: trainer.session.epochs(),
+        classes: found.width,
+        logits: found.values,
+        scores: found.scores,
+        epochs: model.epochs(),
+        from,
+    })
+}
+
+/// What a trained model computes for every vertex as the tensor that it calls `name`, with the parameters and
+/// options of [`outputs`]. The graph needs no labels.
+///
+/// # Errors
+/// As [`outputs`], and a name that stands for no tensor with a row for each vertex.
+pub fn embeddings(
+    loaded: &Loaded,
+    name: &str,
+    options: &TrainOptions,
+    checkpoint: &Path,
+    last: bool,
+) -> Result<Embeddings, Error> {
+    let forward = forward_to(&loaded.model, &loaded.workload, name)?;
+    let mut model = Inference::new(loaded, &forward, Tensor::Hidden, options)?;
+    let from = model.take(checkpoint, last)?;
+    let found = model.rows(loaded)?;
+    Ok(Embeddings {
+        width: found.width,
+        values: found.values,
+        epochs: model.epochs(),
         from,
     })
 }

@@ -2,9 +2,9 @@
 
 use crate::{Error, Metric};
 use gnnc_graph::read;
-use gnnc_graph::{Features, GraphData};
+use gnnc_graph::{Features, GraphData, Labels, Names};
 use gnnc_ir::Workload;
-use gnnc_ir::graph::model::{GraphSource, Model};
+use gnnc_ir::graph::model::{DataOptions, GraphSource, Model};
 use gnnc_ir::graph::op::LabelKind;
 use gnnc_ir::words::json::explain;
 use gnnc_ir::workload::GraphFacts;
@@ -40,6 +40,9 @@ pub struct LoadOptions {
     pub graph: Option<PathBuf>,
     /// A workload (JSON) instead of the model's graph: enough to plan.
     pub workload: Option<PathBuf>,
+    /// Whether the graph may be without labels, which is enough to predict. What there is to predict is then what
+    /// the labels of the model's own graph say.
+    pub unlabeled: bool,
 }
 
 /// A checked model with its data graph, or statistics of it.
@@ -112,6 +115,36 @@ impl Source {
         (model, all)
     }
 
+    /// A file that the model names.
+    fn beside(&self, path: &str) -> PathBuf {
+        let folder = self.path.parent().unwrap_or(Path::new("."));
+        folder.join(path)
+    }
+
+    /// How many classes or numbers the labels of the model's own graph have, and the names of the classes, for
+    /// the unlabeled graph at `path`.
+    ///
+    /// # Errors
+    /// A graph that cannot be read.
+    fn own_classes(&self, path: &Path) -> Result<(u32, Names), Error> {
+        match self.module.graph_source() {
+            None => Ok((0, Names::default())),
+            Some(GraphSource::Statistics(own)) => Ok((own.classes, Names::default())),
+            Some(GraphSource::Data { path: own, .. }) => {
+                let own =
+                    gnnc_graph::import::open(&self.beside(&own), &read::LoadOptions::default());
+                let (own, _) = own.map_err(|error| {
+                    Error::Input(format!(
+                        "the graph {} has no labels, so the model's own graph says what its classes are, but this \
+                         cannot be read: {error}",
+                        path.display()
+                    ))
+                })?;
+                Ok((own.classes(), own.class_names))
+            }
+        }
+    }
+
     fn refuse(&self, diagnostics: Vec<Diagnostic>) -> Error {
         Error::Model {
             file: self.name(),
@@ -131,13 +164,17 @@ impl Loaded {
         let (workload, data) = match (&options.workload, &options.graph) {
             (Some(path), _) => (read_workload(path)?, None),
             (None, Some(path)) => {
-                let options = gnnc_ir::graph::model::DataOptions::default();
-                Self::data(path, &options, source, &mut not_used)?
+                let data = DataOptions::default();
+                Self::data(path, &data, source, options.unlabeled, &mut not_used)?
             }
             (None, None) => match source.module.graph_source() {
-                Some(GraphSource::Data { path, options, .. }) => {
-                    let folder = source.path.parent().unwrap_or(Path::new("."));
-                    Self::data(&folder.join(path), &options, source, &mut not_used)?
+                Some(GraphSource::Data {
+                    path,
+                    options: data,
+                    ..
+                }) => {
+                    let path = source.beside(&path);
+                    Self::data(&path, &data, source, false, &mut not_used)?
                 }
                 Some(GraphSource::Statistics(workload)) => (workload, None),
                 None => {
@@ -175,8 +212,9 @@ impl Loaded {
 
     fn data(
         path: &Path,
-        options: &gnnc_ir::graph::model::DataOptions,
+        options: &DataOptions,
         source: &Source,
+        unlabeled: bool,
         not_used: &mut Vec<String>,
     ) -> Result<(Workload, Option<GraphData>), Error> {
         let named = source.module.graph_source();
@@ -202,7 +240,11 @@ impl Loaded {
             data.features = data.features.row_normalized();
         }
         data.features = data.features.in_best_storage();
-        let workload = gnnc_graph::summary::summarise(&data, &[])?;
+        let mut workload = gnnc_graph::summary::summarise(&data, &[])?;
+        if unlabeled && workload.classes == 0 {
+            data.labels = Labels::None;
+            (workload.classes, data.class_names) = source.own_classes(path)?;
+        }
         let lacks = match (workload.features, workload.classes) {
             (0, _) => {
                 "input features; add them with `gnnc graph convert IN OUT.npz --features FILE.npy`, or write \

@@ -7,6 +7,8 @@ mod judge;
 mod place;
 mod run;
 
+pub(crate) use judge::Judge;
+pub(crate) use place::parted;
 pub use place::place;
 pub use run::{best_of, train, train_once, train_traced};
 
@@ -23,7 +25,6 @@ use gnnc_ir::program::{Program, RankSizes};
 use gnnc_ir::words::schedule::Schedule;
 use gnnc_runtime::{EpochReport, Judged, Metrics, OnBatch, Programs, RunOptions, Session, Stop};
 use host::{budget, resting};
-use judge::Judge;
 use place::{divide, permitted};
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -25,6 +25,8 @@ mod descent;
 mod device;
 #[path = "differential/edge_sets.rs"]
 mod edge_sets;
+#[path = "differential/embeddings.rs"]
+mod embeddings;
 #[path = "differential/evaluations.rs"]
 mod evaluations;
 #[path = "differential/examples.rs"]

@@ -15,9 +15,11 @@ mod listing;
 pub mod models;
 pub mod seeds;
 mod session;
+pub mod tables;
 
 pub use listing::listing;
 pub use session::session;
+pub use tables::parquet;
 
 use changes::{Random, change};
 
@@ -46,6 +48,7 @@ pub const TARGETS: &[Target] = &[
     ("mtx", mtx),
     ("metis", metis),
     ("edges", edges),
+    ("parquet", parquet),
     ("cluster", cluster),
     ("plan", plan),
     ("workload", workload),

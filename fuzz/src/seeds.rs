@@ -39,6 +39,7 @@ pub fn of(target: &str) -> Vec<Vec<u8>> {
         "edges" => [',', '\t', ' ']
             .map(|separator| text(|out| write::edges(&graph.topology, separator, out)))
             .into(),
+        "parquet" => crate::tables::seeds(),
         "cluster" => files(&["examples/clusters"], "toml"),
         "plan" => {
             let path = "planner/tests/plan/snapshots/plan__report__a_plan_as_json.snap";

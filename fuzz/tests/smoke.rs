@@ -1,6 +1,7 @@
 //! Every target on its seeds and on some thousand mutated seeds, the same in every run.
 
 use gnnc_fuzz::changes::{Random, changed};
+use gnnc_fuzz::tables::graphs;
 use gnnc_fuzz::{TARGETS, checkpoint, seeds};
 use gnnc_graph::read::{Format, LoadOptions, parse_bytes};
 use gnnc_ir::Workload;
@@ -67,6 +68,7 @@ fn readers_take_their_seeds() {
     );
     assert!(graph(Format::Metis, &seeds::of("metis")[0]));
     assert!(seeds::of("edges").iter().all(|s| graph(Format::Edges, s)));
+    assert!(seeds::of("parquet").iter().all(|s| graphs(s) == 2));
     assert!(
         seeds::of("cluster")
             .iter()

@@ -1,5 +1,9 @@
 //! Writing data graphs to files: to a temporary file that is then renamed.
 
+mod archive;
+
+pub use archive::Archive;
+
 use crate::read::metis::check_symmetric;
 use crate::read::{Format, place};
 use crate::{Features, GraphData, GraphError, Labels, Names, Topology};
@@ -8,8 +12,6 @@ use flate2::write::GzEncoder;
 use gnnc_files::Replacement;
 use std::io::{self, BufWriter, Seek, Write};
 use std::path::Path;
-use zip::ZipWriter;
-use zip::write::SimpleFileOptions;
 
 /// Writes a graph in the format the file name implies, including `.gz`. An existing file stays
 /// until the new one is complete. Text formats hold only the topology; the result names what was
@@ -90,7 +92,7 @@ pub fn save(data: &GraphData, path: impl AsRef<Path>) -> Result<Vec<&'static str
 /// # Errors
 /// Any error of `out`.
 pub fn npz<W: Write + Seek>(data: &GraphData, out: W) -> io::Result<W> {
-    let mut archive = Archive(ZipWriter::new(out));
+    let mut archive = Archive::new(out);
     let (n, edges) = (data.vertices() as usize, data.topology.indices().len());
     archive.array(
         "indptr",
@@ -205,20 +207,14 @@ pub fn npz<W: Write + Seek>(data: &GraphData, out: W) -> io::Result<W> {
         ("class_names", &data.class_names),
     ] {
         if !texts.is_empty() {
-            let lines = texts.lines();
-            archive.array(
-                name,
-                "|u1",
-                &[lines.len()],
-                lines.iter().map(|byte| [*byte]),
-            )?;
+            archive.lines(name, texts)?;
         }
     }
     if data.subjects > 0 {
         let subjects = [data.subjects.to_le_bytes()].into_iter();
         archive.array("subjects", "<u4", &[1], subjects)?;
     }
-    archive.0.finish().map_err(io::Error::from)
+    archive.finish()
 }
 
 /// Writes a topology as a Matrix Market file ([`read::mtx`](crate::read::mtx)).
@@ -283,51 +279,7 @@ fn replace(
     file.finish()
 }
 
-struct Archive<W: Write + Seek>(ZipWriter<W>);
-
-impl<W: Write + Seek> Archive<W> {
-    fn array<const N: usize>(
-        &mut self,
-        name: &str,
-        descr: &str,
-        shape: &[usize],
-        elements: impl Iterator<Item = [u8; N]>,
-    ) -> io::Result<()> {
-        let bytes = shape
-            .iter()
-            .fold(N as u64, |product, &n| product.saturating_mul(n as u64));
-        let options = SimpleFileOptions::default().large_file(bytes > 1 << 31);
-        self.0.start_file(format!("{name}.npy"), options)?;
-        self.0.write_all(&header(descr, shape))?;
-        let mut buffer = Vec::with_capacity(1 << 16);
-        for element in elements {
-            buffer.extend_from_slice(&element);
-            if buffer.len() >= (1 << 16) - N {
-                self.0.write_all(&buffer)?;
-                buffer.clear();
-            }
-        }
-        self.0.write_all(&buffer)
-    }
-}
-
 /// NumPy's type for 32-bit indices below `limit`: signed, as SciPy prefers, as long as they fit.
 fn index_type(limit: usize) -> &'static str {
     if limit <= 1 << 31 { "<i4" } else { "<u4" }
-}
-
-/// The header of a `.npy` file, padded to align the elements to 64 bytes.
-fn header(descr: &str, shape: &[usize]) -> Vec<u8> {
-    let sizes: String = shape.iter().map(|n| format!("{n}, ")).collect();
-    let text = format!(
-        "{{'descr': '{descr}', 'fortran_order': False, 'shape': ({}), }}",
-        sizes.trim_end()
-    );
-    let length = (10 + text.len() + 1).next_multiple_of(64) - 10;
-    let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
-    bytes.extend((length as u16).to_le_bytes());
-    bytes.extend(text.as_bytes());
-    bytes.resize(10 + length - 1, b' ');
-    bytes.push(b'\n');
-    bytes
 }

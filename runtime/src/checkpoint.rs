@@ -91,6 +91,9 @@ pub(crate) const HISTORY: &str = "history.";
 /// Prefix of the names of copies of other ranks' rows, and of the copies' ages.
 pub(crate) const COPIES: &str = "copies.";
 
+/// What follows the name of a parameter in those of its optimizer states, before their numbers.
+pub(crate) const STATE: &str = ".state_";
+
 /// Whether a tensor of a checkpoint is a history or a copy, which a run can resume without.
 pub(crate) fn is_history(name: &str) -> bool {
     name.starts_with(HISTORY) || name.starts_with(COPIES)
@@ -103,6 +106,8 @@ pub(crate) struct Expected<'a> {
     pub(crate) all: &'a [Tensor],
     /// Histories, which it may have.
     pub(crate) histories: &'a [Tensor],
+    /// Whether it may also have the states of an optimizer, which are left there.
+    pub(crate) states: bool,
 }
 
 /// Reads a checkpoint; drops histories of other programs.
@@ -169,6 +174,13 @@ impl<'a> Expected<'a> {
     fn tensors(self) -> impl Iterator<Item = &'a Tensor> {
         self.all.iter().chain(self.histories)
     }
+
+    /// Whether a checkpoint may have a tensor of this name.
+    fn knows(self, name: &str) -> bool {
+        let of = name.rsplit_once(STATE).filter(|_| self.states);
+        let state_of = of.map_or(name, |(parameter, _)| parameter);
+        is_history(name) || self.tensors().any(|t| t.name == name || t.name == state_of)
+    }
 }
 
 impl Tensor {
@@ -219,6 +231,7 @@ mod tests {
         Expected {
             all: tensors,
             histories: &[],
+            states: false,
         }
     }
 

@@ -5,6 +5,7 @@ mod best;
 mod copies;
 mod elsewhere;
 mod host;
+mod trained;
 
 use crate::options::RunOptions;
 
@@ -391,6 +392,7 @@ impl Session {
         let expected = checkpoint::Expected {
             all: &expected,
             histories: &[&histories[..], &own].concat(),
+            states: false,
         };
         let Checkpoint { progress, tensors } =
             checkpoint::read(path.as_ref(), &self.options.model, expected)?;

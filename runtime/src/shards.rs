@@ -3,7 +3,7 @@
 //! by rows.
 
 use crate::Failure;
-use crate::checkpoint::{HISTORY, Tensor};
+use crate::checkpoint::{HISTORY, STATE, Tensor};
 use crate::rank_set::RankSet;
 use gnnc_ir::Rows;
 use gnnc_ir::graph::{ParamSpec, Shard};
@@ -187,7 +187,7 @@ fn named(program: &Program, role: Role) -> Option<(String, &ParamSpec)> {
         _ => return None,
     };
     let spec = program.params.get(n as usize)?;
-    let name = state.map_or(spec.name.clone(), |k| format!("{}.state_{k}", spec.name));
+    let name = state.map_or(spec.name.clone(), |k| format!("{}{STATE}{k}", spec.name));
     Some((name, spec))
 }
 

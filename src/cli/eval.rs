@@ -29,16 +29,16 @@ pub struct Eval {
 impl Eval {
     /// Scores a trained model.
     pub fn run(&self, out: &Output) -> Answer {
-        let loaded = self.model.load(out)?;
-        let compiled = gnnc::compile(&loaded.model, &loaded.workload)?;
+        let loaded = self.model.load_unlabeled(out)?;
+        let data = loaded.labeled()?;
         let asked = match self.metric.is_empty() {
             true => vec![loaded.metric()],
             false => self.metric.clone(),
         };
-        let data = loaded.trainable()?;
         for metric in &asked {
             metrics::fits(*metric, loaded.model.loss.labels()).map_err(input)?;
         }
+        let compiled = gnnc::compile(&loaded.model, &loaded.workload)?;
         let options = self.trained.options(out)?;
         let trained = &self.trained;
         let found = gnnc::outputs(

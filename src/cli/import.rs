@@ -15,8 +15,8 @@ use std::path::PathBuf;
 /// Arguments of `graph import`.
 #[derive(Args)]
 pub struct ImportCommand {
-    /// The edges: a table with a source and a target in each row, with any separator, also with .gz; `-`
-    /// is standard input. Or all of the graph: the folder of a data set of OGB or of DGL's
+    /// The edges: a table with a source and a target in each row, with any separator, also with .gz, or
+    /// in Parquet; `-` is standard input. Or all of the graph: the folder of a data set of OGB or of DGL's
     /// CSVDataset, GraphML, NetworkX's JSON, or a graph file.
     edges: PathBuf,
     /// The vertices: a table with an id in each row, and possibly a label, a split and features.

@@ -45,6 +45,18 @@ impl ModelArgs {
         load(&self.file, &self.changes.options(), out)
     }
 
+    /// As [`ModelArgs::load`], of a graph that may be without labels.
+    ///
+    /// # Errors
+    /// As [`ModelArgs::load`].
+    pub fn load_unlabeled(&self, out: &Output) -> Result<Loaded, Failure> {
+        let options = LoadOptions {
+            unlabeled: true,
+            ..self.changes.options()
+        };
+        load(&self.file, &options, out)
+    }
+
     /// What a plan records about its origin.
     pub fn source(&self, model: &Model) -> PlanSource {
         let shown = |path: &Path| path.display().to_string();
@@ -95,7 +107,7 @@ pub fn load_planned(
     let options = LoadOptions {
         set: source.set.clone().into_iter().collect(),
         graph: source.graph.as_deref().map(found).transpose()?,
-        workload: None,
+        ..LoadOptions::default()
     };
     load(&found(&source.model)?, &options, out)
 }
@@ -115,6 +127,7 @@ impl Changes {
             set: self.set.clone(),
             graph: self.graph.clone(),
             workload: self.workload.clone(),
+            unlabeled: false,
         }
     }
 }

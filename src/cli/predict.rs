@@ -1,17 +1,21 @@
 //! `gnnc predict`.
 
+mod format;
+mod table;
+
 use super::files::{replace, writable};
 use super::inputs::ModelArgs;
-use super::output::{Answer, Output, input};
+use super::output::{Answer, Failure, Output, input};
 use super::text::{facts, score_or_dash};
 use super::trained::TrainedArgs;
 use clap::{Args, ValueEnum};
-use gnnc::Predictions;
+use format::Format;
 use gnnc::graph::GraphData;
-use gnnc::ir::graph::op::LabelKind;
 use gnnc::ir::words::spelling::counted;
+use gnnc::{Loaded, Scores};
 use serde_json::json;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use table::{Said, Table};
 
 /// Arguments of `predict`.
 #[derive(Args)]
@@ -20,12 +24,15 @@ pub struct Predict {
     model: ModelArgs,
     #[command(flatten)]
     trained: TrainedArgs,
-    /// The table to write: the id of each vertex and its class, as CSV.
+    /// The file to write: the id of each vertex and its class, as .csv, .npz or .parquet.
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
     /// Also write the probability of each class.
     #[arg(long)]
     probabilities: bool,
+    /// Write the rows of the tensor that `let NAME = ..` of the model binds, in place of classes.
+    #[arg(long, value_name = "NAME", conflicts_with = "probabilities")]
+    embeddings: Option<String>,
     /// Only these vertices.
     #[arg(long, value_enum, value_name = "WHICH", default_value = "all")]
     vertices: Which,
@@ -47,70 +54,113 @@ pub(super) enum Which {
 }
 
 impl Predict {
-    /// Predicts the classes of vertices.
+    /// Predicts the classes of vertices, or writes the rows of a tensor.
     pub fn run(&self, out: &Output) -> Answer {
+        let format = Format::of(&self.out)?;
         writable(&self.out, "predictions")?;
-        let loaded = self.model.load(out)?;
+        let loaded = self.model.load_unlabeled(out)?;
+        match &self.embeddings {
+            None => self.predictions(&loaded, format, out),
+            Some(name) => self.rows_of(&loaded, name, format, out),
+        }
+    }
+
+    fn predictions(&self, loaded: &Loaded, format: Format, out: &Output) -> Answer {
         let compiled = gnnc::compile(&loaded.model, &loaded.workload)?;
         let options = self.trained.options(out)?;
-        let trained = &self.trained;
-        let found = gnnc::predict(
-            &loaded,
-            &compiled,
-            &options,
-            &trained.checkpoint,
-            trained.last,
-        )?;
-        let Some(data) = &loaded.data else {
-            return Err(input(
-                "a model of statistics has no vertices to predict; give --graph FILE",
-            ));
+        let (checkpoint, last) = (&self.trained.checkpoint, self.trained.last);
+        let found = gnnc::predict(loaded, &compiled, &options, checkpoint, last)?;
+        let said = Said::Predictions {
+            found: &found,
+            probabilities: self.probabilities,
         };
-        let wanted: Vec<usize> = (0..data.vertices() as usize)
-            .filter(|v| self.vertices.has(data, *v))
-            .collect();
-        let written = table(data, &found, &wanted, self.probabilities);
-        let written = written.map_err(|e| input(format!("cannot write a table: {e}")))?;
-        replace(&self.out, &written)?;
-        let scores = &found.scores;
-        let text = || {
+        let written = self.write(loaded, said, format)?;
+        let from = (&*found.from, found.epochs);
+        let shown = |scores: &Scores| {
             let name = scores.metric.name();
+            let sets = [("val", scores.val), ("test", scores.test)];
+            sets.map(|(set, score)| (format!("{set} {name}"), score_or_dash(scores.metric, score)))
+        };
+        let scores = found.scores.as_ref().map(shown);
+        let text = || {
+            let mut lines = vec![
+                ("predictions", self.written(written)),
+                ("model", of(loaded, from)),
+            ];
+            let scores = scores.iter().flatten();
+            lines.extend(scores.map(|(name, score)| (name.as_str(), score.clone())));
+            facts(&lines)
+        };
+        out.report(
+            text,
+            &json!({
+                "predictions": written,
+                "out": self.out.display().to_string(),
+                "model": loaded.model.name,
+                "checkpoint": found.from.display().to_string(),
+                "epochs": found.epochs,
+                "scores": found.scores,
+            }),
+        )
+    }
+
+    /// Writes the rows of a tensor.
+    fn rows_of(&self, loaded: &Loaded, name: &str, format: Format, out: &Output) -> Answer {
+        let options = self.trained.options(out)?;
+        let (checkpoint, last) = (&self.trained.checkpoint, self.trained.last);
+        let found = gnnc::embeddings(loaded, name, &options, checkpoint, last)?;
+        let written = self.write(loaded, Said::Embeddings(&found), format)?;
+        let text = || {
             facts(&[
+                ("embeddings", self.written(written)),
                 (
-                    "predictions",
-                    format!("{} in {}", wanted.len(), self.out.display()),
+                    "tensor",
+                    format!("{name}, {} a vertex", counted(found.width, "number")),
                 ),
-                (
-                    "model",
-                    format!(
-                        "{} of {} after {}",
-                        loaded.model.name,
-                        found.from.display(),
-                        counted(found.epochs, "epoch")
-                    ),
-                ),
-                (
-                    &format!("val {name}"),
-                    score_or_dash(scores.metric, scores.val),
-                ),
-                (
-                    &format!("test {name}"),
-                    score_or_dash(scores.metric, scores.test),
-                ),
+                ("model", of(loaded, (&found.from, found.epochs))),
             ])
         };
         out.report(
             text,
             &json!({
-                "predictions": wanted.len(),
+                "embeddings": written,
+                "tensor": name,
+                "width": found.width,
                 "out": self.out.display().to_string(),
                 "model": loaded.model.name,
                 "checkpoint": found.from.display().to_string(),
                 "epochs": found.epochs,
-                "scores": scores,
             }),
         )
     }
+
+    /// Writes the table of the chosen vertices; returns how many these are.
+    fn write(&self, loaded: &Loaded, said: Said, format: Format) -> Result<usize, Failure> {
+        let Some(data) = &loaded.data else {
+            return Err(input(
+                "a model of statistics has no vertices to predict; give --graph FILE",
+            ));
+        };
+        let all = 0..data.vertices() as usize;
+        let wanted: Vec<usize> = all.filter(|v| self.vertices.has(data, *v)).collect();
+        let table = Table {
+            data,
+            wanted: &wanted,
+            said,
+        };
+        replace(&self.out, &format.bytes(&table)?)?;
+        Ok(wanted.len())
+    }
+
+    fn written(&self, rows: usize) -> String {
+        format!("{rows} in {}", self.out.display())
+    }
+}
+
+/// A trained model in a report: its name, the file of its parameters, and the epochs that these were trained for.
+fn of(loaded: &Loaded, (from, epochs): (&Path, u64)) -> String {
+    let (model, epochs) = (&loaded.model.name, counted(epochs, "epoch"));
+    format!("{model} of {} after {epochs}", from.display())
 }
 
 impl Which {
@@ -125,41 +175,4 @@ impl Which {
             Self::Rest => predicted && !(data.train[v] || data.val[v] || data.test[v]),
         }
     }
-}
-
-/// The predictions for some vertices, as CSV.
-fn table(
-    data: &GraphData,
-    found: &Predictions,
-    wanted: &[usize],
-    probabilities: bool,
-) -> Result<Vec<u8>, csv::Error> {
-    let class = |number: usize| match data.class_names.get(number) {
-        Some(name) => name.to_owned(),
-        None => number.to_string(),
-    };
-    let mut writer = csv::Writer::from_writer(Vec::new());
-    let mut head = vec!["id".to_owned()];
-    let numbers = found.labels == LabelKind::Numbers;
-    match (numbers, found.width) {
-        (true, 1) => head.push("value".to_owned()),
-        (true, width) => head.extend((0..width).map(|column| format!("value_{column}"))),
-        (false, _) => head.push("class".to_owned()),
-    }
-    if probabilities && !numbers {
-        head.extend((0..found.width).map(|number| format!("p({})", class(number))));
-    }
-    writer.write_record(&head)?;
-    for &v in wanted {
-        let mut row = vec![data.id_of(v as u32).into_owned()];
-        if !numbers {
-            let classes: Vec<String> = found.of(v).into_iter().map(class).collect();
-            row.push(classes.join(";"));
-        }
-        if probabilities || numbers {
-            row.extend(found.row(v).iter().map(f32::to_string));
-        }
-        writer.write_record(&row)?;
-    }
-    writer.into_inner().map_err(|e| e.into_error().into())
 }

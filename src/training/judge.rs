@@ -9,7 +9,7 @@ use gnnc_ir::words::metric::Metric;
 use gnnc_runtime::{Judged, Session};
 
 /// A metric with the labels and the split to compute it on.
-pub(super) struct Judge {
+pub(crate) struct Judge {
     metric: Metric,
     labels: Labels,
     kind: LabelKind,
@@ -24,7 +24,7 @@ impl Judge {
     ///
     /// # Errors
     /// A metric that does not fit the labels; ranks in other processes, whose logits are not here.
-    pub(super) fn new(
+    pub(crate) fn new(
         loaded: &Loaded,
         data: &GraphData,
         options: &TrainOptions,
@@ -54,7 +54,7 @@ impl Judge {
     ///
     /// # Errors
     /// Evaluations on batches.
-    pub(super) fn fits(&self, programs: &[Program]) -> Result<(), Error> {
+    pub(crate) fn fits(&self, programs: &[Program]) -> Result<(), Error> {
         if programs.iter().any(|program| program.logits.is_some()) {
             return Ok(());
         }
@@ -69,7 +69,7 @@ impl Judge {
     ///
     /// # Errors
     /// A rank that failed.
-    pub(super) fn judge(&self, session: &mut Session) -> Result<Judged, Error> {
+    pub(crate) fn judge(&self, session: &mut Session) -> Result<Judged, Error> {
         let logits = session.logits()?;
         let classes = (logits.len() / session.vertices().max(1)).max(1);
         let scored = Scored {

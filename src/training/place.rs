@@ -167,7 +167,15 @@ pub(super) fn divide(
     })
 }
 
-fn parted(data: &GraphData, options: &TrainOptions, parts: u32) -> Result<Partition, Error> {
+/// The partition of the graph into so many parts.
+///
+/// # Errors
+/// A partitioner that fails.
+pub(crate) fn parted(
+    data: &GraphData,
+    options: &TrainOptions,
+    parts: u32,
+) -> Result<Partition, Error> {
     if parts == 1 {
         return Ok(Partition::whole(data.vertices()));
     }

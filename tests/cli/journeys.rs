@@ -5,7 +5,7 @@ use serde_json::Value;
 use std::fmt::Write;
 
 /// Two groups of people, each of which knows mostly its own, as tables.
-fn tables(folder: &Folder) -> [String; 2] {
+pub fn tables(folder: &Folder) -> [String; 2] {
     let (people, mut edges) = (120, "who;whom;since\n".to_owned());
     let name = |n: usize| format!("person-{:03}", (n * 7) % people);
     let mut nodes = "name;height;mood;group\n".to_owned();

@@ -39,7 +39,7 @@ impl EdgeColumns {
         let column = |place| Column {
             name: table.name(place),
             place,
-            refused: None,
+            refused: table.other(place).map(str::to_owned),
         };
         Ok(Self {
             columns: places.into_iter().map(column).collect(),

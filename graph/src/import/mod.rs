@@ -16,6 +16,7 @@ mod lists;
 mod nodes;
 mod numbers;
 mod ogb;
+mod parquet;
 mod records;
 mod split;
 mod table;
@@ -198,6 +199,7 @@ impl Source {
         match name.rsplit_once('.')?.1 {
             "json" => Some(Self::Json),
             "graphml" => Some(Self::GraphMl),
+            "parquet" => Some(Self::Tables),
             _ => None,
         }
     }

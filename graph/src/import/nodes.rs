@@ -80,7 +80,9 @@ pub(super) fn read(
     let label = table.chosen("label", options.label.as_deref(), &LABEL)?;
     let split = table.chosen("split-column", options.split.as_deref(), &SPLIT)?;
     for name in &options.without {
-        table.chosen("without", Some(name), &[])?;
+        if table.column(&[name]).is_none() {
+            table.chosen("without", Some(name), &[])?;
+        }
     }
     let mut own_masks = MASKS.map(|names| table.column(names));
     let mut used = vec![Some(id), label, split];
@@ -94,6 +96,14 @@ pub(super) fn read(
     };
     let mut columns: Vec<Column> = (header.iter().enumerate())
         .filter(|(index, name)| !used.contains(&Some(*index)) && !left_out(name))
+        .filter(|(index, name)| match table.other(*index) {
+            None => true,
+            Some(what) => {
+                let note = format!("{at}: left out column `{name}`, which holds {what}");
+                notes.push(Note(note));
+                false
+            }
+        })
         .map(|(index, name)| Column {
             index,
             name: name.clone(),

@@ -1,5 +1,6 @@
 //! Tables: rows of fields, with the names of their columns if the first row has them.
 
+use super::parquet::{self, Content, Rows};
 use super::text::{Separator, fields};
 use crate::GraphError;
 use crate::read::syntax;
@@ -30,7 +31,7 @@ pub(super) struct Layout<'a> {
 pub(super) struct Table {
     /// The file in messages.
     pub(super) at: String,
-    rows: Reader<Box<dyn Read>>,
+    rows: Source,
     /// Names of the columns, if the table has them.
     pub(super) header: Option<Vec<String>>,
     /// Number of columns.
@@ -43,11 +44,17 @@ pub(super) struct Table {
     pub(super) shortest_list: usize,
 }
 
+/// Where rows come from.
+enum Source {
+    Text(Reader<Box<dyn Read>>),
+    Parquet(Box<Rows>),
+}
+
 /// A row of a table.
 #[derive(Default)]
 pub(super) struct Row {
     record: ByteRecord,
-    /// Its line in the file.
+    /// Its line in the file; in Parquet, its number from 1.
     pub(super) line: u64,
 }
 
@@ -73,9 +80,12 @@ impl Table {
     /// # Errors
     /// A file that cannot be read, or whose first row cannot.
     pub(super) fn open(path: &Path, layout: &Layout) -> Result<Self, GraphError> {
+        if parquet::is(path)? {
+            return Self::of_parquet(path);
+        }
         let mut table = Self {
             at: crate::read::place(path),
-            rows: fields(path, layout.separator)?,
+            rows: Source::Text(fields(path, layout.separator)?),
             header: None,
             columns: 0,
             ahead: VecDeque::new(),
@@ -109,15 +119,34 @@ impl Table {
         Ok(table)
     }
 
+    /// Opens a table in Parquet, whose columns always have names.
+    fn of_parquet(path: &Path) -> Result<Self, GraphError> {
+        let rows = Rows::open(path)?;
+        parquet::check_columns(&rows, MOST_COLUMNS)?;
+        let names = rows.fields.iter().map(|field| field.name.clone());
+        let header: Vec<String> = names.collect();
+        Ok(Self {
+            at: crate::read::place(path),
+            columns: header.len(),
+            header: Some(header),
+            rows: Source::Parquet(Box::new(rows)),
+            ahead: VecDeque::new(),
+            ragged: false,
+            shortest_list: 3,
+        })
+    }
+
     /// A table in memory: its rows as CSV, each at most as long as the header.
     pub(super) fn of(at: String, header: Vec<String>, rows: Vec<u8>) -> Self {
         let rows: Box<dyn Read> = Box::new(Cursor::new(rows));
         Self {
             at,
-            rows: ReaderBuilder::new()
-                .has_headers(false)
-                .flexible(true)
-                .from_reader(rows),
+            rows: Source::Text(
+                ReaderBuilder::new()
+                    .has_headers(false)
+                    .flexible(true)
+                    .from_reader(rows),
+            ),
             columns: header.len(),
             header: Some(header),
             ahead: VecDeque::new(),
@@ -127,9 +156,14 @@ impl Table {
     }
 
     fn read(&mut self, record: &mut ByteRecord) -> Result<bool, GraphError> {
-        let line = self.rows.position().line();
-        let found = self.rows.read_byte_record(record);
-        found.map_err(|error| syntax(&self.at, line, error.to_string(), "a row of fields"))
+        match &mut self.rows {
+            Source::Parquet(rows) => rows.read(record),
+            Source::Text(rows) => {
+                let line = rows.position().line();
+                let found = rows.read_byte_record(record);
+                found.map_err(|error| syntax(&self.at, line, error.to_string(), "a row of fields"))
+            }
+        }
     }
 
     /// Reads the next row, if there is one. It has as many fields as the first one.
@@ -145,7 +179,10 @@ impl Table {
                 }
             }
         }
-        row.line = row.record.position().map_or(0, csv::Position::line);
+        row.line = match &self.rows {
+            Source::Text(_) => row.record.position().map_or(0, csv::Position::line),
+            Source::Parquet(_) => row.line + 1,
+        };
         let fields = row.record.len();
         if fields != self.columns && !(self.ragged && fields < self.columns) {
             let found = format!("a row of {}", counted(fields, "field"));
@@ -173,10 +210,21 @@ impl Table {
         names.iter().find_map(of_name)
     }
 
+    /// What a column holds, if that is neither a text nor a number, nor a list of these.
+    pub(super) fn other(&self, column: usize) -> Option<&'static str> {
+        let Source::Parquet(rows) = &self.rows else {
+            return None;
+        };
+        match rows.fields.get(column)?.content {
+            Content::Values(_) => None,
+            Content::Other(what) => Some(what),
+        }
+    }
+
     /// The column that an option names, or else one with a usual name.
     ///
     /// # Errors
-    /// An option that names no column.
+    /// An option that names no column, or a column of something else than texts and numbers.
     pub(super) fn chosen(
         &self,
         option: &str,
@@ -184,9 +232,15 @@ impl Table {
         usual: &[&str],
     ) -> Result<Option<usize>, GraphError> {
         let Some(name) = wanted else {
-            return Ok(self.column(usual));
+            let found = self.column(usual);
+            return found
+                .map(|column| self.readable(column, option))
+                .transpose();
         };
         let found = self.column(&[name]);
+        let found = found
+            .map(|column| self.readable(column, option))
+            .transpose()?;
         found.map(Some).ok_or_else(|| GraphError::Unsupported {
             at: self.at.clone(),
             found: format!("column `{name}` of --{option}"),
@@ -198,6 +252,23 @@ impl Table {
                 }
             },
         })
+    }
+
+    /// A column of texts and numbers.
+    ///
+    /// # Errors
+    /// If it holds something else.
+    fn readable(&self, column: usize, option: &str) -> Result<usize, GraphError> {
+        match self.other(column) {
+            None => Ok(column),
+            Some(what) => Err(GraphError::Unsupported {
+                at: self.at.clone(),
+                found: format!("column {} of {what}", self.name(column)),
+                expected: format!(
+                    "texts, numbers or lists of numbers; convert it, or name another column as --{option}"
+                ),
+            }),
+        }
     }
 }
 

@@ -28,6 +28,13 @@ pub(super) fn open(path: &Path, end: u8) -> Result<impl Read + use<>, GraphError
     };
     let start = peek(&mut source, foreign::SEEN).map_err(failed)?;
     foreign::check(path, &start)?;
+    if start.starts_with(super::parquet::MAGIC) {
+        return Err(GraphError::Unsupported {
+            at: crate::read::place(path),
+            found: "Parquet from standard input".to_owned(),
+            expected: "the name of a file, since its last part is read first".to_owned(),
+        });
+    }
     let is_gzip = start.starts_with(&[0x1f, 0x8b]);
     let whole = Cursor::new(start).chain(source);
     let source: Box<dyn Read> = match is_gzip {

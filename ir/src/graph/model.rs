@@ -1,10 +1,12 @@
 //! A checked model: its operator graph and its training settings.
 
-use crate::graph::Graph;
 use crate::graph::op::Loss;
+use crate::graph::{Graph, NodeId};
 use crate::words::metric::Metric;
 use crate::words::sampling::SamplingSettings;
 use crate::words::schedule::Schedule;
+use crate::words::spelling::one_of;
+use crate::words::types::{Rows, Type};
 use crate::workload::{GraphFacts, Workload};
 use serde::{Deserialize, Serialize};
 
@@ -23,9 +25,48 @@ pub struct Model {
     pub parameters: Vec<(String, f64)>,
     /// How to train it.
     pub train: TrainSettings,
+    /// The tensors that the model computes and gives a name, in source order. Of several of a name, only the
+    /// last one is here.
+    #[serde(skip)]
+    pub bindings: Vec<Binding>,
+}
+
+/// A name that a model gives a tensor.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Binding {
+    /// The name.
+    pub name: String,
+    /// The tensor, a node of the model's graph.
+    pub tensor: NodeId,
 }
 
 impl Model {
+    /// The forward graph of a named tensor, which is its only result.
+    ///
+    /// # Errors
+    /// A name of no tensor, or a tensor that has no row for each vertex.
+    pub fn forward_to(&self, name: &str) -> Result<Graph, NoRows> {
+        let names = || self.bindings.iter().map(|own| own.name.as_str());
+        let found = self.bindings.iter().find(|own| own.name == name);
+        let Some(found) = found else {
+            return Err(NoRows::Unknown {
+                name: name.to_owned(),
+                known: one_of(names()),
+            });
+        };
+        let ty = self.graph.ty(found.tensor);
+        if ty.rows != Rows::Vertices || ty.stack != 0 {
+            return Err(NoRows::Other {
+                name: name.to_owned(),
+                ty,
+            });
+        }
+        Ok(Graph {
+            results: vec![found.tensor],
+            ..self.graph.clone()
+        })
+    }
+
     /// Hash of the operators, the loss and the optimizer. The number of epochs and the seed do
     /// not change it.
     pub fn fingerprint(&self) -> u64 {
@@ -48,6 +89,27 @@ impl Model {
             (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
         })
     }
+}
+
+/// Why a name stands for no tensor with a row for each vertex.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoRows {
+    /// The model gives the name to no tensor.
+    #[error("the model computes no tensor `{name}`, expected {known}")]
+    Unknown {
+        /// The name.
+        name: String,
+        /// The names that there are.
+        known: String,
+    },
+    /// The rows of the tensor are no vertices.
+    #[error("`{name}` is a tensor {ty}, expected one with a row for each vertex")]
+    Other {
+        /// The name.
+        name: String,
+        /// The type of the tensor.
+        ty: Type,
+    },
 }
 
 /// The `train` block.

@@ -8,7 +8,7 @@ use super::value::{Tensor, Value};
 use crate::diagnostic::{Diagnostic, Span};
 use crate::syntax::ast::{Block, Expr, ExprKind, ModelItem, Module, Stmt, StmtKind};
 use gnnc_ir::graph::infer::TypeError;
-use gnnc_ir::graph::model::{Model, TrainSettings};
+use gnnc_ir::graph::model::{Binding, Model, TrainSettings};
 use gnnc_ir::graph::op::{Input, Loss, Op};
 use gnnc_ir::graph::{Graph, Node};
 use gnnc_ir::kernel::End;
@@ -123,6 +123,7 @@ impl<'a, 'd> Elaborator<'a, 'd> {
         }
         let parameters = self.model_parameters(item, overrides);
         self.stmts(&item.body);
+        let bindings = self.bindings();
         let (loss, node, logits) = self.loss?;
         self.graph.results = vec![node.id, logits.id];
         Some(Model {
@@ -132,7 +133,23 @@ impl<'a, 'd> Elaborator<'a, 'd> {
             loss,
             parameters,
             train,
+            bindings,
         })
+    }
+
+    /// The names of the model for tensors that it computes.
+    fn bindings(&mut self) -> Vec<Binding> {
+        let mut all: Vec<Binding> = Vec::new();
+        for (name, value) in std::mem::take(&mut self.frame().vars) {
+            let Value::Tensor(Tensor { inside: false, id }) = value else {
+                continue;
+            };
+            all.retain(|own| own.name != name);
+            if self.graph.node(id).op != Op::Input(Input::Features) {
+                all.push(Binding { name, tensor: id });
+            }
+        }
+        all
     }
 
     fn model_parameters(

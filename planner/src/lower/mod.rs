@@ -17,6 +17,7 @@ mod embeddings;
 pub mod fetch;
 mod forward;
 pub mod in_place;
+mod inference;
 mod inputs;
 pub mod interior;
 mod kernel;
@@ -35,6 +36,7 @@ pub mod stage;
 pub mod storage;
 
 pub use forward::evaluation;
+pub use inference::inference;
 pub use sampled::{Batches, OnBatches};
 
 use crate::error::LowerError;
@@ -46,7 +48,7 @@ use gnnc_ir::graph::{ParamId, ParamSpec, VerifyError};
 use gnnc_ir::plan::Layouts;
 use gnnc_ir::program::instr::{self, DrawnBuffer};
 use gnnc_ir::program::{
-    Among, Buffer, BufferId, Extent, Instr, METRICS, Program, Ref, Role, Skip, Skipping,
+    Among, Buffer, BufferId, Extent, Instr, Program, Ref, Role, Skip, Skipping,
 };
 use gnnc_ir::{Graph, NodeId, Rows, Type};
 use partial::Spread;
@@ -269,7 +271,7 @@ fn program(
     let mut grads = Vec::new();
     for grad in &training.backward.grads {
         grads.push(
-            grad.map(|g| step.gradient(&mut lowerer, graph.results[g]))
+            grad.map(|g| step.own_buffer(&mut lowerer, graph.results[g], "grad"))
                 .transpose()?,
         );
     }
@@ -311,13 +313,7 @@ fn program(
     let mut eval = Region::new(&lowerer, forward, no_args(forward), false, Vec::new());
     eval.emit(&mut lowerer)?;
     let logits = eval.stored(forward.results[0])?;
-    let out = lowerer.buffer("metrics".into(), Extent::Fixed(1), METRICS, 1, Role::Result);
-    eval.code.push(Instr::Metrics(instr::Metrics {
-        loss: training.loss.clone(),
-        logits: logits.at,
-        out: Ref::first(out),
-        classes: logits.ty.columns(),
-    }));
+    let out = eval.metrics(&mut lowerer, training.loss.clone(), logits);
     let mut code = std::mem::take(&mut eval.code);
     if let Some(evaluation) = evaluation {
         code = vec![lowerer.in_batches(code, training.typed)];
@@ -330,44 +326,6 @@ fn program(
     lowerer.program.eval = code;
     lowerer.program.metrics = Some(out);
     Ok(lowerer.program)
-}
-
-impl Region<'_> {
-    /// A gradient in a buffer of its own, so that it can be all-reduced.
-    fn gradient(&mut self, lowerer: &mut Lowerer, id: NodeId) -> Result<Value, LowerError> {
-        let value = self.stored(id)?;
-        let buffer = lowerer.program.buffer(value.at.buffer);
-        let stack = value.ty.stack.max(1);
-        let own = value.offset == 0
-            && value.at.base == 0
-            && buffer.slots == stack
-            && buffer.columns == value.stride
-            && buffer.role == Role::Temp;
-        if own {
-            return Ok(value);
-        }
-        let name = format!("{}.grad", buffer.name);
-        let extent = lowerer.extent(value.ty);
-        let copy = lowerer.buffer(name, extent, value.ty.columns(), stack, Role::Temp);
-        for slot in 0..stack {
-            let from = Ref {
-                base: value.at.base + slot,
-                ..value.at
-            };
-            let from = Value {
-                at: from,
-                ty: value.ty.unstacked(),
-                ..value
-            };
-            let to = Ref {
-                buffer: copy,
-                base: slot,
-                in_loop: false,
-            };
-            self.copy(lowerer, from, Value::whole(to, from.ty));
-        }
-        Ok(Value::whole(Ref::first(copy), value.ty))
-    }
 }
 
 impl Lowerer {

@@ -92,9 +92,11 @@ pub fn partials(graph: &Graph, spread: Spread, args: &[Shares], full: &[NodeId])
             let flags: Vec<Shares> = node.inputs.iter().map(|i| partial[i.0 as usize]).collect();
             let (result, whole) = transfer(graph, spread, node, &flags, &partial, args);
             for position in whole {
-                let flag = &mut reduce_now[node.inputs[position].0 as usize];
-                changed |= !*flag;
-                *flag = true;
+                for sum in sums(graph, &partial, node.inputs[position]) {
+                    let flag = &mut reduce_now[sum.0 as usize];
+                    changed |= !*flag;
+                    *flag = true;
+                }
             }
             match reduce_now[n] {
                 // A value that was never partial has nothing to add.
@@ -109,6 +111,22 @@ pub fn partials(graph: &Graph, spread: Spread, args: &[Shares], full: &[NodeId])
             };
         }
     }
+}
+
+/// The nodes whose shares a partial value is made of. Kernels compute functions of elements together
+/// with what reads them, so that there is no buffer to add; their operands have one.
+fn sums(graph: &Graph, partial: &[Shares], id: NodeId) -> Vec<NodeId> {
+    let node = graph.node(id);
+    if !matches!(node.op, Op::Unary(_) | Op::Binary(_) | Op::Broadcast(_)) {
+        return vec![id];
+    }
+    let shared = node
+        .inputs
+        .iter()
+        .filter(|input| partial[input.0 as usize].is_some());
+    shared
+        .flat_map(|input| sums(graph, partial, *input))
+        .collect()
 }
 
 /// The shares of a node, and which of its partial operands must be made whole.

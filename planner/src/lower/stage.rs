@@ -180,7 +180,7 @@ impl<'a> Step<'a> {
             let Some(result) = result.map(|result| graph.results[result]) else {
                 continue;
             };
-            let value = self.region.gradient(lowerer, result)?;
+            let value = self.region.own_buffer(lowerer, result, "grad")?;
             if self.region.facts.partial.partial[result.0 as usize].is_some() {
                 summed.push(value.at.buffer);
             }

@@ -27,6 +27,7 @@ pub fn parse_checkpoint(bytes: &[u8], expected: &[Tensor]) -> Result<(u64, Vec<T
     let expected = Expected {
         all: expected,
         histories: &[],
+        states: false,
     };
     let checkpoint = decode(bytes, header, "", expected)?;
     Ok((checkpoint.progress.epoch, checkpoint.tensors))
@@ -259,8 +260,7 @@ pub(super) fn compare(found: &[Shape], expected: Expected) -> Result<(), String>
             Some((name, dtype, _)) => return Err(format!("`{name}` is {dtype:?}, expected F32")),
         }
     }
-    let known = |name: &str| is_history(name) || expected.tensors().any(|t| t.name == name);
-    match found.iter().find(|(name, ..)| !known(name)) {
+    match found.iter().find(|(name, ..)| !expected.knows(name)) {
         None => Ok(()),
         Some((name, ..)) => Err(format!("it has `{name}`, which this model lacks")),
     }
