@@ -145,3 +145,28 @@ fn numbers_are_scored_as_scikit_learn_does() {
     assert_eq!(scored.score(Metric::Mae, 3..4), None);
     assert!(Metric::Rmse.is_better(0.1, 0.2) && Metric::R2.is_better(0.2, 0.1));
 }
+
+/// Two sources with three pairs each: links 1 and 4, of scores that are tied or not.
+#[test]
+fn links_are_ranked_among_pairs_of_their_source() {
+    let labels = Labels::Values {
+        width: 1,
+        values: vec![0.0, 1.0, 0.0, 0.0, 1.0, 0.0, f32::NAN],
+    };
+    let logits = [0.9, 0.5, 0.5, 0.1, 0.7, 0.2, 5.0];
+    let scored = Scored {
+        logits: &logits,
+        rivals: &[3, 3, 3, 8, 8, 8, 8],
+        classes: 1,
+        labels: &labels,
+        kind: LabelKind::Several,
+    };
+    // One is above and one is equal: rank 2.5. The other is first.
+    near(scored.score(Metric::Mrr, 0..7), (1.0 / 2.5 + 1.0) / 2.0);
+    assert_eq!(scored.score(Metric::Hits10, 0..7), None);
+    assert_eq!(scored.score(Metric::Mrr, 4..5), None);
+    assert!(fits(Metric::Mrr, LabelKind::Class).is_err());
+    let answers = |n: usize| (0..n).map(|k| (k as f64, k % 4 == 3)).collect::<Vec<_>>();
+    // Pairs without a link: 15 of 20; the 10th best is 6, above which are 7, 11, 15 and 19.
+    near(super::hits(&answers(20), 10), 4.0 / 5.0);
+}

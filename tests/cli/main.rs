@@ -33,6 +33,7 @@ mod samples;
 mod savings;
 mod scores;
 mod skip;
+mod subjects;
 mod support;
 mod tasks;
 mod traces;

@@ -2,6 +2,7 @@
 //! match unchecked runs.
 
 use crate::data::{Shape, planted};
+use crate::edge_sets::many_graphs;
 use crate::storage::{options, placements};
 use gnnc::Cache;
 use gnnc::graph::summarise;
@@ -24,14 +25,17 @@ fn paths() -> Vec<PathBuf> {
 
 /// An example on a small graph instead of its own.
 fn small(path: &Path, sparse: bool) -> (Loaded, Compiled) {
-    let data = planted(Shape {
-        vertices: 90,
-        edges: 500,
-        directed: sparse,
-        sparse,
-        seed: 3,
-    });
     let source = Source::read(path).unwrap();
+    let data = match source.text.contains("pool(") {
+        true => many_graphs(true),
+        false => planted(Shape {
+            vertices: 90,
+            edges: 500,
+            directed: sparse,
+            sparse,
+            seed: 3,
+        }),
+    };
     let depth = source.text.contains("depth = ");
     let set: &[_] = match depth {
         true => &[("depth".to_owned(), DEPTH)],

@@ -42,7 +42,7 @@ fn named_sets() {
 }
 
 /// Many graphs: the vertices in runs of five to eight, with the edges inside each run.
-fn many_graphs(numbers: bool) -> GraphData {
+pub fn many_graphs(numbers: bool) -> GraphData {
     let mut data = planted(shape(true));
     let mut graph_of: Vec<u32> = Vec::new();
     while graph_of.len() < data.vertices() as usize {
@@ -92,16 +92,18 @@ fn graphs_of_many() {
 /// Batch norm over all vertices, over those inside graphs, and sums of rows of edges.
 #[test]
 fn batch_norm() {
+    let contrast = "layer contrast(h) {
+           let e = tanh(h@src * h@dst)
+           return gather(e - mean_rows(e), sum) + sum_rows(h)
+         }";
     let bodies = [
         "let h = x |> dropout(0.3) |> linear(6) |> batch_norm |> relu
          loss cross_entropy(h |> gcn_conv(5) |> batch_norm |> relu |> linear(classes), labels, on = train)",
-        "let h = x |> linear(6)
-         let e = tanh(h@src * h@dst)
-         let g = gather(e - mean_rows(e), sum) + sum_rows(h)
+        "let g = x |> linear(6) |> contrast
          loss cross_entropy(linear(g, classes), labels, on = train)",
     ];
     for body in bodies {
-        check_case(Case::new("", body, planted(shape(false))));
+        check_case(Case::new(contrast, body, planted(shape(false))));
     }
     let body = "let h = x |> sage_conv(6) |> batch_norm_of(inside_graphs()) |> relu
                 loss cross_entropy(h |> pool |> linear(classes), labels, on = train)";

@@ -63,7 +63,13 @@ fn examples_are_lowered() {
             let cut = compiled
                 .program(&PlacementSpec::new(Placement::Tensor, ranks))
                 .unwrap_or_else(|e| panic!("{name} by columns for {ranks} ranks: {e}"));
-            assert!(!exchanges(&cut), "{name} reads halos by columns");
+            // What messages of bonds are made of lies by rows.
+            let of_bonds = name.to_string().ends_with("gine_solubility.gir");
+            assert_eq!(
+                exchanges(&cut),
+                of_bonds && ranks > 1,
+                "{name} reads halos by columns"
+            );
             reads_back(&[program.clone(), cut]);
             let (loss, logits) = (program.loss, program.logits);
             assert!(loss.is_some() && logits.is_some(), "{name}");

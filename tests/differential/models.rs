@@ -99,7 +99,7 @@ pub fn check_case(mut case: Case) {
         }
         // With picked parts of the source's row, a message is not a multiple of that row.
         Err(DecoupleError::Message(layer)) => {
-            let layers = ["rgcn_conv", "gine", "attention", "network"];
+            let layers = ["rgcn_conv", "gine", "attention", "network", "contrast"];
             assert!(layers.iter().any(|name| layer.starts_with(name)), "{layer}");
         }
         Err(why) => assert_eq!(why, DecoupleError::Already),

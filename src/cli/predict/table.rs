@@ -103,7 +103,10 @@ impl Table<'_> {
     pub fn ids(&self) -> Values {
         let ids = &self.data.ids;
         match ids.is_empty() {
-            true => Values::Whole(self.wanted.iter().map(|v| *v as i64).collect()),
+            true => {
+                let first = i64::from(self.data.subjects().start);
+                Values::Whole(self.wanted.iter().map(|v| *v as i64 - first).collect())
+            }
             false => Values::Texts(self.wanted.iter().filter_map(|v| ids.get(*v)).collect()),
         }
     }

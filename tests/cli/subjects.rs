@@ -1,0 +1,188 @@
+//! Predictions about graphs and about pairs of vertices, from files to tables.
+
+use super::support::{Folder, example, gnnc, refused};
+use serde_json::Value;
+use std::fs::read_to_string;
+
+/// Runs a command and reads its report.
+fn report(command: &[&str]) -> Value {
+    gnnc(command.iter().copied().chain(["--format", "json"])).json()
+}
+
+fn near(a: &Value, b: &Value) {
+    let (a, b) = (a.as_f64().unwrap(), b.as_f64().unwrap());
+    assert!((a - b).abs() <= 1e-4 * a.abs(), "{a} and {b}");
+}
+
+/// Graph regression: pools rows of atoms, trains on 1, 2 and 4 workers, and predicts each molecule by its
+/// number.
+#[test]
+fn each_graph_has_a_prediction() {
+    let folder = Folder::new();
+    let path = |name: &str| folder.join(name).to_str().unwrap().to_owned();
+    let (model, run, table) = (
+        example("gine_solubility.gir"),
+        path("run.ckpt"),
+        path("p.csv"),
+    );
+    let train = |workers: &str, more: &[&str]| {
+        let base = ["train", &model, "--epochs", "3", "--workers", workers];
+        report(&[&base, more].concat())
+    };
+    let one = train("1", &["--checkpoint", &run]);
+    assert!(one["test_rmse"].as_f64().unwrap() < 4.0, "{one}");
+    for (workers, placement) in [
+        ("2", "graph"),
+        ("4", "graph"),
+        ("2", "tensor"),
+        ("4", "push-pull"),
+    ] {
+        near(
+            &one["loss"],
+            &train(workers, &["--placement", placement])["loss"],
+        );
+    }
+    let predict = ["predict", &model, "--checkpoint", &run, "--out", &table];
+    assert_eq!(report(&predict)["predictions"], 1274);
+    let text = read_to_string(&table).unwrap();
+    let ids: Vec<&str> = text
+        .lines()
+        .skip(1)
+        .map(|line| line.split(',').next().unwrap())
+        .collect();
+    let numbers: Vec<String> = (0..1274).map(|n: u32| n.to_string()).collect();
+    assert_eq!(ids, numbers);
+    let stats = gnnc(["graph", "stats", &example("data/solubility.npz")]).ok();
+    assert!(stats.contains("16_508 edges of graphs"), "{stats}");
+    let sampled = [
+        "--placement",
+        "minibatch",
+        "--allow",
+        "sample",
+        "--batch",
+        "9",
+        "--fanouts",
+        "2,2,2,2",
+    ];
+    let args = [&["train", &model][..], &sampled].concat();
+    refused(
+        1,
+        &args,
+        &["a layer of the model runs over a named set of edges"],
+    );
+}
+
+/// Link prediction: a split without leaks, the same loss on 1, 2 and 4 workers, scores of rankings, and a
+/// prediction for each pair by the ids of its ends.
+#[test]
+fn links_are_ranked() {
+    let folder = Folder::new();
+    let path = |name: &str| folder.join(name).to_str().unwrap().to_owned();
+    let (pairs, run, table) = (path("pairs.npz"), path("run.ckpt"), path("p.csv"));
+    let cora = example("data/cora.npz");
+    let negatives = [
+        "--negatives",
+        "2",
+        "--eval-negatives",
+        "20",
+        "--same-source",
+    ];
+    let links = ["graph", "links", &cora, "--out", &pairs];
+    let made = report(&[&links[..], &negatives].concat());
+    // 5,278 links: 263 to validate and 527 to test on, each with 20 pairs beside it.
+    assert_eq!(
+        (&made["edges"], &made["links"]),
+        (&8976.into(), &5278.into())
+    );
+    assert_eq!(
+        (&made["val"], &made["test"]),
+        (&(263 * 21).into(), &(527 * 21).into())
+    );
+    let text = "graph g = \"pairs.npz\" { normalize_features = true }
+model gae() on g {
+  let z = x |> gcn_conv(32) |> relu |> gcn_conv(16)
+  loss bce_with_logits(dot_decoder(z), labels, on = train, weights = [2])
+}
+train { optimizer = adam(lr = 0.01)  epochs = 60  metric = \"mrr\" }\n";
+    let model = folder.file("gae.gir", text).to_str().unwrap().to_owned();
+    let train = |workers: &str, more: &[&str]| {
+        report(&[&["train", &model, "--workers", workers][..], more].concat())
+    };
+    let one = train("1", &["--checkpoint", &run]);
+    // Of 21 pairs in random order, the mean of one over the rank of one of them is 0.174.
+    assert!(one["test_mrr"].as_f64().unwrap() > 0.35, "{one}");
+    let first = train("1", &["--epochs", "3"]);
+    for (workers, placement) in [("2", "graph"), ("4", "graph"), ("2", "tensor")] {
+        let more = ["--epochs", "3", "--placement", placement];
+        near(&first["loss"], &train(workers, &more)["loss"]);
+    }
+    let eval = [
+        "eval",
+        &model,
+        "--checkpoint",
+        &run,
+        "--metric",
+        "hits@50,roc-auc",
+        "--vertices",
+        "test",
+    ];
+    assert!(gnnc(eval).ok().contains("Hits@50"));
+    let predict = [
+        "predict",
+        &model,
+        "--checkpoint",
+        &run,
+        "--vertices",
+        "test",
+        "--out",
+        &table,
+    ];
+    report(&predict);
+    let row = read_to_string(&table)
+        .unwrap()
+        .lines()
+        .nth(1)
+        .unwrap()
+        .to_owned();
+    let ends: Vec<u32> = row
+        .split(',')
+        .next()
+        .unwrap()
+        .split(' ')
+        .map(|id| id.parse().unwrap())
+        .collect();
+    assert!(ends.len() == 2 && ends.iter().all(|id| *id < 2708), "{row}");
+}
+
+#[test]
+fn pairs_that_cannot_be_made_are_refused() {
+    let folder = Folder::new();
+    let path = |name: &str| folder.join(name).to_str().unwrap().to_owned();
+    let (cora, out) = (example("data/cora.npz"), path("pairs.npz"));
+    let links = |more: &[&str], parts: &[&str]| {
+        refused(
+            1,
+            &[&["graph", "links", &cora, "--out", &out][..], more].concat(),
+            parts,
+        );
+    };
+    links(
+        &["--val", "0.6", "--test", "0.4"],
+        &["links are left to train on"],
+    );
+    links(&["--negatives", "0"], &["--negatives"]);
+    let text = path("pairs.csv");
+    refused(
+        1,
+        &["graph", "links", &cora, "--out", &text],
+        &["ends in .npz"],
+    );
+    // A graph of pairs has no pairs of its own.
+    report(&["graph", "links", &cora, "--out", &out]);
+    let again = path("again.npz");
+    refused(
+        1,
+        &["graph", "links", &out, "--out", &again],
+        &["named sets of edges (sources, targets)"],
+    );
+}
