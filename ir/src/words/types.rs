@@ -120,8 +120,11 @@ impl NamedEdges {
         }
     }
 
-    /// A function of each number.
+    /// A share of each number. Without edges, the function is not asked.
     pub fn map(self, f: impl Fn(u64) -> u64) -> Self {
+        if self.is_none() {
+            return self;
+        }
         Self(self.0.map(f))
     }
 

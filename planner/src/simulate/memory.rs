@@ -424,6 +424,9 @@ fn type_bytes(types: u32, sizes: &RankSizes, rows: Extent) -> u64 {
 /// Bytes of the in-edges of rows, from `sources` vertices, for each edge set.
 fn edge_bytes(sets: &BySet<Edges>, sizes: &RankSizes, rows: Extent, sources: u64) -> u64 {
     let of_set = |(set, of): (EdgeSet, &Edges)| {
+        if !of.walked.contains(&true) {
+            return 0;
+        }
         let edges = sizes.rows(rows.edges(set));
         let [kept, other_kept] = of.kept.map(u64::from);
         let by_destination = 8 * (sizes.rows(rows) + 1) + 4 * edges * kept;
