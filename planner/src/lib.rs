@@ -26,7 +26,7 @@
 //!
 //! let facts = Facts {
 //!     vertices: 1000, edges: 20_000, features: 500, feature_nonzeros: 500_000,
-//!     sparse_features: false, classes: 16, train: true,
+//!     sparse_features: false, classes: 16, train: true, named_edges: Default::default(),
 //! };
 //! let form = rewrite(&model, &facts, &RewriteOptions::default())?;
 //! // the product comes first now, so only 16 columns travel along the edges
