@@ -7,7 +7,7 @@ impl Topology {
     /// `relations + r`.
     ///
     /// # Errors
-    /// If the result has more than [`MAX_RELATIONS`] relations.
+    /// If the result has more than [`MAX_RELATIONS`](gnnc_ir::workload::MAX_RELATIONS) relations.
     pub fn with_inverse_relations(&self) -> Result<Self, GraphError> {
         if !self.is_plain() {
             return Err(GraphError::Unsupported {
