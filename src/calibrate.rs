@@ -354,8 +354,7 @@ impl Case {
             features: self.features,
             classes: self.classes,
             relations: 0,
-            edge_features: 0,
-            edge_sets: Some(Vec::new()),
+            ..GraphFacts::PLACEHOLDER
         };
         let (model, diagnostics) = source.check(&facts, &[]);
         let Some(model) = model else {

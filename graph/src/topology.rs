@@ -1,7 +1,10 @@
 //! The edges of a data graph, as rows of in-neighbors.
 
 use crate::csr::{check_indices, check_indptr, row};
-use crate::edge_sets::EdgeSets;
+mod edge_sets;
+
+pub use edge_sets::EdgeSets;
+
 use crate::{GraphError, ListedEdge};
 use gnnc_ir::workload::MAX_RELATIONS;
 use rayon::prelude::*;

@@ -1,14 +1,4 @@
-//! `.npz` archives in gnnc's layout, or in SciPy's as the gnn-benchmark files use it.
-//!
-//! gnnc's: `indptr`, `indices` (rows of in-neighbors); `features` or `feat_indptr`, `feat_indices`,
-//! `feat_data`, `feat_shape`; `labels`; `train_mask`, `val_mask`, `test_mask`; `edge_type` for each
-//! index, with `relations` (how many) or `rel_names`; `vertex_ids` and `class_names`, bytes of a text
-//! with a line for each vertex or class; `edge_features`, a row for each index. PyTorch Geometric's:
-//! `edge_index`, `x`, `y`, `train_mask` or `train_idx`, and so on. SciPy's own: `format`, `shape`, `data`
-//! and indices. That of gnn-benchmark: `adj_data`, `adj_indices`,
-//! `adj_indptr`, `adj_shape` (row `u`, column `v` is the edge `u -> v`); `attr_*` or `attr_matrix`;
-//! `labels`. Other arrays are reported as not used. So are edge weights, except that a weight of 0
-//! means no edge.
+//! `.npz` archives; `docs/data.md` lists the arrays of each layout.
 
 mod edge_features;
 mod graphs;
