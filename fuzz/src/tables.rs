@@ -1,7 +1,7 @@
 //! Tables in Parquet, which are read from files.
 
 use gnnc_graph::import::{Import, import};
-use parquet::basic::Compression;
+use parquet::basic::{Compression, Encoding};
 use parquet::data_type::{ByteArray, ByteArrayType, FloatType, Int64Type};
 use parquet::errors::ParquetError;
 use parquet::file::properties::{WriterProperties, WriterVersion};
@@ -14,9 +14,10 @@ use std::sync::Arc;
 /// Edges between the vertices of the seeds.
 const EDGES: &str = "source,target\nv0,v1\nv1,v2\n";
 
-/// A file of this process.
+/// A file of this thread; tests run at the same time.
 fn file(name: &str) -> PathBuf {
-    std::env::temp_dir().join(format!("gnnc-fuzz-{}-{name}", std::process::id()))
+    let (process, thread) = (std::process::id(), std::thread::current().id());
+    std::env::temp_dir().join(format!("gnnc-fuzz-{process}-{thread:?}-{name}"))
 }
 
 /// The bytes as a table of edges, and as one of vertices. A graph that was read is valid.
@@ -37,16 +38,20 @@ pub fn graphs(data: &[u8]) -> usize {
         ..Import::default()
     };
     let beside = Import {
-        edges,
-        nodes: Some(table),
+        edges: edges.clone(),
+        nodes: Some(table.clone()),
         ..Import::default()
     };
     let found = [alone, beside]
         .into_iter()
         .filter_map(|options| import(&options).ok());
-    found
+    let count = found
         .inspect(|found| assert_eq!(found.data.validate(), []))
-        .count()
+        .count();
+    for file in [table, edges] {
+        fs::remove_file(file).expect("a file of this thread");
+    }
+    count
 }
 
 const SCHEMA: &str = "message vertices {
@@ -73,6 +78,8 @@ pub fn seeds() -> Vec<Vec<u8>> {
         let properties = WriterProperties::builder();
         let properties = properties
             .set_compression(codec)
+            // Without a dictionary, version 2 would code texts as differences, which are refused.
+            .set_encoding(Encoding::PLAIN)
             .set_writer_version(version);
         seed(
             properties
