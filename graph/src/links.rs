@@ -62,13 +62,7 @@ pub fn with_pairs(data: &GraphData, options: &LinkOptions) -> Result<GraphData, 
         found,
         expected: expected.to_owned(),
     };
-    if !data.topology.is_plain() {
-        let found = format!(
-            "named sets of edges ({})",
-            data.topology.set_names().join(", ")
-        );
-        return Err(wrong(found, "a graph without them"));
-    }
+    data.topology.refuse_sets("links", "a graph without them")?;
     let both_ways = data.topology.is_symmetric();
     let links = shuffled(&data.topology, both_ways, options.seed);
     let count = |share: f64| (links.len() as f64 * share).floor() as usize;

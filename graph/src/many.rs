@@ -29,13 +29,8 @@ pub fn join(mut data: GraphData, graph_of: &[u32], graphs: u32) -> Result<GraphD
             expected: vertices.into(),
         });
     }
-    if !data.topology.is_plain() {
-        let found = format!(
-            "named sets of edges ({})",
-            data.topology.set_names().join(", ")
-        );
-        return Err(wrong(found, "many graphs whose edges have at most types"));
-    }
+    let expected = "many graphs whose edges have at most types";
+    data.topology.refuse_sets(AT, expected)?;
     if let Some(edge) = data
         .topology
         .listed()

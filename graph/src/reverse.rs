@@ -3,20 +3,26 @@
 use crate::{GraphError, Topology};
 
 impl Topology {
+    /// The graph with missing reverse edges added; of typed edges, each reverse has a type of its own.
+    ///
+    /// # Errors
+    /// Named sets of edges; as [`Topology::with_inverse_relations`].
+    pub fn with_reverses(&self) -> Result<Self, GraphError> {
+        let expected =
+            "a graph without them to add reverse edges to; add those of each set to the file";
+        self.refuse_sets("edges", expected)?;
+        match self.relations() {
+            0 => Ok(self.symmetrised()),
+            _ => self.with_inverse_relations(),
+        }
+    }
+
     /// The graph with the reverse of every edge added; the reverse of an edge of type `r` has type
     /// `relations + r`.
     ///
     /// # Errors
     /// If the result has more than [`MAX_RELATIONS`](gnnc_ir::workload::MAX_RELATIONS) relations.
     pub fn with_inverse_relations(&self) -> Result<Self, GraphError> {
-        if !self.is_plain() {
-            return Err(GraphError::Unsupported {
-                at: "edges".to_owned(),
-                found: format!("named sets of edges ({})", self.set_names().join(", ")),
-                expected: "a graph without them to add reverse edges to; add those of each set to the file"
-                    .to_owned(),
-            });
-        }
         let count = self.relations();
         let inverse =
             |(src, dst, kind): (u32, u32, u16)| (dst, src, kind.saturating_add(count as u16));

@@ -51,15 +51,16 @@ pub fn summarise(
 
 /// The named sets of edges.
 fn named_sets(topology: &Topology) -> Vec<NamedSet> {
-    let named = |(number, name): (u8, &String)| {
+    let mut sets = Vec::new();
+    for (number, name) in (1..).zip(topology.set_names()) {
         let edges = topology.only(EdgeSet::Named(number));
-        NamedSet {
+        sets.push(NamedSet {
             name: name.clone(),
             edges: edges.edges(),
             max_degree: edges.max_degree().into(),
-        }
-    };
-    (1..).zip(topology.set_names()).map(named).collect()
+        });
+    }
+    sets
 }
 
 /// Stored values per run of columns; empty if all columns are equally full.

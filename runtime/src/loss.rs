@@ -120,8 +120,10 @@ pub(crate) unsafe fn loss(
                 }
                 continue;
             }
-            let to = (targets.labels, targets.weights);
-            sum += of_vertex(kind, to, v, z, scale as f32, g);
+            let Targets {
+                labels, weights, ..
+            } = targets;
+            sum += of_vertex(kind, labels, weights, v, z, scale as f32, g);
         }
         sums[block].store(sum.to_bits(), Ordering::Relaxed);
     });
@@ -177,7 +179,7 @@ pub(crate) unsafe fn metrics(
             own[2 * split] += hits.correct;
             own[2 * split + 1] += hits.of;
             if split == 1 && !matches!(scored.labels, Labels::None) {
-                own[6] += of_vertex(kind, (scored.labels, scored.weights), v, z, 1.0, None);
+                own[6] += of_vertex(kind, scored.labels, scored.weights, v, z, 1.0, None);
                 let weight = scored.weights.of_vertex(scored.labels, v);
                 own[7] += weight * f64::from(kind.per_vertex(classes as u32));
             }
@@ -198,7 +200,8 @@ pub(crate) unsafe fn metrics(
 /// The loss of a vertex, a sum over its terms. Its gradient times `scale` goes to `grad`.
 fn of_vertex(
     kind: &Loss,
-    (labels, weights): (&Labels, &Weights),
+    labels: &Labels,
+    weights: &Weights,
     v: usize,
     z: &[f32],
     scale: f32,
@@ -299,8 +302,10 @@ fn cross_entropy(z: &[f32], target: Target<'_>, scale: f32, grad: Option<&mut [f
         return of_label;
     }
     let weight = |c| f64::from(target.weights.of_column(c));
-    let of_class = |(c, z): (usize, &f32)| weight(c) * (all - f64::from(*z));
-    let of_classes: f64 = z.iter().enumerate().map(of_class).sum();
+    let mut of_classes = 0.0;
+    for (c, z) in z.iter().enumerate() {
+        of_classes += weight(c) * (all - f64::from(*z));
+    }
     of_label + target.shared * of_classes
 }
 

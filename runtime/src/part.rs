@@ -118,7 +118,8 @@ impl Part {
         local: LocalPart,
         data: &GraphData,
         program: &Program,
-        (whole, weights): (Arc<Whole>, Arc<Weights>),
+        whole: Arc<Whole>,
+        weights: Arc<Weights>,
     ) -> Result<Self, RuntimeError> {
         let needs = Needs::of(program);
         let mut sizes = RankSizes {

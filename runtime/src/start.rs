@@ -70,11 +70,7 @@ pub(crate) fn ranks(
         let needs = Needs::of(program);
         let evaluates = program.evaluation.is_some();
         Arc::new(Sampled::new(
-            data,
-            partition,
-            &locals,
-            (&needs, &weights),
-            evaluates,
+            data, partition, &locals, &needs, &weights, evaluates,
         ))
     });
     let mut pilots = Vec::new();
@@ -96,7 +92,8 @@ pub(crate) fn ranks(
             local.clone(),
             data,
             program,
-            (Arc::clone(&whole), Arc::clone(&weights)),
+            Arc::clone(&whole),
+            Arc::clone(&weights),
         )?;
         let mut capacity = part.sizes;
         if let Some(sampled) = &sampled {

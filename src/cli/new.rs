@@ -5,7 +5,7 @@ use super::output::{Answer, Failure, Output, input};
 use super::text::{count, facts};
 use clap::{Args, ValueEnum};
 use gnnc::graph::read::{LoadOptions as ReadOptions, load};
-use gnnc::graph::{Features, GraphData, Labels};
+use gnnc::graph::{Features, GraphData, Labels, links, many};
 use gnnc::{LoadOptions, Loaded, Source};
 use serde_json::json;
 use std::fs;
@@ -164,9 +164,55 @@ impl New {
     }
 }
 
+/// What a label belongs to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Subject {
+    Vertex,
+    Graph,
+    Pair,
+}
+
+impl Subject {
+    fn of(data: &GraphData) -> Self {
+        let has = |name: &str| data.topology.set_names().iter().any(|set| set == name);
+        if has(many::GRAPHS) {
+            Self::Graph
+        } else if has(links::SOURCES) {
+            Self::Pair
+        } else {
+            Self::Vertex
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Vertex => "vertex",
+            Self::Graph => "graph",
+            Self::Pair => "pair",
+        }
+    }
+}
+
+impl Form {
+    /// The form for what labels belong to: graphs pool the rows of their vertices, and pairs compare
+    /// those of their ends.
+    fn for_subject(&self, subject: Subject) -> (String, String) {
+        let (second, last) = (self.second.to_owned(), self.last.to_owned());
+        match subject {
+            Subject::Vertex => (second, last),
+            Subject::Graph => (second, last + " |> pool"),
+            Subject::Pair => (
+                second.replace("classes", "hidden"),
+                " |> dot_decoder".to_owned(),
+            ),
+        }
+    }
+}
+
 /// The text of a model for the data at `path`, which the user calls `given`.
 fn model(data: &GraphData, layer: Layer, path: &Path, given: &Path) -> Result<String, Failure> {
-    let shown = given.display();
+    let (shown, subject) = (given.display(), Subject::of(data));
+    let of = subject.name();
     let loss = match &data.labels {
         Labels::None => {
             return Err(input(format!(
@@ -174,18 +220,22 @@ fn model(data: &GraphData, layer: Layer, path: &Path, given: &Path) -> Result<St
                  them from a column `label`"
             )));
         }
-        Labels::Single(_) => ("One class for each vertex.", "cross_entropy", "class"),
+        Labels::Single(_) => (
+            format!("One class for each {of}."),
+            "cross_entropy",
+            "class",
+        ),
         Labels::Values { values, .. }
             if values.iter().all(|v| v.is_nan() || [0.0, 1.0].contains(v)) =>
         {
             (
-                "Any number of classes for each vertex; `mse` would take them for numbers.",
+                format!("Any number of classes for each {of}; `mse` would take them for numbers."),
                 "bce_with_logits",
                 "class",
             )
         }
         Labels::Values { .. } => (
-            "Numbers for each vertex: `mae` and `huber` forgive outliers.",
+            format!("Numbers for each {of}: `mae` and `huber` forgive outliers."),
             "mse",
             "target",
         ),
@@ -248,13 +298,13 @@ fn model(data: &GraphData, layer: Layer, path: &Path, given: &Path) -> Result<St
         "" => String::new(),
         options => format!(" {{{options}\n}}"),
     };
+    let (second, last) = form.for_subject(subject);
     let Form {
         name,
         what,
         parameters,
         first: conv,
-        second,
-        last,
+        ..
     } = form;
     let (about, loss, _) = loss;
     let size = size.join(", ");

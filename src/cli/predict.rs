@@ -75,7 +75,6 @@ impl Predict {
             probabilities: self.probabilities,
         };
         let written = self.write(loaded, said, format)?;
-        let from = (&*found.from, found.epochs);
         let shown = |scores: &Scores| {
             let name = scores.metric.name();
             let sets = [("val", scores.val), ("test", scores.test)];
@@ -85,7 +84,7 @@ impl Predict {
         let text = || {
             let mut lines = vec![
                 ("predictions", self.written(written)),
-                ("model", of(loaded, from)),
+                ("model", of(loaded, &found.from, found.epochs)),
             ];
             let scores = scores.iter().flatten();
             lines.extend(scores.map(|(name, score)| (name.as_str(), score.clone())));
@@ -117,7 +116,7 @@ impl Predict {
                     "tensor",
                     format!("{name}, {} a vertex", counted(found.width, "number")),
                 ),
-                ("model", of(loaded, (&found.from, found.epochs))),
+                ("model", of(loaded, &found.from, found.epochs)),
             ])
         };
         out.report(
@@ -158,7 +157,7 @@ impl Predict {
 }
 
 /// A trained model in a report: its name, the file of its parameters, and the epochs that these were trained for.
-fn of(loaded: &Loaded, (from, epochs): (&Path, u64)) -> String {
+fn of(loaded: &Loaded, from: &Path, epochs: u64) -> String {
     let (model, epochs) = (&loaded.model.name, counted(epochs, "epoch"));
     format!("{model} of {} after {epochs}", from.display())
 }

@@ -154,6 +154,39 @@ train { optimizer = adam(lr = 0.01)  epochs = 60  metric = \"mrr\" }\n";
     assert!(ends.len() == 2 && ends.iter().all(|id| *id < 2708), "{row}");
 }
 
+/// A model to begin with pools the rows of each graph, or compares those of the ends of each pair.
+#[test]
+fn models_to_begin_with_are_about_graphs_and_pairs() {
+    let folder = Folder::new();
+    let path = |name: &str| folder.join(name).to_str().unwrap().to_owned();
+    let (pairs, model) = (path("pairs.npz"), path("model.gir"));
+    report(&["graph", "links", &example("data/cora.npz"), "--out", &pairs]);
+    let molecules = example("data/solubility.npz");
+    for (data, last, about) in [
+        (&molecules, "|> pool", "Numbers for each graph"),
+        (&pairs, "|> dot_decoder", "for each pair"),
+    ] {
+        for layer in ["gcn", "sage", "gat", "gin"] {
+            report(&["new", data, "--layer", layer, "--force", "--out", &model]);
+            let text = read_to_string(&model).unwrap();
+            assert!(text.contains(last) && text.contains(about), "{text}");
+            report(&["train", &model, "--epochs", "1"]);
+        }
+    }
+}
+
+/// Reverse edges would mix the sets.
+#[test]
+fn sets_of_edges_get_no_reverse_edges() {
+    let folder = Folder::new();
+    let out = folder.join("both.npz").to_str().unwrap().to_owned();
+    let molecules = example("data/solubility.npz");
+    let convert = ["graph", "convert", &molecules, "--symmetrize", &out];
+    refused(1, &convert, &["named sets of edges (graphs)"]);
+    let stats = ["graph", "stats", &molecules, "--symmetrize"];
+    refused(1, &stats, &["named sets of edges (graphs)"]);
+}
+
 #[test]
 fn pairs_that_cannot_be_made_are_refused() {
     let folder = Folder::new();

@@ -238,10 +238,7 @@ pub(crate) fn finish(
         });
     }
     if options.symmetrise {
-        let both = match data.topology.relations() {
-            0 => data.topology.symmetrised(),
-            _ => data.topology.with_inverse_relations()?,
-        };
+        let both = data.topology.with_reverses()?;
         if data.edge_features.columns > 0 {
             data.edge_features = data.edge_features.with_reverses(&data.topology, &both);
         }

@@ -79,6 +79,21 @@ impl Topology {
         self.set_names().is_empty()
     }
 
+    /// Refuses named sets of edges, for what is only defined without them.
+    ///
+    /// # Errors
+    /// If there are some; the error names them, and what is `expected` instead.
+    pub fn refuse_sets(&self, at: &str, expected: &str) -> Result<(), GraphError> {
+        if self.is_plain() {
+            return Ok(());
+        }
+        Err(GraphError::Unsupported {
+            at: at.to_owned(),
+            found: format!("named sets of edges ({})", self.set_names().join(", ")),
+            expected: expected.to_owned(),
+        })
+    }
+
     /// The names of the sets; the first one has number 1.
     pub fn set_names(&self) -> &[String] {
         self.sets().map_or(&[], |sets| sets.names())
@@ -273,7 +288,7 @@ mod tests {
         assert!(text(&["a", "b", "c", "d", "e", "f", "g", "h"]).contains("at most 7"));
         assert!(
             edges()
-                .with_inverse_relations()
+                .with_reverses()
                 .unwrap_err()
                 .to_string()
                 .contains("up, down")

@@ -51,7 +51,8 @@ impl Sampled {
         data: &GraphData,
         partition: &Partition,
         parts: &[LocalPart],
-        (needs, weights): (&Needs, &Arc<Weights>),
+        needs: &Needs,
+        weights: &Arc<Weights>,
         evaluates: bool,
     ) -> Self {
         let vertices = data.vertices() as usize;

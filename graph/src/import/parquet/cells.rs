@@ -194,10 +194,10 @@ impl<V, S: Fn(&V, &mut Vec<u8>)> Fields<'_, V, S> {
 
     /// An element of a list, which is `null` if it is missing. An empty list has none.
     fn element(&mut self, level: i16, there: i16, list: i16) -> Option<()> {
-        match level {
-            level if level == there => self.next()?,
-            level if level >= list => self.text.extend(b"null"),
-            _ => {}
+        if level == there {
+            self.next()?;
+        } else if level >= list {
+            self.text.extend(b"null");
         }
         Some(())
     }
