@@ -119,9 +119,9 @@ fn given(each: &[f32]) -> Weights {
 }
 
 /// The loss of a vertex and its gradient.
-fn of_one(loss: &Loss, to: (&Labels, &Weights), z: &[f32]) -> (f64, Vec<f32>) {
+fn of_one(loss: &Loss, labels: &Labels, weights: &Weights, z: &[f32]) -> (f64, Vec<f32>) {
     let mut grad = vec![0.0; z.len()];
-    let value = of_vertex(loss, to, 0, z, 1.0, Some(&mut grad));
+    let value = of_vertex(loss, labels, weights, 0, z, 1.0, Some(&mut grad));
     (value, grad)
 }
 
@@ -142,7 +142,7 @@ fn huber_has_the_threshold_of_pytorch() {
         width: 3,
         values: vec![1.0, 2.0, 3.0],
     };
-    let (value, grad) = of_one(&loss, (&labels, &Weights::default()), &[1.25, 1.5, 5.0]);
+    let (value, grad) = of_one(&loss, &labels, &Weights::default(), &[1.25, 1.5, 5.0]);
     assert_eq!(value, 0.03125 + 0.125 + 0.875);
     assert!(near(&grad, &[0.25, -0.5, 0.5]), "{grad:?}");
 }
@@ -160,7 +160,7 @@ fn smoothed(smoothing: f64) -> Loss {
 fn smoothing_is_that_of_pytorch() {
     let loss = smoothed(0.3);
     let z = [1.0f32, 2.0, 5.0].map(f32::ln);
-    let (value, grad) = of_one(&loss, (&Labels::Single(vec![1]), &Weights::default()), &z);
+    let (value, grad) = of_one(&loss, &Labels::Single(vec![1]), &Weights::default(), &z);
     let expected = -(0.1 * 0.125f64.ln() + 0.8 * 0.25f64.ln() + 0.1 * 0.625f64.ln());
     assert!((value - expected).abs() < 1e-6, "{value} {expected}");
     assert!((value - 1.363_98).abs() < 1e-6, "{value}");
@@ -175,13 +175,13 @@ fn weights_of_classes_are_those_of_pytorch() {
     let labels = Labels::Single(vec![2]);
     let z = [1.0f32, 2.0, 5.0].map(f32::ln);
     let terms = [0.125f64, 0.25, 0.625].map(|p| -p.ln());
-    let (value, grad) = of_one(&smoothed(0.0), (&labels, &weights), &z);
+    let (value, grad) = of_one(&smoothed(0.0), &labels, &weights, &z);
     assert!((value - 2.5 * terms[2]).abs() < 1e-6, "{value}");
     assert!(
         near(&grad, &[2.5 * 0.125, 2.5 * 0.25, 2.5 * (0.625 - 1.0)]),
         "{grad:?}"
     );
-    let (value, grad) = of_one(&smoothed(0.3), (&labels, &weights), &z);
+    let (value, grad) = of_one(&smoothed(0.3), &labels, &weights, &z);
     let shares = [0.1 * 0.3, 0.1 * 1.0, 0.8 * 2.5];
     let expected: f64 = shares
         .iter()
@@ -212,7 +212,7 @@ fn weights_of_labels_are_those_of_pytorch() {
             width: 2,
             values: values.to_vec(),
         };
-        of_one(&Loss::BINARY_CROSS_ENTROPY, (&labels, &weights), &z)
+        of_one(&Loss::BINARY_CROSS_ENTROPY, &labels, &weights, &z)
     };
     let (value, grad) = of([1.0, 0.0]);
     assert!((value - (-4.0 * low - low)).abs() < 1e-6, "{value}");
