@@ -6,12 +6,13 @@ use gnnc_ir::graph::model::Model;
 use gnnc_ir::graph::op::{Input, Op};
 use gnnc_ir::plan::{Placement, Relaxation};
 use gnnc_ir::program::Program;
+use gnnc_ir::words::sampling::SamplingSettings;
 use gnnc_ir::{Graph, Workload};
 use gnnc_planner::LowerError;
 use gnnc_planner::decouple::{DecoupleError, decouple};
 use gnnc_planner::facts::Facts;
 use gnnc_planner::forms::{Form, RewriteOptions, rewrite};
-use gnnc_planner::lower::{OnBatches, Training, evaluation};
+use gnnc_planner::lower::{Batches, OnBatches, Training, evaluation};
 use gnnc_planner::placement::{PlacementSpec, lower, lower_all, row};
 use gnnc_planner::sampled::sampled;
 use gnnc_planner::stale::{cuts, form, unrolled};
@@ -183,6 +184,17 @@ impl Compiled {
     /// As [`Compiled::program`].
     pub fn programs(&self, place: &PlacementSpec) -> Result<Vec<Program>, Error> {
         Ok(lower_all(self.training(place)?, place)?)
+    }
+
+    /// The batches that settings ask for, if they say enough; of plain edges if the model cannot be trained
+    /// on batches.
+    pub(crate) fn batches(&self, settings: &SamplingSettings) -> Option<Batches> {
+        let beforehand = settings.beforehand == Some(true);
+        let of_model = self.sampled(beforehand).as_ref().ok();
+        match of_model.and_then(|training| training.batches.as_ref()) {
+            Some(hops) => hops.batches(settings),
+            None => Batches::of(settings),
+        }
     }
 
     /// The forward and backward graphs that a placement runs.

@@ -14,12 +14,12 @@ use gnnc_ir::graph::model::Relaxation;
 use gnnc_ir::plan::{Candidate, Objective, Partitioner, Placement, Plan};
 use gnnc_ir::program::Program;
 use gnnc_ir::program::trace::{Event, Kind, Phase, Trace};
-use gnnc_ir::words::sampling::Sampling;
+
 use gnnc_ir::words::spelling::counted;
 use gnnc_ir::words::units::Bytes;
 use gnnc_planner::LowerError;
 use gnnc_planner::layout::Pure;
-use gnnc_planner::lower::pure;
+use gnnc_planner::lower::{Batches, pure};
 use gnnc_planner::parts::{BatchPlans, Parts, parts};
 use gnnc_planner::placement;
 use gnnc_planner::search::{self, Lower, Pin, PlacementSpec, PlanRequest};
@@ -257,9 +257,9 @@ impl<'a> Planner<'a> {
             batches: None,
             made: RefCell::default(),
         };
-        planner.batches = planner.sampling().map(|sampling| BatchPlans {
-            sampling,
-            evaluation: planner.pin.knobs.sampling.evaluation(),
+        planner.batches = planner.sampled().map(|batches| BatchPlans {
+            sampling: batches.training,
+            evaluation: batches.evaluation,
             drawn: BTreeMap::new(),
         });
         planner
@@ -356,9 +356,9 @@ impl<'a> Planner<'a> {
     }
 
     /// The batches that the model may be trained on, if it may.
-    fn sampling(&self) -> Option<Sampling> {
-        let sampling = self.pin.knobs.sampling.sampling();
-        sampling.filter(|_| self.allow.contains(&Relaxation::Sample))
+    fn sampled(&self) -> Option<Batches> {
+        let batches = self.compiled.batches(&self.pin.knobs.sampling);
+        batches.filter(|_| self.allow.contains(&Relaxation::Sample))
     }
 
     /// If the graph is available, adds the statistics of the partitions that candidates need. `counted` holds those
@@ -396,8 +396,7 @@ impl<'a> Planner<'a> {
         let candidates = self.request().candidates().into_iter();
         let sampled = candidates.filter(PlacementSpec::samples);
         Draws {
-            sampling: self.sampling(),
-            evaluation: self.pin.knobs.sampling.evaluation(),
+            batches: self.sampled(),
             seed: self.loaded.model.train.seed,
             on: sampled.map(|s| (s.parts(), s.partitioner())).collect(),
         }

@@ -142,6 +142,7 @@ fn batches(compiled: &Compiled, spec: &PlacementSpec) -> SamplingSettings {
     SamplingSettings {
         batch: Some(3),
         fanouts: vec![Fanout::Each(2); hops.into()],
+        over: Vec::new(),
         ..SamplingSettings::default()
     }
 }

@@ -55,11 +55,11 @@ pub enum SampledError {
         "`{0}` aggregates over edges out of a vertex, and a batch has edges into its vertices only"
     )]
     Outgoing(String),
-    /// A layer over a named set of edges.
+    /// Layers over different sets of edges, as far from the loss as each other.
     #[error(
-        "a layer of the model runs over a named set of edges, and batches are drawn from the other edges only; use a placement that trains on the whole graph"
+        "two layers of the model that are as far from the loss run over different sets of edges, and each hop of a batch is drawn from one set; use a placement that trains on the whole graph"
     )]
-    NamedSet,
+    MixedSets,
     /// A loop that cannot be unrolled.
     #[error("{0}")]
     Loop(StaleError),
@@ -73,13 +73,8 @@ pub enum SampledError {
 pub struct SampledForm {
     /// The model on the levels of a batch.
     pub batch: Graph,
-    /// Number of hops, which is also the level of the seeds.
-    pub hops: u8,
-}
-
-/// Whether an operator takes rows to the edges of a named set.
-fn over_named_set(op: &Op) -> bool {
-    matches!(op, Op::Take(EdgeSet::Named(_), _))
+    /// The edges that each hop runs over, the hop next to the seeds first: plain ones, or a named set.
+    pub hops: Vec<EdgeSet>,
 }
 
 /// The form of a forward graph, whose results are the loss and the logits. Edges of a graph with
@@ -91,11 +86,8 @@ fn over_named_set(op: &Op) -> bool {
 /// Why there is no such form.
 pub fn sampled(graph: &Graph, typed: bool, beforehand: bool) -> Result<SampledForm, SampledError> {
     let whole = order::aggregate_first(&unrolled(graph).map_err(SampledError::Loop)?)?;
-    if whole.nodes.iter().any(|node| over_named_set(&node.op)) {
-        return Err(SampledError::NamedSet);
-    }
     let levels = Levels::of(&whole, beforehand)?;
-    let hops = levels.hops;
+    let hops = levels.over.clone();
     let mut form = Form {
         out: whole.clone_without_nodes(),
         graph: &whole,
@@ -214,7 +206,7 @@ impl Form<'_> {
         level: u8,
         of: &Node,
     ) -> Result<NodeId, SampledError> {
-        let (sum, share) = if set == EdgeSet::Plain && !self.typed {
+        let (sum, share) = if set != EdgeSet::Looped && !self.is_typed(set) {
             let value = self.edge_tensor(message, level);
             let gather = Op::Gather(set, End::Dst, Reduce::Sum);
             let sum = self.add(gather, &[value], of)?;
@@ -238,7 +230,7 @@ impl Form<'_> {
     ) -> Result<NodeId, SampledError> {
         let value = self.edge_tensor(message, level);
         let gather = Op::Gather(set, End::Dst, Reduce::Sum);
-        if set == EdgeSet::Looped || self.typed {
+        if set == EdgeSet::Looped || self.is_typed(set) {
             let scale = self.drawn(Drawn::Scale(Level::own(level), set), of)?;
             let value = self.add(Op::Binary(Binary::Mul), &[value, scale], of)?;
             return self.add(gather, &[value], of);
@@ -249,6 +241,11 @@ impl Form<'_> {
         let share = self.inverse(Drawn::Kept(Level::own(level), set), of)?;
         let scale = self.add(Op::Binary(Binary::Mul), &[degree, share], of)?;
         self.add(Op::Binary(Binary::Mul), &[sum, scale], of)
+    }
+
+    /// Whether the edges of a set have types.
+    fn is_typed(&self, set: EdgeSet) -> bool {
+        self.typed && EdgeSet::UNNAMED.contains(&set)
     }
 
     /// One over numbers of a batch; 0 where they are 0.
@@ -286,7 +283,7 @@ impl Form<'_> {
             return self.drawn(Drawn::Relation(Level::own(layer), relations.count), node);
         }
         if let Op::Input(Input::EdgeFeatures(columns)) = node.op {
-            let drawn = Drawn::EdgeFeatures(Level::own(layer), columns.count);
+            let drawn = Drawn::EdgeFeatures(Level::own(layer), columns.set, columns.count);
             return self.drawn(drawn, node);
         }
         if let Op::Input(Input::RelationDegree(relations)) = node.op {

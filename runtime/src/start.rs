@@ -68,9 +68,8 @@ pub(crate) fn ranks(
     let weights = Arc::new(weights);
     let sampled = (all.iter().find(|program| program.hops() > 0)).map(|program| {
         let needs = Needs::of(program);
-        let evaluates = program.evaluation.is_some();
         Arc::new(Sampled::new(
-            data, partition, &locals, &needs, &weights, evaluates,
+            data, partition, &locals, &needs, &weights, program,
         ))
     });
     let mut pilots = Vec::new();

@@ -6,8 +6,8 @@ use super::output::{Answer, Failure, Output, input};
 use super::text::{Table, facts, grouped, percent_or_dash};
 use clap::{Args, ValueEnum};
 use gnnc::graph::sample::{
-    ALL, Batches, Blocks, Cut, Estimate, Fanout, Kind, Rule, SampleError, Sampler, by_degrees,
-    by_edges, degree_classes,
+    ALL, Batches, Blocks, Cut, Degrees, Estimate, Fanout, Kind, Rule, SampleError, Sampler,
+    by_degrees, by_edges,
 };
 use gnnc::graph::{GraphData, summary};
 use gnnc::ir::EdgeSet;
@@ -350,7 +350,7 @@ fn estimates(
     Ok(Estimates {
         by_edges: by_edges(&data.topology.only(EdgeSet::Plain), rule, &mut included)
             .map_err(refused)?,
-        by_degrees: by_degrees(&degree_classes(&workload), workload.relations, size, rule),
+        by_degrees: by_degrees(&Degrees::of(&workload), size, rule),
     })
 }
 

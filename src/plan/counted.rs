@@ -3,13 +3,14 @@
 use crate::{Error, partitions};
 use gnnc_files::Cache;
 use gnnc_graph::partition::{self, Partition};
-use gnnc_graph::sample::{At, PILOT, Replay, Rule, SampleError, Sampler, seeds};
+use gnnc_graph::sample::{At, HopEdges, PILOT, Replay, Rule, SampleError, Sampler, seeds};
 use gnnc_graph::{GraphData, Topology, summary};
 use gnnc_ir::EdgeSet;
 use gnnc_ir::plan::Partitioner;
 use gnnc_ir::program::trace::Phase;
 use gnnc_ir::words::sampling::Sampling;
 use gnnc_ir::workload::PartitionSummary;
+use gnnc_planner::lower::Batches;
 use gnnc_planner::parts::BatchPlan;
 use gnnc_runtime::RuntimeError;
 use std::borrow::Borrow;
@@ -32,9 +33,7 @@ pub(super) struct Counted {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Draws {
     /// How; nothing is drawn without.
-    pub(super) sampling: Option<Sampling>,
-    /// How those to evaluate on are drawn; `None` for the whole graph.
-    pub(super) evaluation: Option<Sampling>,
+    pub(super) batches: Option<Batches>,
     /// The seed of the run.
     pub(super) seed: u64,
     /// On which divisions.
@@ -60,7 +59,7 @@ impl Counted {
         }
         let mut missing: BTreeMap<Partitioner, Vec<u32>> = BTreeMap::new();
         let known = |division: &&Division| {
-            let drawn = draws.sampling.is_none() || !draws.on.contains(division);
+            let drawn = draws.batches.is_none() || !draws.on.contains(division);
             self.partitions.contains_key(division) && (drawn || self.batches.contains_key(division))
         };
         for (parts, partitioner) in divisions.iter().filter(|division| !known(division)) {
@@ -90,10 +89,10 @@ impl Counted {
         draws: &Draws,
     ) -> Result<(), Error> {
         let wanted = draws.on.contains(&division) && !self.batches.contains_key(&division);
-        let Some(sampling) = draws.sampling.as_ref().filter(|_| wanted) else {
+        let Some(batches) = draws.batches.as_ref().filter(|_| wanted) else {
             return Ok(());
         };
-        let batches = (sampling, draws.evaluation.as_ref());
+        let batches = (&batches.training, batches.evaluation.as_ref());
         let found = batch_plan(data, &Arc::new(partition), batches, draws.seed)?;
         self.batches.insert(division, found);
         Ok(())
@@ -121,14 +120,11 @@ pub(crate) fn batch_plan(
     let trained = pilots(training, Phase::Step)?;
     let evaluated = evaluation.map(|sampling| pilots(sampling, Phase::Eval));
     let evaluated = evaluated.transpose()?;
-    let graph = (
-        data.vertices().into(),
-        data.topology.edges_of(EdgeSet::Plain),
-    );
+    let graph = (data.vertices().into(), data.topology.edges());
     Ok(BatchPlan::drawn(trained, evaluated, graph))
 }
 
-/// Draws the batches of a list on all ranks of a partition.
+/// Draws the batches of a list on all ranks of a partition. `topology` has the plain edges of the graph.
 ///
 /// # Errors
 /// Settings that do not fit the graph, such as no training vertices.
@@ -140,8 +136,8 @@ pub(crate) fn replay<T: Borrow<Topology> + Send + Sync>(
     seed: u64,
 ) -> Result<Replay<T>, Error> {
     let made = move || {
-        let rule = Rule::new(sampling.kind, sampling.fanouts.clone(), seed)?;
-        let sampler = Sampler::new(topology, &rule, 1)?;
+        let edges = HopEdges::new(topology, &data.topology, &sampling.over);
+        let sampler = Sampler::over(edges, &Rule::of(sampling, seed)?, 1)?;
         Replay::new(sampler, &seeds(data, phase), sampling, partition, seed)
     };
     made().map_err(no_batches)

@@ -4,6 +4,7 @@ use crate::Error;
 use crate::plan::replay;
 use gnnc_graph::sample::{At, Replay};
 use gnnc_graph::{GraphData, Partition, Topology};
+use gnnc_ir::EdgeSet;
 use gnnc_ir::program::trace::Phase;
 use gnnc_ir::program::traffic::{self, Reads, traffic};
 use gnnc_ir::program::{BatchSizes, Instr, Program, RankSizes};
@@ -30,7 +31,7 @@ impl Check {
         let Some(sampling) = &program.sampling else {
             return Ok(None);
         };
-        let topology = Arc::new(data.topology.clone());
+        let topology = Arc::new(data.topology.only(EdgeSet::Plain).into_owned());
         let partition = Arc::new(partition.clone());
         let drawn = |sampling, phase| {
             let topology = Arc::clone(&topology);

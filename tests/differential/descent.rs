@@ -1,13 +1,13 @@
 //! Gradient descent by the interpreter, in double precision, on the batches that the sampler draws.
 
 use crate::check::{Case, Way};
-use gnnc::graph::GraphData;
 use gnnc::graph::partition::{Partition, by_name};
-use gnnc::graph::sample::{Batches, Blocks, RankSeeds, Rule, Sampler};
-use gnnc::ir::Graph;
+use gnnc::graph::sample::{Batches, Blocks, HopEdges, RankSeeds, Rule, Sampler};
+use gnnc::graph::{GraphData, Topology};
 use gnnc::ir::graph::autodiff::{TrainingGraph, differentiate};
 use gnnc::ir::graph::eval::{DropoutKey, EvalBatch, EvalContext, EvalLayer, Tensor, evaluate};
 use gnnc::ir::words::sampling::{Roots, Sampling};
+use gnnc::ir::{EdgeSet, Graph};
 use gnnc::planner::sampled::sampled;
 use gnnc::{Trainer, runtime};
 use std::sync::Arc;
@@ -19,10 +19,12 @@ const TOLERANCE: f64 = 1e-3;
 pub const LEARNING_RATE: f64 = 0.0625;
 
 /// The batch as the interpreter reads it, with its numbers computed from the graph.
-pub fn read(data: &GraphData, blocks: &Blocks) -> EvalBatch {
-    let topology = &data.topology;
+pub fn read(data: &GraphData, sampling: &Sampling, blocks: &Blocks) -> EvalBatch {
     let layers = (1..=blocks.layers()).map(|number| {
         let (layer, ids) = (blocks.layer(number), blocks.level(number - 1));
+        let set = sampling.set_into(number);
+        let topology = data.topology.only(set);
+        let edge_features = data.edge_features.of_set(&data.topology, set);
         let mut read = EvalLayer {
             indptr: layer.edges.indptr.clone(),
             indices: layer.edges.indices.clone(),
@@ -49,7 +51,7 @@ pub fn read(data: &GraphData, blocks: &Blocks) -> EvalBatch {
                 read.degrees.push(there as f64);
                 read.types.extend(kind(at));
                 let place = topology.indptr()[v as usize] as usize + layer.positions[at] as usize;
-                let features = data.edge_features.row(place).iter();
+                let features = edge_features.row(place).iter();
                 read.features.extend(features.map(|x| f64::from(*x)));
             }
         }
@@ -64,11 +66,20 @@ pub fn read(data: &GraphData, blocks: &Blocks) -> EvalBatch {
     }
 }
 
+/// Draws the batches of a program from a graph.
+pub fn sampler(data: &GraphData, sampling: &Sampling, seed: u64) -> Sampler<Arc<Topology>> {
+    let plain = Arc::new(data.topology.only(EdgeSet::Plain).into_owned());
+    let edges = HopEdges::new(plain, &data.topology, &sampling.over);
+    Sampler::over(edges, &Rule::of(sampling, seed).unwrap(), 1).unwrap()
+}
+
 /// Gradient descent by the interpreter on the batches that the sampler draws.
 struct Oracle<'a> {
     case: &'a Case,
     data: &'a GraphData,
     training: TrainingGraph,
+    /// The edges that each hop of the model runs over.
+    over: Vec<EdgeSet>,
     context: EvalContext,
     step: u32,
 }
@@ -87,6 +98,7 @@ impl<'a> Oracle<'a> {
             case,
             data,
             training,
+            over: form.hops,
             context,
             step: 0,
         }
@@ -94,10 +106,13 @@ impl<'a> Oracle<'a> {
 
     /// Trains an epoch; returns its loss, the mean over the seeds of all batches.
     fn epoch(&mut self, sampling: &Sampling, way: Way, number: u32) -> f64 {
+        let sampling = &Sampling {
+            over: self.over.clone(),
+            ..sampling.clone()
+        };
         let settings = &self.case.loaded.model.train;
         let seed = settings.seed;
-        let rule = Rule::new(sampling.kind, sampling.fanouts.clone(), seed).unwrap();
-        let mut sampler = Sampler::new(&self.data.topology, &rule, 1).unwrap();
+        let mut sampler = sampler(self.data, sampling, seed);
         let trained = (0..self.data.vertices()).filter(|v| self.data.train[*v as usize]);
         let batches = Batches::new(trained.collect(), sampling.batch, sampling.cut, seed).unwrap();
         let epoch = batches.epoch(number).unwrap();
@@ -116,7 +131,7 @@ impl<'a> Oracle<'a> {
                 Roots::Own => self.shares(sampling, way, (number, batch)),
             };
             sampler.sample(&seeds, self.step, &mut blocks).unwrap();
-            self.context.batch = Some(read(self.data, &blocks));
+            self.context.batch = Some(read(self.data, sampling, &blocks));
             self.context.dropout = Some(DropoutKey {
                 seed,
                 epoch: self.step,

@@ -2,9 +2,14 @@
 
 use crate::check::Case;
 use crate::data::{RELATIONS, Shape, planted, with_edge_features};
+use crate::descent::differences;
+use crate::minibatch::{ONE, SEVERAL, case, hops, pushed, sampling, with};
 use crate::models::{check_case, shape};
 use gnnc::graph::links::{LinkOptions, with_pairs};
 use gnnc::graph::{GraphData, Labels, Topology, many};
+use gnnc::ir::plan::Placement;
+use gnnc::ir::words::sampling::{ALL, Cut, Kind, Roots, Sampling};
+use gnnc::planner::placement::PlacementSpec;
 
 /// A graph whose last two types of edges are sets of their own.
 fn with_sets(shape: Shape) -> GraphData {
@@ -87,6 +92,61 @@ fn graphs_of_many() {
     let body = "let h = x |> linear(5) |> gine
                 loss huber(concat(pool(h), pool(h, max)) |> linear(classes), labels, on = train)";
     check_case(Case::new(gine, body, many_graphs(true)));
+}
+
+/// Batches of graphs: each hop is drawn from the set of edges that its layer runs over.
+#[test]
+fn batches_of_graphs() {
+    let gine =
+        "layer gine(h) { return h + gather(relu(h@src + linear(edge_features, width(h))), sum) }";
+    let models = [
+        (
+            "let h = x |> dropout(0.3) |> rgcn_conv(6) |> relu |> gin_conv(5) |> relu
+             let g = concat(pool(h, mean), pool(h, max))
+             loss cross_entropy(linear(g, classes), labels, on = train)",
+            many_graphs(false),
+        ),
+        (
+            "let h = x |> linear(5) |> gine |> gine
+             loss huber(h |> pool(sum) |> linear(classes), labels, on = train)",
+            many_graphs(true),
+        ),
+    ];
+    for (body, data) in &models {
+        let whole = Case::new(gine, body, data.clone());
+        let hops = hops(&whole);
+        let all = sampling(1000, vec![ALL; hops], Kind::Full, Cut::Even);
+        let mut batches = with(whole, &all);
+        for way in [&[ONE][..], &SEVERAL, &pushed()].concat() {
+            batches.check(way);
+        }
+        for (fanout, kind, cut, roots, way) in [
+            (ALL, Kind::Full, Cut::Even, Roots::Home, ONE),
+            (2, Kind::Neighbor, Cut::Short, Roots::Home, ONE),
+            (ALL, Kind::Full, Cut::Even, Roots::Dealt, SEVERAL[0]),
+            (3, Kind::Labor, Cut::Drop, Roots::Own, SEVERAL[1]),
+            (ALL, Kind::Neighbor, Cut::Even, Roots::Home, pushed()[0]),
+            (2, Kind::Labor, Cut::Short, Roots::Dealt, pushed()[2]),
+        ] {
+            let cut = if roots == Roots::Own { Cut::Even } else { cut };
+            let sampling = sampling(4, vec![fanout; hops], kind, cut);
+            let sampling = Sampling { roots, ..sampling };
+            let case = with(case(gine, body, data.clone()), &sampling);
+            assert_eq!(differences(&case, &sampling, way), None, "{body}");
+        }
+    }
+}
+
+/// Pairs read two sets in one hop, which no batch has.
+#[test]
+fn hops_over_two_sets_are_refused() {
+    let data = with_sets(shape(false));
+    let body = "let h = sage_conv(x, 4, over = \"up\") + sage_conv(x, 4, over = \"down\")
+                loss cross_entropy(linear(h, classes), labels, on = train)";
+    let case = Case::new("", body, data);
+    let spec = PlacementSpec::new(Placement::Minibatch, 1);
+    let refused = case.compiled.training(&spec).err().unwrap().to_string();
+    assert!(refused.contains("different sets of edges"), "{refused}");
 }
 
 /// Batch norm over all vertices, over those inside graphs, and sums of rows of edges.

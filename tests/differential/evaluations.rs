@@ -4,16 +4,16 @@
 use crate::batches::FIXED;
 use crate::check::{Case, Way};
 use crate::data::{planted, with_numbers, with_several_labels};
-use crate::descent::{elements, read};
+use crate::descent::{elements, read, sampler};
 use crate::minibatch::{ONE, SEVERAL, case, hops, models, pushed, sampling, untyped, with};
 use crate::models::{GAT, GCN, SAGE, shape};
 use gnnc::Trainer;
-use gnnc::graph::sample::{Blocks, Rule, Sampler, seeds};
+use gnnc::graph::sample::{Blocks, seeds};
 use gnnc::graph::{GraphData, Labels};
 use gnnc::ir::graph::eval::evaluate;
 use gnnc::ir::plan::Placement;
 use gnnc::ir::program::trace::Phase;
-use gnnc::ir::words::sampling::{ALL, Cut, Fanout, Kind, Roots};
+use gnnc::ir::words::sampling::{ALL, Cut, Fanout, Kind, Roots, Sampling};
 use gnnc::ir::words::storage::Storage;
 use gnnc::planner::lower::evaluation;
 use gnnc::planner::sampled::sampled;
@@ -89,16 +89,19 @@ fn expected(case: &Case, trainer: &Trainer) -> Metrics {
     let settings = &case.knobs.sampling;
     let sampling = settings.evaluation().unwrap();
     let seed = case.loaded.model.train.seed;
-    let rule = Rule::new(sampling.kind, sampling.fanouts, seed).unwrap();
     let mut blocks = Blocks::default();
     let seeds = seeds(data, Phase::Eval);
-    let mut sampler = Sampler::new(&data.topology, &rule, 1).unwrap();
-    sampler.sample(&seeds, u32::MAX, &mut blocks).unwrap();
     let typed = data.topology.relations() > 0;
     let beforehand = settings.beforehand == Some(true);
     let form = sampled(&evaluation(&case.loaded.model.graph), typed, beforehand).unwrap();
+    let sampling = Sampling {
+        over: form.hops.clone(),
+        ..sampling
+    };
+    let mut sampler = sampler(data, &sampling, seed);
+    sampler.sample(&seeds, u32::MAX, &mut blocks).unwrap();
     let mut context = case.context().clone();
-    context.batch = Some(read(data, &blocks));
+    context.batch = Some(read(data, &sampling, &blocks));
     context.params = elements(&form.batch, &trainer.session.parameters().unwrap());
     let logits = evaluate(&form.batch, &context).unwrap().remove(0).data;
     let Labels::Single(labels) = &data.labels else {

@@ -105,6 +105,7 @@ pub fn sampling(batch: u32, fanouts: Vec<u32>, kind: Kind, cut: Cut) -> Sampling
     Sampling {
         batch,
         fanouts: fanouts.into_iter().map(Fanout::Each).collect(),
+        over: Vec::new(),
         kind,
         cut,
         roots: Roots::Home,
@@ -115,7 +116,7 @@ pub fn sampling(batch: u32, fanouts: Vec<u32>, kind: Kind, cut: Cut) -> Sampling
 pub fn hops(case: &Case) -> usize {
     let spec = PlacementSpec::new(Placement::Minibatch, 1);
     let batches = case.compiled.training(&spec).unwrap().batches.as_ref();
-    usize::from(batches.unwrap().hops)
+    batches.unwrap().hops.len()
 }
 
 /// Every model, with the layers it needs, and whether it reads types of edges.

@@ -10,9 +10,11 @@
 //! that is `V_0 + V_1 + 1 + E_1` numbers. If edges have types, their positions follow the places: which
 //! edge it is decides about its type.
 
-use super::Blocks;
 use super::draw::scale_of;
+use super::{Blocks, HopEdges};
 use crate::Topology;
+use gnnc_ir::EdgeSet;
+use std::borrow::Borrow;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -87,13 +89,26 @@ impl AllBlocks {
         words
     }
 
-    /// Puts the messages of all ranks side by side. False if one of them is no message about a
-    /// graph's levels from `top` outwards, or if
-    /// 32 bits cannot number their rows.
+    /// Puts the messages of all ranks side by side. `set_into` says over which of the `edges` the layer into a
+    /// level runs. False if one of them is no message about the levels from `top` outwards, or if 32 bits
+    /// cannot number their rows.
     #[must_use]
-    pub fn merge(&mut self, top: u8, places: bool, topology: &Topology) -> bool {
-        let read =
-            |part: &mut Part| part.lists(usize::from(top), places).is_some() && part.fits(topology);
+    pub fn merge<T: Borrow<Topology>>(
+        &mut self,
+        top: u8,
+        places: bool,
+        edges: &HopEdges<T>,
+        set_into: &dyn Fn(usize) -> EdgeSet,
+    ) -> bool {
+        let sets = (1..=usize::from(top)).rev().map(set_into);
+        let of_layers = sets.map(|set| edges.of(set)).collect::<Option<Vec<_>>>();
+        let (Some(of_layers), Some(plain)) = (of_layers, edges.of(EdgeSet::Plain)) else {
+            return false;
+        };
+        let read = |part: &mut Part| {
+            let found = part.lists(usize::from(top), places);
+            found.is_some() && part.fits(&of_layers, plain.vertices())
+        };
         if !self.parts.iter_mut().all(read) {
             return false;
         }
@@ -111,7 +126,7 @@ impl AllBlocks {
             }
             self.blocks.sizes.push(self.blocks.ids.len());
         }
-        for depth in 0..levels - 1 {
+        for (depth, topology) in of_layers.into_iter().enumerate() {
             self.layer(depth, topology);
         }
         true
@@ -268,14 +283,15 @@ impl Part {
         Some(())
     }
 
-    fn fits(&self, topology: &Topology) -> bool {
+    /// Whether these are levels of a graph with so many vertices and these edges of each layer.
+    fn fits(&self, edges: &[&Topology], vertices: u32) -> bool {
         let ids = &self.words[self.ids.clone()];
-        if !ids.iter().all(|id| *id < topology.vertices()) {
+        if !ids.iter().all(|id| *id < vertices) {
             return false;
         }
         let grow = self.sizes.windows(2).all(|pair| pair[0] <= pair[1]);
-        let mut layers = self.layers.iter().zip(&self.sizes[1..]);
-        let of_layers = layers.all(|(lists, below)| {
+        let mut layers = self.layers.iter().zip(&self.sizes[1..]).zip(edges);
+        let of_layers = layers.all(|((lists, below), topology)| {
             let ends = &self.words[lists.ends.clone()];
             let places = &self.words[lists.places.clone()];
             let positions = &self.words[lists.positions.clone()];

@@ -29,6 +29,12 @@ pub enum SampleError {
         /// Types of the graph's edges; 0 if they have none.
         relations: u32,
     },
+    /// A hop over edges that the sampler was not given.
+    #[error("hop {hop} runs over a set of edges that the graph does not have")]
+    NoSet {
+        /// The hop, from 1 next to the seeds.
+        hop: usize,
+    },
     /// A seed names no vertex.
     #[error("seed {seed} at position {position} names no vertex; the graph has {vertices}")]
     NoSuchSeed {

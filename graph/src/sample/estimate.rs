@@ -4,9 +4,9 @@
 //! that it is in the next one out. They take edges for independent, which is exact to about 1 % for
 //! one hop. Where neighborhoods of a seed overlap, they count too many vertices after two.
 
-use super::{Fanout, Kind, Rule, SampleError};
+use super::{Fanout, HopEdges, Kind, Rule, SampleError};
 use crate::Topology;
-use gnnc_ir::Workload;
+use gnnc_ir::{EdgeSet, Workload};
 
 /// Expected sizes of a batch.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -42,7 +42,7 @@ pub fn by_edges(
     rule: &Rule,
     included: &mut [f64],
 ) -> Result<Estimate, SampleError> {
-    rule.check(topology)?;
+    rule.check(&HopEdges::plain(topology))?;
     let by_source = rule.kind() == Kind::Labor && topology.relations() == 0;
     let order = if by_source {
         by_degree(topology)
@@ -145,9 +145,35 @@ impl Sources {
     }
 }
 
-/// The degree classes of a graph of which only statistics are known. Out-degrees are taken to be
-/// in-degrees.
-pub fn degree_classes(workload: &Workload) -> Vec<DegreeClass> {
+/// What statistics say about the edges of vertices.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Degrees {
+    /// Vertices by their plain edges.
+    pub classes: Vec<DegreeClass>,
+    /// Types of these edges; 0 if they have none.
+    pub relations: u32,
+    /// For each named set, its edges into a seed, in the mean.
+    pub into_seed: Vec<f64>,
+}
+
+impl Degrees {
+    /// Those of a graph of which only statistics are known. Out-degrees are taken to be in-degrees, and
+    /// edges of named sets to lead into the vertices of the splits.
+    pub fn of(workload: &Workload) -> Self {
+        let split = workload.split.iter().sum::<u64>() as f64;
+        let into_seed = workload.edge_sets.iter().map(|set| {
+            let least = set.edges as f64 / (set.max_degree as f64).max(1.0);
+            set.edges as f64 / split.max(least).max(1.0)
+        });
+        Self {
+            classes: degree_classes(workload),
+            relations: workload.relations,
+            into_seed: into_seed.collect(),
+        }
+    }
+}
+
+fn degree_classes(workload: &Workload) -> Vec<DegreeClass> {
     // Class k > 0 has the degrees from 2^(k-1) to 2^k - 1.
     let bounds = |k: usize| match k {
         0 => (0.0, 0.0),
@@ -174,8 +200,11 @@ pub fn degree_classes(workload: &Workload) -> Vec<DegreeClass> {
 /// Expected sizes from the degrees of the vertices, for uniform seeds.
 ///
 /// Edges are taken to end at random. Of the edges into a vertex, as many are kept as the fanouts of
-/// all `relations` (types of edges; 0 if they have none) together allow.
-pub fn by_degrees(classes: &[DegreeClass], relations: u32, seeds: f64, rule: &Rule) -> Estimate {
+/// all types of edges together allow. Edges of a named set lead into seeds, and no two from one vertex.
+pub fn by_degrees(degrees: &Degrees, seeds: f64, rule: &Rule) -> Estimate {
+    let Degrees {
+        classes, relations, ..
+    } = degrees;
     let vertices: f64 = classes.iter().map(|class| class.vertices).sum();
     let edges: f64 = classes.iter().map(|c| c.vertices * c.out_of).sum();
     let mut included = vec![(seeds / vertices.max(1.0)).min(1.0); classes.len()];
@@ -187,9 +216,20 @@ pub fn by_degrees(classes: &[DegreeClass], relations: u32, seeds: f64, rule: &Ru
     by_degree.sort_by(|a, b| classes[*a].into.total_cmp(&classes[*b].into));
     let mut estimate = Estimate::default();
     estimate.vertices.push(level(&included));
-    for fanout in rule.fanouts() {
+    for (hop, fanout) in (1..).zip(rule.fanouts()) {
+        if let EdgeSet::Named(number) = rule.set(hop) {
+            let into = degrees.into_seed.get(usize::from(number).wrapping_sub(1));
+            let kept = seeds * into.copied().unwrap_or(0.0).min(fanout.of(0).into());
+            let unread = 1.0 - (kept / vertices.max(1.0)).min(1.0);
+            for p in &mut included {
+                *p = 1.0 - (1.0 - *p) * unread;
+            }
+            estimate.edges.push(kept);
+            estimate.vertices.push(level(&included));
+            continue;
+        }
         let fanout = match fanout {
-            Fanout::Each(fanout) => f64::from(*fanout) * f64::from(relations.max(1)),
+            Fanout::Each(fanout) => f64::from(*fanout) * f64::from((*relations).max(1)),
             Fanout::Types(fanouts) => fanouts.iter().map(|f| f64::from(*f)).sum(),
         };
         // Edges into the level, and those of them that are kept, over all edges.

@@ -32,6 +32,7 @@ mod draw;
 mod error;
 mod estimate;
 mod fill;
+mod hop_edges;
 mod numbers;
 mod pilot;
 mod roots;
@@ -42,14 +43,18 @@ pub use all::{AllBlocks, message_length, write_message};
 pub use batches::{Batches, Epoch, home, shares};
 pub use blocks::{Blocks, Layer};
 pub use error::SampleError;
-pub use estimate::{DegreeClass, Estimate, by_degrees, by_edges, degree_classes};
+pub use estimate::{DegreeClass, Degrees, Estimate, by_degrees, by_edges};
 pub use gnnc_ir::words::sampling::{ALL, Cut, Fanout, Kind, MAX_HOPS};
+pub use hop_edges::HopEdges;
 pub use pilot::{PILOT, Pilot, room};
 pub use roots::{At, RankSeeds, Replay, check_roots, seeds};
 pub use sampler::Sampler;
 
 use crate::Topology;
+use gnnc_ir::EdgeSet;
 use gnnc_ir::kernel::mask_key;
+use gnnc_ir::words::sampling::Sampling;
+use std::borrow::Borrow;
 
 /// Sites of dropout masks are below this bit, so their keys differ from those of samples.
 const SITE: u32 = 0x8000_0000;
@@ -59,6 +64,8 @@ const SITE: u32 = 0x8000_0000;
 pub struct Rule {
     kind: Kind,
     fanouts: Vec<Fanout>,
+    /// The edges that each hop runs over; plain ones if it is not listed.
+    over: Vec<EdgeSet>,
     seed: u64,
 }
 
@@ -79,9 +86,28 @@ impl Rule {
             _ => Ok(Self {
                 kind,
                 fanouts,
+                over: Vec::new(),
                 seed,
             }),
         }
+    }
+
+    /// What the batches of a program draw. `seed` is that of the run.
+    ///
+    /// # Errors
+    /// As [`Rule::new`].
+    pub fn of(sampling: &Sampling, seed: u64) -> Result<Self, SampleError> {
+        let rule = Self::new(sampling.kind, sampling.fanouts.clone(), seed)?;
+        Ok(Self {
+            over: sampling.over.clone(),
+            ..rule
+        })
+    }
+
+    /// The edges that a hop (from 1, next to the seeds) runs over.
+    pub fn set(&self, hop: usize) -> EdgeSet {
+        let set = hop.checked_sub(1).and_then(|hop| self.over.get(hop));
+        set.copied().unwrap_or(EdgeSet::Plain)
     }
 
     /// How edges are drawn.
@@ -102,9 +128,10 @@ impl Rule {
     /// Checks that the fanouts fit the types of a graph's edges.
     ///
     /// # Errors
-    /// Fanouts by type that are not one for each type of the graph.
-    fn check(&self, topology: &Topology) -> Result<(), SampleError> {
+    /// Fanouts by type that are not one for each type of the graph; a hop over edges that are not there.
+    fn check<T: Borrow<Topology>>(&self, edges: &HopEdges<T>) -> Result<(), SampleError> {
         for (hop, fanout) in self.fanouts.iter().enumerate() {
+            let topology = edges.of_hop(self.set(hop + 1), hop + 1)?;
             match fanout {
                 Fanout::Types(fanouts) if fanouts.len() != topology.relations() as usize => {
                     return Err(SampleError::Types {

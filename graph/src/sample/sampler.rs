@@ -5,8 +5,9 @@ use super::draw::{Hop, Scratch};
 use super::fill::{Degrees, Rows};
 use super::numbers::{MOST, Numbers};
 use super::together::{self, Chunk};
-use super::{Rule, SampleError};
+use super::{HopEdges, Rule, SampleError};
 use crate::Topology;
+use gnnc_ir::EdgeSet;
 use std::borrow::Borrow;
 use std::sync::{Mutex, PoisonError};
 
@@ -18,7 +19,7 @@ pub struct Sampler<T> {
     /// `None` for a single thread.
     pool: Option<rayon::ThreadPool>,
     rule: Rule,
-    topology: T,
+    edges: HopEdges<T>,
     state: State,
 }
 
@@ -40,13 +41,22 @@ struct State {
 }
 
 impl<T: Borrow<Topology> + Send + Sync> Sampler<T> {
-    /// A sampler of a graph by a rule, with a number of threads (at least one) that changes no
-    /// result.
+    /// A sampler of a graph's plain edges by a rule, with a number of threads (at least one) that changes
+    /// no result.
     ///
     /// # Errors
-    /// Fanouts by type that do not fit the graph; threads that cannot be started.
+    /// As [`Sampler::over`].
     pub fn new(topology: T, rule: &Rule, threads: usize) -> Result<Self, SampleError> {
-        rule.check(topology.borrow())?;
+        Self::over(HopEdges::plain(topology), rule, threads)
+    }
+
+    /// The same, whose hops run over the sets of edges that the rule says.
+    ///
+    /// # Errors
+    /// Fanouts by type that do not fit the graph; edges that are not there; threads that cannot be started.
+    pub fn over(edges: HopEdges<T>, rule: &Rule, threads: usize) -> Result<Self, SampleError> {
+        rule.check(&edges)?;
+        let vertices = edges.of_hop(EdgeSet::Plain, 1)?.vertices();
         let pool = match threads {
             0 | 1 => None,
             _ => {
@@ -62,12 +72,12 @@ impl<T: Borrow<Topology> + Send + Sync> Sampler<T> {
             pool,
             rule: rule.clone(),
             state: State {
-                numbers: Numbers::new(topology.borrow().vertices()),
+                numbers: Numbers::new(vertices),
                 starts: Vec::new(),
                 scratch: (0..threads.max(1)).map(|_| Mutex::default()).collect(),
                 chunks: Vec::new(),
             },
-            topology,
+            edges,
         })
     }
 
@@ -88,18 +98,18 @@ impl<T: Borrow<Topology> + Send + Sync> Sampler<T> {
         step: u32,
         blocks: &mut Blocks,
     ) -> Result<(), SampleError> {
-        let (rule, topology, state) = (&self.rule, self.topology.borrow(), &mut self.state);
+        let (rule, edges, state) = (&self.rule, &self.edges, &mut self.state);
         match &self.pool {
-            Some(pool) => pool.install(|| state.sample(topology, rule, seeds, step, blocks)),
-            None => state.sample(topology, rule, seeds, step, blocks),
+            Some(pool) => pool.install(|| state.sample(edges, rule, seeds, step, blocks)),
+            None => state.sample(edges, rule, seeds, step, blocks),
         }
     }
 }
 
 impl State {
-    fn sample(
+    fn sample<T: Borrow<Topology>>(
         &mut self,
-        topology: &Topology,
+        edges: &HopEdges<T>,
         rule: &Rule,
         seeds: &[u32],
         step: u32,
@@ -111,7 +121,7 @@ impl State {
             return Err(refused);
         }
         blocks.sizes.push(blocks.ids.len());
-        let drawn = self.layers(topology, rule, step, blocks);
+        let drawn = self.layers(edges, rule, step, blocks);
         if self.is_alone() {
             self.numbers.forget(&blocks.ids);
         } else {
@@ -127,22 +137,20 @@ impl State {
         self.scratch.len() == 1
     }
 
-    fn layers(
+    fn layers<T: Borrow<Topology>>(
         &mut self,
-        topology: &Topology,
+        edges: &HopEdges<T>,
         rule: &Rule,
         step: u32,
         blocks: &mut Blocks,
     ) -> Result<(), SampleError> {
         let Blocks { ids, sizes, layers } = blocks;
         for (number, layer) in (1..).zip(layers) {
+            let topology = edges.of_hop(rule.set(number), number)?;
             let hop = Hop::new(topology, rule, number, step);
-            let edges = self.count(topology, &hop, ids, layer);
-            if edges + ids.len() as u64 > MOST {
-                return Err(SampleError::TooManyEdges {
-                    hop: number,
-                    found: edges,
-                });
+            let found = self.count(topology, &hop, ids, layer);
+            if found + ids.len() as u64 > MOST {
+                return Err(SampleError::TooManyEdges { hop: number, found });
             }
             self.fill(topology, &hop, ids, layer);
             sizes.push(ids.len());

@@ -5,7 +5,8 @@ use crate::{rule, sampled};
 use gnnc_graph::Topology;
 use gnnc_graph::example::g8;
 use gnnc_graph::rng::Stream;
-use gnnc_graph::sample::{AllBlocks, Blocks, Kind, message_length, write_message};
+use gnnc_graph::sample::{AllBlocks, Blocks, HopEdges, Kind, message_length, write_message};
+use gnnc_ir::EdgeSet;
 
 fn message(blocks: &Blocks, top: u8, typed: bool) -> Vec<u32> {
     let mut words = vec![0; message_length(blocks, top, typed)];
@@ -20,7 +21,8 @@ fn merged(messages: &[Vec<u32>], top: u8, topology: &Topology) -> Option<AllBloc
         let room = all.message(rank, messages.len() as u32, words.len());
         room.copy_from_slice(words);
     }
-    all.merge(top, topology.relations() > 0, topology)
+    let (edges, plain) = (HopEdges::plain(topology), |_| EdgeSet::Plain);
+    all.merge(top, topology.relations() > 0, &edges, &plain)
         .then_some(all)
 }
 

@@ -5,8 +5,7 @@ use gnnc_graph::Topology;
 use gnnc_graph::example::g8;
 use gnnc_graph::generate::Rmat;
 use gnnc_graph::sample::{
-    ALL, Batches, Blocks, Cut, Estimate, Fanout, Kind, Rule, Sampler, by_degrees, by_edges,
-    degree_classes,
+    ALL, Batches, Blocks, Cut, Degrees, Estimate, Fanout, Kind, Rule, Sampler, by_degrees, by_edges,
 };
 use gnnc_graph::{GraphData, summarise};
 
@@ -101,8 +100,9 @@ fn estimates_are_near_what_is_counted() {
     };
     let data = rmat.generate().unwrap();
     let workload = summarise(&data, &[]).unwrap();
-    let classes = degree_classes(&workload);
-    let edges: f64 = classes
+    let degrees = Degrees::of(&workload);
+    let edges: f64 = degrees
+        .classes
         .iter()
         .map(|class| class.vertices * class.into)
         .sum();
@@ -118,7 +118,7 @@ fn estimates_are_near_what_is_counted() {
         let mut included = vec![500.0 / 20_000.0; 20_000];
         let exact = by_edges(&data.topology, &rule, &mut included).unwrap();
         within(&exact, &counted, &[0.02, 0.15]);
-        let rough = by_degrees(&classes, 0, 500.0, &rule);
+        let rough = by_degrees(&degrees, 500.0, &rule);
         within(&rough, &counted, &[0.1, 0.2]);
         assert_eq!(rough.vertices[0], 500.0);
     }
@@ -151,8 +151,8 @@ fn graphs_without_edges_have_levels_of_seeds() {
     close(&found.vertices, &[5.0; 3], 1e-12);
     close(&found.edges, &[0.0; 2], 1e-12);
     let workload = summarise(&GraphData::new("empty", topology), &[]).unwrap();
-    let found = by_degrees(&degree_classes(&workload), 0, 5.0, &rule);
+    let found = by_degrees(&Degrees::of(&workload), 5.0, &rule);
     close(&found.vertices, &[5.0; 3], 1e-12);
-    let nothing = by_degrees(&[], 0, 5.0, &rule);
+    let nothing = by_degrees(&Degrees::default(), 5.0, &rule);
     close(&nothing.vertices, &[0.0; 3], 0.0);
 }

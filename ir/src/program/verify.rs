@@ -113,7 +113,7 @@ fn edge_features(program: &Program) -> u32 {
                 return None;
             };
             numbers.outputs.iter().find_map(|one| match one.drawn {
-                Drawn::EdgeFeatures(_, columns) => Some(columns),
+                Drawn::EdgeFeatures(.., columns) => Some(columns),
                 _ => None,
             })
         })

@@ -142,6 +142,10 @@ pub struct Sampling {
     pub batch: u32,
     /// One fanout a hop, the hop next to the seeds first.
     pub fanouts: Vec<Fanout>,
+    /// The edges that each hop runs over, in the order of the fanouts. Hops that are not listed run over
+    /// the plain edges.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub over: Vec<EdgeSet>,
     /// How edges are drawn.
     #[serde(default)]
     pub kind: Kind,
@@ -157,6 +161,13 @@ impl Sampling {
     /// Number of hops, which is also the level of the seeds.
     pub fn hops(&self) -> u8 {
         self.fanouts.len() as u8
+    }
+
+    /// The edges into a level, counted from 1.
+    pub fn set_into(&self, level: usize) -> EdgeSet {
+        let hop = self.fanouts.len().checked_sub(level);
+        let set = hop.and_then(|hop| self.over.get(hop));
+        set.copied().unwrap_or(EdgeSet::Plain)
     }
 }
 
@@ -216,6 +227,7 @@ impl SamplingSettings {
         Some(Sampling {
             batch: self.batch?,
             fanouts: self.fanouts.clone(),
+            over: Vec::new(),
             kind: self.sampler.unwrap_or_default(),
             cut: self.cut.unwrap_or_default(),
             roots: self.roots.unwrap_or_default(),
@@ -284,8 +296,8 @@ pub enum Drawn {
     Relation(Level, u32),
     /// For each edge of a layer, the edges of its type into its destination in the whole graph.
     RelationDegree(Level, u32),
-    /// For each edge of a layer, its features: `[edges of the layer x columns]`.
-    EdgeFeatures(Level, u32),
+    /// For each edge of a layer, its features: `[edges of the layer x columns]`. Self loops have none.
+    EdgeFeatures(Level, EdgeSet, u32),
 }
 
 impl Drawn {
@@ -298,7 +310,7 @@ impl Drawn {
             Self::Scale(layer, set) => Self::Scale(all(layer), set),
             Self::Relation(layer, types) => Self::Relation(all(layer), types),
             Self::RelationDegree(layer, types) => Self::RelationDegree(all(layer), types),
-            Self::EdgeFeatures(layer, columns) => Self::EdgeFeatures(all(layer), columns),
+            Self::EdgeFeatures(layer, set, columns) => Self::EdgeFeatures(all(layer), set, columns),
         }
     }
 
@@ -307,7 +319,7 @@ impl Drawn {
         match self {
             Self::Kept(level, _) | Self::Degree(level, ..) | Self::Scale(level, _) => level,
             Self::Relation(level, _) | Self::RelationDegree(level, _) => level,
-            Self::EdgeFeatures(level, _) => level,
+            Self::EdgeFeatures(level, ..) => level,
         }
     }
 
@@ -322,7 +334,7 @@ impl Drawn {
     /// Numbers of a row.
     pub fn columns(self) -> u32 {
         match self {
-            Self::EdgeFeatures(_, columns) => columns,
+            Self::EdgeFeatures(.., columns) => columns,
             Self::Kept(..) | Self::Degree(..) | Self::Scale(..) => 1,
             Self::Relation(..) | Self::RelationDegree(..) => 1,
         }
@@ -332,10 +344,12 @@ impl Drawn {
     pub fn ty(self) -> Type {
         let rows = match self {
             Self::Kept(level, _) | Self::Degree(level, ..) => Rows::Level(level),
-            Self::Scale(layer, set) => Rows::LevelEdges(layer, set),
-            Self::Relation(layer, _)
-            | Self::RelationDegree(layer, _)
-            | Self::EdgeFeatures(layer, _) => Rows::LevelEdges(layer, EdgeSet::Plain),
+            Self::Scale(layer, set) | Self::EdgeFeatures(layer, set, _) => {
+                Rows::LevelEdges(layer, set)
+            }
+            Self::Relation(layer, _) | Self::RelationDegree(layer, _) => {
+                Rows::LevelEdges(layer, EdgeSet::Plain)
+            }
         };
         Type::new(rows, 1, self.columns())
     }

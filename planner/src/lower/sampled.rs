@@ -4,19 +4,19 @@ use super::kernel::Builder;
 use super::region::{Region, Value, launch_rows};
 use super::{LowerError, Lowerer};
 use crate::sampled::SampledForm;
-use gnnc_ir::NodeId;
 use gnnc_ir::kernel::expr::{Expr, Value as Scalar};
 use gnnc_ir::kernel::{At, Body, Over};
 use gnnc_ir::program::instr::{self, DrawnBuffer};
 use gnnc_ir::program::{Instr, Ref, Role};
-use gnnc_ir::words::sampling::{Drawn, Sampling};
+use gnnc_ir::words::sampling::{Drawn, Sampling, SamplingSettings};
 use gnnc_ir::words::scalar::Binary;
+use gnnc_ir::{EdgeSet, NodeId};
 
 /// A model on sampled batches.
 #[derive(Clone, Debug)]
 pub struct OnBatches {
-    /// Hops of the batches that it is trained on.
-    pub hops: u8,
+    /// The edges that each hop of the batches that it is trained on runs over.
+    pub hops: Vec<EdgeSet>,
     /// The forward graph without dropout on batches, for evaluations that sample too.
     pub evaluation: SampledForm,
 }
@@ -28,6 +28,39 @@ pub struct Batches {
     pub training: Sampling,
     /// Those to evaluate on; `None` for the whole graph.
     pub evaluation: Option<Sampling>,
+}
+
+impl Batches {
+    /// The batches that settings ask for, of plain edges; `None` if their size or the fanouts are open.
+    pub fn of(settings: &SamplingSettings) -> Option<Self> {
+        Some(Self {
+            training: settings.sampling()?,
+            evaluation: settings.evaluation(),
+        })
+    }
+}
+
+impl OnBatches {
+    /// The batches that settings ask for, with the edges that the model's hops run over; `None` if their
+    /// size or the fanouts are open.
+    pub fn batches(&self, settings: &SamplingSettings) -> Option<Batches> {
+        let plain = Batches::of(settings)?;
+        let over = |hops: &[EdgeSet]| match hops.iter().all(|set| *set == EdgeSet::Plain) {
+            true => Vec::new(),
+            false => hops.to_vec(),
+        };
+        let evaluation = plain.evaluation.map(|sampling| Sampling {
+            over: over(&self.evaluation.hops),
+            ..sampling
+        });
+        Some(Batches {
+            training: Sampling {
+                over: over(&self.hops),
+                ..plain.training
+            },
+            evaluation,
+        })
+    }
 }
 
 impl Lowerer {

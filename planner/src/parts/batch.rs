@@ -2,7 +2,7 @@
 
 use super::Parts;
 use gnnc_graph::sample::{
-    Batches, Pilot, Rule, SampleError, by_degrees, check_roots, degree_classes, room,
+    Batches, Degrees, Pilot, Rule, SampleError, by_degrees, check_roots, room,
 };
 use gnnc_ir::plan::{AlphaBasis, Partitioner};
 use gnnc_ir::program::{BatchSizes, Capacity, Program, RankSizes};
@@ -171,8 +171,7 @@ fn estimated(
     let (rule, batches) = batches(sampling, seeds)?;
     let ranks = parts.sizes.len() as f64;
     let seeds = batches.seeds().len() as f64 / f64::from(batches.count()) / ranks;
-    let classes = degree_classes(workload);
-    let found = by_degrees(&classes, workload.relations, seeds, &rule);
+    let found = by_degrees(&Degrees::of(workload), seeds, &rule);
     let mut expected = BatchSizes::NONE;
     expected.count = batches.count().into();
     let hops = rule.hops();
@@ -192,7 +191,7 @@ fn estimated(
 /// What is drawn, and the batches, of a graph with so many seeds.
 fn batches(sampling: &Sampling, seeds: u64) -> Result<(Rule, Batches), SampleError> {
     check_roots(sampling)?;
-    let rule = Rule::new(sampling.kind, sampling.fanouts.clone(), 0)?;
+    let rule = Rule::of(sampling, 0)?;
     let seeds = (0..seeds.min(u64::from(u32::MAX)) as u32).collect();
     let batches = Batches::new(seeds, sampling.batch, sampling.cut, 0)?;
     Ok((rule, batches))

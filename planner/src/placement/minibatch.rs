@@ -49,15 +49,14 @@ pub(super) fn with_rows(program: Program, spec: &PlacementSpec) -> Program {
 /// # Errors
 /// Batches that are not given, or have other hops.
 pub(super) fn batches(training: &Training, spec: &PlacementSpec) -> Result<Batches, LowerError> {
-    let Some(training_batches) = spec.knobs.sampling.sampling() else {
+    let hops = training.batches.as_ref();
+    let Some(batches) = hops.and_then(|hops| hops.batches(&spec.knobs.sampling)) else {
         return Err(LowerError::Illegal(format!(
             "placement {} on batches needs the number of seeds of a batch and a fanout for each hop; give --batch \
              and --fanouts, such as --batch 1000 --fanouts 25,10, or `batch` and `fanouts` in the model's train block",
             spec.placement
         )));
     };
-    let hops = training.batches.as_ref();
-    let evaluation = spec.knobs.sampling.evaluation();
     let fits = |sampling: &Sampling, expected: usize, evaluates: bool| {
         let found = sampling.fanouts.len();
         match found == expected {
@@ -70,13 +69,11 @@ pub(super) fn batches(training: &Training, spec: &PlacementSpec) -> Result<Batch
             }),
         }
     };
-    let (trained, evaluated) = hops.map_or((0, 0), |one| (one.hops, one.evaluation.hops));
-    fits(&training_batches, trained.into(), false)?;
-    if let Some(evaluation) = &evaluation {
-        fits(evaluation, evaluated.into(), true)?;
+    let (trained, evaluated) =
+        hops.map_or((0, 0), |one| (one.hops.len(), one.evaluation.hops.len()));
+    fits(&batches.training, trained, false)?;
+    if let Some(evaluation) = &batches.evaluation {
+        fits(evaluation, evaluated, true)?;
     }
-    Ok(Batches {
-        training: training_batches,
-        evaluation,
-    })
+    Ok(batches)
 }

@@ -5,13 +5,15 @@ use crate::fixed::fixed;
 use gnnc_ir::graph::op::{Input, Op};
 use gnnc_ir::kernel::End;
 use gnnc_ir::words::sampling::MAX_HOPS;
-use gnnc_ir::{Graph, Node, NodeId, Rows};
+use gnnc_ir::{EdgeSet, Graph, Node, NodeId, Rows};
 use std::collections::BTreeSet;
 
 /// The levels of a model without loops.
 pub(super) struct Levels {
     /// Hops, which is also the level of the seeds.
     pub(super) hops: u8,
+    /// The edges that each hop runs over, the hop next to the seeds first.
+    pub(super) over: Vec<EdgeSet>,
     /// Hops from the loss to where a vertex tensor is read that is furthest from it; `None` if
     /// nothing reads it.
     hops_below: Vec<Option<usize>>,
@@ -30,12 +32,13 @@ impl Levels {
     /// vertices.
     ///
     /// # Errors
-    /// Operators that need more than the rows of a batch; no hops, or too many; nothing to aggregate
-    /// beforehand.
+    /// Operators that need more than the rows of a batch; hops over several sets of edges; no hops, or too
+    /// many; nothing to aggregate beforehand.
     pub(super) fn of(graph: &Graph, beforehand: bool) -> Result<Self, SampledError> {
         let count = graph.nodes.len();
         let mut found = Self {
             hops: 0,
+            over: Vec::new(),
             hops_below: vec![None; count],
             edges: vec![BTreeSet::new(); count],
             given: given(graph, beforehand),
@@ -47,7 +50,7 @@ impl Levels {
         for id in &graph.results {
             found.reads(graph, *id, 0);
         }
-        let mut hops = 0;
+        let (mut hops, mut sets) = (0, Vec::new());
         for (id, node) in graph.iter().rev() {
             let n = id.0 as usize;
             match node.ty.rows {
@@ -63,9 +66,10 @@ impl Levels {
                         .iter()
                         .for_each(|input| found.reads(graph, *input, below));
                 }
-                Rows::Edges(_) => {
+                Rows::Edges(set) => {
                     for below in found.edges[n].clone() {
                         hops = hops.max(below + 1);
+                        sets.push((below, set));
                         let source = matches!(node.op, Op::Take(_, End::Src));
                         let at = below + usize::from(source);
                         node.inputs
@@ -92,6 +96,7 @@ impl Levels {
             hops if hops > MAX_HOPS => Err(SampledError::Hops(hops)),
             hops => {
                 found.hops = hops as u8;
+                found.over = over(hops, &sets)?;
                 Ok(found)
             }
         }
@@ -133,6 +138,25 @@ impl Levels {
     pub(super) fn is_given(&self, id: NodeId) -> bool {
         self.given[id.0 as usize]
     }
+}
+
+/// The edges that each hop runs over, by the hops from the loss to the edges of each edge tensor.
+///
+/// # Errors
+/// Hops over several sets.
+fn over(hops: usize, sets: &[(usize, EdgeSet)]) -> Result<Vec<EdgeSet>, SampledError> {
+    let mut over: Vec<Option<EdgeSet>> = vec![None; hops];
+    for (below, set) in sets {
+        let set = match set {
+            EdgeSet::Plain | EdgeSet::Looped => EdgeSet::Plain,
+            EdgeSet::Named(_) => *set,
+        };
+        if *over[*below].get_or_insert(set) != set {
+            return Err(SampledError::MixedSets);
+        }
+    }
+    let plain = |set: Option<EdgeSet>| set.unwrap_or(EdgeSet::Plain);
+    Ok(over.into_iter().map(plain).collect())
 }
 
 /// Vertex tensors that depend on nothing but degrees, and constants.

@@ -4,7 +4,7 @@ use super::Edges;
 use super::asked::Asked;
 use super::needs::BatchNeeds;
 use super::sampled::{OfList, Sampled, sampler};
-use super::walks::{Layers, LevelWays, each_edge, list, scales};
+use super::walks::{Layers, LevelWays, Listed, each_edge, scales};
 use crate::RuntimeError;
 use crate::fault::Fault;
 use gnnc_graph::sample::{
@@ -15,7 +15,7 @@ use gnnc_ir::EdgeSet;
 use gnnc_ir::program::instr::ShareLevels;
 use gnnc_ir::program::trace::Phase;
 use gnnc_ir::program::{BatchSizes, Group};
-use gnnc_ir::words::sampling::Drawn;
+use gnnc_ir::words::sampling::{Drawn, Sampling};
 use gnnc_ir::words::types::{BySet, Level, Of};
 use std::sync::Arc;
 
@@ -106,6 +106,8 @@ impl BatchesByList {
 pub(crate) struct Batch {
     shared: Arc<Sampled>,
     sampler: Sampler<Arc<Topology>>,
+    /// How the batches are drawn.
+    sampling: Sampling,
     seeds: RankSeeds,
     ways: LevelWays,
     /// The levels that ranks have of each other.
@@ -140,7 +142,8 @@ impl Batch {
         let seeds = shared.seeds(of.phase).to_vec();
         let seeds = RankSeeds::new(seeds, sampling, partition, rank, seed)?;
         Ok(Self {
-            sampler: sampler(&shared.topology, sampling, seed, threads)?,
+            sampler: sampler(&shared.edges, sampling, seed, threads)?,
+            sampling: sampling.clone(),
             shared: Arc::clone(shared),
             seeds,
             under_way: (0..=needs.lag).map(|_| UnderWay::default()).collect(),
@@ -167,8 +170,7 @@ impl Batch {
 
     /// A little more than the sizes of a batch, but no more than there can be.
     pub(crate) fn room(&self, sizes: BatchSizes) -> BatchSizes {
-        let vertices = u64::from(self.shared.topology.vertices());
-        room(sizes, vertices, self.shared.topology.edges())
+        room(sizes, self.shared.vertices(), self.shared.edges.edges())
     }
 
     /// Draws a batch, and returns its sizes.
@@ -190,8 +192,11 @@ impl Batch {
             let level = batch.blocks.level(usize::from(level));
             batch.asked.sort(level, &self.shared.owners);
         }
-        let topology = &self.shared.topology;
-        list(topology, &batch.blocks, &self.ways.own, &mut batch.layers);
+        let edges = Listed {
+            edges: &self.shared.edges,
+            sampling: &self.sampling,
+        };
+        edges.list(&batch.blocks, &self.ways.own, &mut batch.layers);
         Ok(batch.sizes)
     }
 
@@ -224,15 +229,21 @@ impl Batch {
     /// # Errors
     /// A message that is none.
     pub(crate) fn merge(&mut self) -> Result<BatchSizes, Fault> {
-        let (Some(share), topology) = (self.shares, &self.shared.topology) else {
+        let Some(share) = self.shares else {
             return Err(Fault::Missing("levels to share"));
         };
         let batch = &mut self.under_way[self.at_hand];
-        if !batch.all.merge(share.level, share.places, topology) {
+        let (edges, set_into) = (&self.shared.edges, |level| self.sampling.set_into(level));
+        let merged = (batch.all).merge(share.level, share.places, edges, &set_into);
+        if !merged {
             return Err(Fault::Missing("the levels that another rank shares"));
         }
         let blocks = batch.all.blocks();
-        list(topology, blocks, &self.ways.all, &mut batch.all_layers);
+        let listed = Listed {
+            edges,
+            sampling: &self.sampling,
+        };
+        listed.list(blocks, &self.ways.all, &mut batch.all_layers);
         let merged = blocks.batch_sizes();
         batch.sizes.all_levels = merged.levels;
         batch.sizes.all_edges = merged.edges;
@@ -323,8 +334,7 @@ impl Batch {
             return;
         }
         if let Drawn::Degree(_, set, end) = drawn {
-            let own = set.loops() as f32;
-            let degree = |v: &u32| self.shared.degree(*v, end) as f32 + own;
+            let degree = |v: &u32| self.shared.degree(*v, set, end) as f32;
             let degrees = blocks.level(number).iter().map(degree);
             out.iter_mut().zip(degrees).for_each(|(out, d)| *out = d);
             return;
@@ -342,34 +352,50 @@ impl Batch {
                 out.iter_mut().zip(kept).for_each(|(out, kept)| *out = kept);
             }
             Drawn::Scale(_, set) => {
-                let typed = self.shared.topology.relations() > 0;
+                let typed = self.plain().is_some_and(|edges| edges.relations() > 0);
                 scales(layer, typed, set, ids, out);
             }
             Drawn::Relation(..) => {
-                let types = self.shared.topology.types();
-                self.each_edge(layer, ids, |at, edge| out[at] = f32::from(types[edge]));
+                let types = self.plain().map_or(&[][..], Topology::types);
+                self.each_edge(EdgeSet::Plain, layer, ids, |at, edge| {
+                    out[at] = f32::from(types[edge]);
+                });
             }
             Drawn::RelationDegree(..) => {
                 let degrees = &self.shared.type_degrees;
-                self.each_edge(layer, ids, |at, edge| out[at] = degrees[edge] as f32);
+                self.each_edge(EdgeSet::Plain, layer, ids, |at, edge| {
+                    out[at] = degrees[edge] as f32;
+                });
             }
-            Drawn::EdgeFeatures(_, columns) => {
-                let (features, width) = (&self.shared.edge_features, columns as usize);
-                self.each_edge(layer, ids, |at, edge| {
+            Drawn::EdgeFeatures(_, set, columns) => {
+                let (features, width) = (self.shared.edge_features.of(set), columns as usize);
+                self.each_edge(set, layer, ids, |at, edge| {
                     out[at * width..][..width].copy_from_slice(features.row(edge));
                 });
             }
         }
     }
 
-    /// Visits the kept edges with their places in the graph.
-    fn each_edge(&self, layer: &Layer, ids: &[u32], mut visit: impl FnMut(usize, usize)) {
-        each_edge(&self.shared.topology, layer, ids, &mut visit);
+    /// Visits the kept edges of a layer, with their places among all edges of its set.
+    fn each_edge(
+        &self,
+        set: EdgeSet,
+        layer: &Layer,
+        ids: &[u32],
+        mut visit: impl FnMut(usize, usize),
+    ) {
+        if let Some(edges) = self.shared.edges.of(set) {
+            each_edge(edges, layer, ids, &mut visit);
+        }
+    }
+
+    fn plain(&self) -> Option<&Topology> {
+        self.shared.edges.of(EdgeSet::Plain)
     }
 
     /// Size in bytes, without what ranks share.
     pub(crate) fn bytes(&self) -> u64 {
-        let numbers = 4 * u64::from(self.shared.topology.vertices());
+        let numbers = 4 * self.shared.vertices();
         numbers + self.under_way.iter().map(UnderWay::bytes).sum::<u64>()
     }
 }

@@ -115,10 +115,10 @@ pub(crate) struct Needs {
     pub(crate) batches: [BatchNeeds; 2],
     /// Whether a batch gives the numbers of edges by type.
     pub(crate) type_degrees: bool,
-    /// Whether batches read the features of edges.
-    pub(crate) edge_features: bool,
-    /// Whether a batch gives the numbers of edges out of vertices.
-    pub(crate) out_degrees: bool,
+    /// By edge set: whether batches read the features of edges.
+    pub(crate) edge_features: BySet<bool>,
+    /// By edge set: whether a batch gives the numbers of edges out of vertices.
+    pub(crate) out_degrees: BySet<bool>,
     /// Whether kernels run over all vertices.
     pub(crate) ids: bool,
     /// Whether labels and splits are read.
@@ -160,10 +160,14 @@ impl Needs {
             if let Instr::Numbers(numbers) = instr {
                 let of_types = |one: &DrawnBuffer| matches!(one.drawn, Drawn::RelationDegree(..));
                 self.type_degrees |= numbers.outputs.iter().any(of_types);
-                let features = |one: &DrawnBuffer| matches!(one.drawn, Drawn::EdgeFeatures(..));
-                self.edge_features |= numbers.outputs.iter().any(features);
-                let out = |one: &DrawnBuffer| matches!(one.drawn, Drawn::Degree(.., End::Src));
-                self.out_degrees |= numbers.outputs.iter().any(out);
+                for one in &numbers.outputs {
+                    match one.drawn {
+                        Drawn::Degree(_, set, End::Src) => *self.out_degrees.of_mut(set) = true,
+                        Drawn::EdgeFeatures(_, set, _) => *self.edge_features.of_mut(set) = true,
+                        Drawn::Degree(..) | Drawn::Kept(..) | Drawn::Scale(..) => {}
+                        Drawn::Relation(..) | Drawn::RelationDegree(..) => {}
+                    }
+                }
             }
             if let Instr::SparseMatMul(one) = instr
                 && one.product == Product::Tn

@@ -6,13 +6,16 @@ use crate::RuntimeError;
 use crate::options::RunOptions;
 use crate::weights::Weights;
 use gnnc_graph::partition::Partition;
-use gnnc_graph::sample::{At, PILOT, RankSeeds, Replay, Rule, SampleError, Sampler, seeds};
+use gnnc_graph::sample::{
+    At, HopEdges, PILOT, RankSeeds, Replay, Rule, SampleError, Sampler, seeds,
+};
 use gnnc_graph::{EdgeFeatures, GraphData, Labels, LocalPart, Topology};
 use gnnc_ir::EdgeSet;
 use gnnc_ir::kernel::End;
 use gnnc_ir::program::trace::Phase;
 use gnnc_ir::program::{BatchSizes, Program};
 use gnnc_ir::words::sampling::Sampling;
+use gnnc_ir::words::types::BySet;
 use std::sync::Arc;
 
 /// The batches of a list.
@@ -24,14 +27,14 @@ pub(crate) struct OfList<'a> {
 
 /// What all ranks of a process need of a graph that they sample.
 pub(crate) struct Sampled {
-    pub(super) topology: Arc<Topology>,
-    /// None if nothing reads them.
-    pub(super) edge_features: EdgeFeatures,
+    pub(super) edges: HopEdges<Arc<Topology>>,
+    /// By edge set; none if nothing reads them.
+    pub(super) edge_features: BySet<EdgeFeatures>,
     /// For each edge of the graph, the edges of its type into its destination; empty if nothing
     /// reads that.
     pub(super) type_degrees: Vec<u32>,
-    /// Edges out of each vertex; empty if nothing reads that.
-    out_degrees: Vec<u32>,
+    /// Edges of a set out of each vertex; empty if nothing reads that.
+    out_degrees: BySet<Vec<u32>>,
     /// Vertices from which batches to train on are drawn, and batches to evaluate on.
     seeds: [Vec<u32>; 2],
     /// Training, validation and test vertices; empty if a single rank has them anyway, or batches are
@@ -46,15 +49,21 @@ pub(crate) struct Sampled {
 }
 
 impl Sampled {
-    /// What ranks need to sample a graph.
+    /// What ranks need to sample a graph for a program.
     pub(crate) fn new(
         data: &GraphData,
         partition: &Partition,
         parts: &[LocalPart],
         needs: &Needs,
         weights: &Arc<Weights>,
-        evaluates: bool,
+        program: &Program,
     ) -> Self {
+        let evaluates = program.evaluation.is_some();
+        let over: Vec<EdgeSet> = [&program.sampling, &program.evaluation]
+            .into_iter()
+            .flatten()
+            .flat_map(|sampling| sampling.over.iter().copied())
+            .collect();
         let vertices = data.vertices() as usize;
         let all = |split: &Vec<bool>| {
             let mut split = split.clone();
@@ -77,15 +86,19 @@ impl Sampled {
                 true => data.topology.relation_degrees(),
                 false => Vec::new(),
             },
-            out_degrees: match needs.out_degrees {
-                true => data.topology.only(EdgeSet::Plain).out_degrees(),
+            out_degrees: BySet::from_fn(|set| match needs.out_degrees.of(set) {
+                true => data.topology.only(set).out_degrees(),
                 false => Vec::new(),
-            },
-            topology: Arc::new(data.topology.only(EdgeSet::Plain).into_owned()),
-            edge_features: match needs.edge_features {
-                true => data.edge_features.of_set(&data.topology, EdgeSet::Plain),
+            }),
+            edges: HopEdges::new(
+                Arc::new(data.topology.only(EdgeSet::Plain).into_owned()),
+                &data.topology,
+                &over,
+            ),
+            edge_features: BySet::from_fn(|set| match needs.edge_features.of(set) {
+                true => data.edge_features.of_set(&data.topology, set),
                 false => EdgeFeatures::default(),
-            },
+            }),
             labels: if parts.len() > 1 || weights.weigh() {
                 data.labels.clone()
             } else {
@@ -105,14 +118,18 @@ impl Sampled {
         seeds.seeds_of_all(batch).map(weight).sum()
     }
 
-    /// Edges at an end of a vertex.
-    pub(super) fn degree(&self, vertex: u32, end: End) -> u32 {
-        match end {
-            End::Dst => self.topology.in_neighbours(vertex).len() as u32,
-            End::Src => (self.out_degrees.get(vertex as usize))
-                .copied()
-                .unwrap_or(0),
-        }
+    /// Edges of a set at an end of a vertex, and its self loop if the set has one.
+    pub(super) fn degree(&self, vertex: u32, set: EdgeSet, end: End) -> u64 {
+        let degree = match end {
+            End::Dst => (self.edges.of(set)).map(|edges| edges.in_neighbours(vertex).len() as u64),
+            End::Src => (self.out_degrees.of(set).get(vertex as usize)).map(|d| u64::from(*d)),
+        };
+        degree.unwrap_or(0) + set.loops()
+    }
+
+    /// Vertices of the graph.
+    pub(super) fn vertices(&self) -> u64 {
+        (self.edges.of(EdgeSet::Plain)).map_or(0, |edges| edges.vertices().into())
     }
 
     /// Vertices from which the batches of a list are drawn.
@@ -132,7 +149,7 @@ impl Sampled {
     ) -> Result<Vec<Vec<BatchSizes>>, RuntimeError> {
         let OfList { sampling, phase } = of;
         let (seed, threads) = (options.seed, options.threads_per_rank);
-        let sampler = sampler(&self.topology, sampling, seed, threads)?;
+        let sampler = sampler(&self.edges, sampling, seed, threads)?;
         let (seeds, partition) = (self.seeds(phase), &self.owners.partition);
         let mut replay = Replay::new(sampler, seeds, sampling, partition, seed)?;
         let mut all = Vec::new();
@@ -145,17 +162,17 @@ impl Sampled {
 
     /// Size in bytes.
     pub(crate) fn bytes(&self) -> u64 {
-        let graph = 8 * u64::from(self.topology.vertices()) + 4 * self.topology.edges();
         let labels = match &self.labels {
             Labels::None => 0,
             Labels::Single(labels) => 4 * labels.len(),
             Labels::Values { values, .. } => 4 * values.len(),
         };
-        let numbers = 4 * self.edge_features.values.len();
-        let lists =
-            numbers + self.owners.bytes() + 4 * (self.type_degrees.len() + self.out_degrees.len());
+        let features = self.edge_features.values();
+        let numbers = 4 * features.map(|of| of.values.len()).sum::<usize>();
+        let degrees: usize = self.out_degrees.values().map(Vec::len).sum();
+        let lists = numbers + self.owners.bytes() + 4 * (self.type_degrees.len() + degrees);
         let splits: usize = self.splits.iter().map(Vec::len).sum();
-        graph + (labels + splits + lists) as u64
+        self.edges.bytes() + (labels + splits + lists) as u64
     }
 }
 
@@ -164,11 +181,10 @@ impl Sampled {
 /// # Errors
 /// Settings that do not fit the graph.
 pub(super) fn sampler(
-    topology: &Arc<Topology>,
+    edges: &HopEdges<Arc<Topology>>,
     sampling: &Sampling,
     seed: u64,
     threads: usize,
 ) -> Result<Sampler<Arc<Topology>>, SampleError> {
-    let rule = Rule::new(sampling.kind, sampling.fanouts.clone(), seed)?;
-    Sampler::new(Arc::clone(topology), &rule, threads)
+    Sampler::over(edges.clone(), &Rule::of(sampling, seed)?, threads)
 }

@@ -1,12 +1,14 @@
 //! The edges of a sampled batch in the orders in which kernels walk them.
 
 use super::{Edges, Walkable, Ways, pieces_into};
-use gnnc_graph::sample::{Blocks, Layer};
+use gnnc_graph::sample::{Blocks, HopEdges, Layer};
 use gnnc_graph::{Csr, Topology};
 use gnnc_ir::EdgeSet;
+use gnnc_ir::words::sampling::Sampling;
 use gnnc_ir::words::types::{BySet, Level, Of};
+use std::sync::Arc;
 
-/// For each layer, from the one into level 1, how its plain and its looped edges are walked.
+/// For each layer, from the one into level 1, how its edges are walked.
 pub(crate) type LayerWays = Vec<BySet<Ways>>;
 
 /// How the edges of a batch are walked.
@@ -29,24 +31,38 @@ impl LevelWays {
     }
 }
 
-/// Edges as kernels walk them, by layer from the one into level 1: plain and looped ones.
+/// Edges as kernels walk them, by layer from the one into level 1.
 pub(super) type Layers = Vec<BySet<Option<Edges>>>;
 
-/// Lists the edges of all layers as kernels walk them.
-pub(super) fn list(topology: &Topology, blocks: &Blocks, ways: &LayerWays, layers: &mut Layers) {
-    layers.resize_with(ways.len(), Default::default);
-    for (number, (ways, edges)) in (1..=blocks.layers()).zip(ways.iter().zip(layers)) {
-        let ids = blocks.level(number - 1);
-        let types = Types {
-            topology,
-            ids,
-            layer: blocks.layer(number),
-        };
-        for set in EdgeSet::UNNAMED {
-            let (ways, edges) = (ways.of(set), edges.of_mut(set));
-            match ways.walked {
-                true => fill(edges.get_or_insert_default(), set, *ways, ids.len(), &types),
-                false => *edges = None,
+/// What batches are drawn from, and how.
+pub(super) struct Listed<'a> {
+    pub(super) edges: &'a HopEdges<Arc<Topology>>,
+    pub(super) sampling: &'a Sampling,
+}
+
+impl Listed<'_> {
+    /// Lists the edges of all layers as kernels walk them.
+    pub(super) fn list(&self, blocks: &Blocks, ways: &LayerWays, layers: &mut Layers) {
+        layers.resize_with(ways.len(), Default::default);
+        for (number, (ways, edges)) in (1..=blocks.layers()).zip(ways.iter().zip(layers)) {
+            let ids = blocks.level(number - 1);
+            let drawn = self.sampling.set_into(number);
+            let Some(topology) = self.edges.of(drawn) else {
+                continue;
+            };
+            let types = Types {
+                topology,
+                ids,
+                layer: blocks.layer(number),
+            };
+            for set in EdgeSet::all() {
+                let (ways, edges) = (ways.of(set), edges.of_mut(set));
+                let is_drawn =
+                    set == drawn || [set, drawn].iter().all(|s| EdgeSet::UNNAMED.contains(s));
+                match ways.walked && is_drawn {
+                    true => fill(edges.get_or_insert_default(), set, *ways, ids.len(), &types),
+                    false => *edges = None,
+                }
             }
         }
     }
@@ -104,7 +120,6 @@ fn fill(edges: &mut Edges, set: EdgeSet, ways: Ways, below: usize, types: &Types
     let from = &types.layer.edges;
     let to = &mut edges.by_destination.csr;
     match set {
-        // Batches are drawn from the plain edges.
         EdgeSet::Plain | EdgeSet::Named(_) => to.clone_from(from),
         EdgeSet::Looped => with_loops(from, types.ids, to),
     }

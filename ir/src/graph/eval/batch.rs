@@ -38,7 +38,7 @@ pub struct EvalLayer {
 /// A batch with its edges listed; without one, there are no rows.
 pub(super) struct Levels<'a> {
     batch: Option<&'a EvalBatch>,
-    /// By layer: plain and looped.
+    /// By layer: the edges of the set that it runs over, and these with self loops.
     edges: Vec<[Edges; 2]>,
     none: Edges,
 }
@@ -84,10 +84,8 @@ impl<'a> Levels<'a> {
             .and_then(|number| self.edges.get(number));
         match (found, set) {
             (None, _) => &self.none,
-            (Some([plain, _]), EdgeSet::Plain) => plain,
+            (Some([plain, _]), EdgeSet::Plain | EdgeSet::Named(_)) => plain,
             (Some([_, looped]), EdgeSet::Looped) => looped,
-            // Batches are drawn from the stored edges.
-            (Some(_), EdgeSet::Named(_)) => &self.none,
         }
     }
 
@@ -128,7 +126,7 @@ impl<'a> Levels<'a> {
             Drawn::RelationDegree(into, _) => {
                 layer(into).map_or(Vec::new(), |layer| layer.degrees.clone())
             }
-            Drawn::EdgeFeatures(into, _) => {
+            Drawn::EdgeFeatures(into, ..) => {
                 layer(into).map_or(Vec::new(), |layer| layer.features.clone())
             }
         };

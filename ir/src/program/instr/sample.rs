@@ -206,9 +206,9 @@ impl Check<'_> {
                 self.typed(types)?;
                 Extent::LevelEdges(layer, EdgeSet::Plain)
             }
-            Drawn::EdgeFeatures(layer, columns) => {
+            Drawn::EdgeFeatures(layer, set, columns) => {
                 self.edge_features(columns)?;
-                Extent::LevelEdges(layer, EdgeSet::Plain)
+                Extent::LevelEdges(layer, set)
             }
         };
         let columns = output.drawn.columns();

@@ -6,7 +6,7 @@ use crate::graph::{Element, Init, ParamSpec, Shard};
 use crate::program::{Buffer, BufferId, Extent, Halo, Instr, Pipeline, Program, Ref, Role};
 use crate::words::mesh::Mesh;
 use crate::words::sampling::{Cut, Kind, Roots, Sampling};
-use crate::words::types::Type;
+use crate::words::types::{EdgeSet, Type};
 use std::str::FromStr;
 
 /// Limit on nested loops and halves.
@@ -291,6 +291,13 @@ impl<'a> Reader<'a> {
             let fanout = self.quoted()?.parse();
             fanouts.push(fanout.map_err(|_| self.wrong_before("a fanout, such as \"10\""))?);
         }
+        let mut over = Vec::new();
+        if self.skip("over") {
+            let is_set = |word| matches!(EdgeSet::in_word(word), Some((_, false)));
+            while self.next_word().is_some_and(is_set) {
+                over.push(EdgeSet::parse(self)?);
+            }
+        }
         let kinds: Vec<(&str, Kind)> = Kind::ALL.iter().map(|kind| (kind.name(), *kind)).collect();
         let cuts: Vec<(&str, Cut)> = Cut::ALL.iter().map(|cut| (cut.name(), *cut)).collect();
         let roots: Vec<(&str, Roots)> = Roots::ALL.iter().map(|one| (one.name(), *one)).collect();
@@ -299,6 +306,7 @@ impl<'a> Reader<'a> {
         Ok(Sampling {
             batch,
             fanouts,
+            over,
             kind,
             cut,
             roots,

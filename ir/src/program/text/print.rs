@@ -155,12 +155,18 @@ fn sampling(batches: &Sampling) -> String {
     let fanouts: String = fanouts.collect();
     let Sampling {
         batch,
+        over,
         kind,
         cut,
         roots,
         ..
     } = batches;
-    format!("batch {batch} fanouts{fanouts} {kind} {cut} {roots}")
+    let sets: String = over.iter().map(|set| format!(" {}", set.text())).collect();
+    let over = match over.is_empty() {
+        true => String::new(),
+        false => format!(" over{sets}"),
+    };
+    format!("batch {batch} fanouts{fanouts}{over} {kind} {cut} {roots}")
 }
 
 fn param(spec: &ParamSpec) -> String {

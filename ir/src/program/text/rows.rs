@@ -231,8 +231,9 @@ impl Text for Drawn {
             Self::RelationDegree(layer, types) => {
                 format!("relation-degree({}, {types})", layer.text())
             }
-            Self::EdgeFeatures(layer, columns) => {
-                format!("edge-features({}, {columns})", layer.text())
+            Self::EdgeFeatures(layer, set, columns) => {
+                let (layer, set) = (layer.text(), set.text());
+                format!("edge-features({layer}, {set}, {columns})")
             }
         };
     }
@@ -270,12 +271,17 @@ impl Text for Drawn {
                 Self::RelationDegree(layer, types)
             }
             "edge-features" => {
-                let (layer, columns) = from.in_brackets(types)?;
-                Self::EdgeFeatures(layer, columns)
+                let features = |from: &mut Reader<'_>| {
+                    let (layer, set) = level_edges(from)?;
+                    from.expect(",")?;
+                    Ok((layer, set, from.number()?))
+                };
+                let (layer, set, columns) = from.in_brackets(features)?;
+                Self::EdgeFeatures(layer, set, columns)
             }
             _ => {
                 return Err(from.wrong_before(
-                    "numbers of a batch: kept(LEVEL, EDGES), scale(LEVEL, EDGES), relation(LEVEL, N), relation-degree(LEVEL, N) or edge-features(LEVEL, N)",
+                    "numbers of a batch: kept(LEVEL, EDGES), scale(LEVEL, EDGES), relation(LEVEL, N), relation-degree(LEVEL, N) or edge-features(LEVEL, EDGES, N)",
                 ));
             }
         })
