@@ -398,7 +398,7 @@ fn refused(error: SampleError) -> Failure {
         SampleError::EmptyBatch => "--batch: ",
         SampleError::TooManySteps { .. } => "--batches: ",
         SampleError::Threads { .. } => "--threads: ",
-        SampleError::NoSeeds | SampleError::NoSuchSeed { .. } => "",
+        SampleError::NoSeeds | SampleError::NoSuchSeed { .. } | SampleError::NoSet { .. } => "",
     };
     input(format!("{option}{error}"))
 }
