@@ -15,7 +15,7 @@ pub use run::{best_of, train, train_once, train_traced};
 use crate::{Compiled, Device, Error, Loaded, Scores};
 use agree::facts;
 use gnnc_files::Cache;
-use gnnc_graph::LocalPart;
+use gnnc_graph::{LocalPart, RowOrder};
 use gnnc_ir::cluster::Cluster;
 use gnnc_ir::graph::model::Relaxation;
 use gnnc_ir::plan::{Knobs, Partitioner, Placement};
@@ -242,7 +242,7 @@ impl Trainer {
             .first()
             .map(|program| program.halo)
             .unwrap_or_default();
-        let parts = LocalPart::build(&data.topology, &partition, halo)?;
+        let parts = LocalPart::build(&data.topology, &partition, halo, RowOrder::ByDegree)?;
         let reads = reads(&parts);
         let inner = |part: &LocalPart| RankSizes {
             inner: part.inner as u64,

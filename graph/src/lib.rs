@@ -80,7 +80,7 @@ pub use edge_features::EdgeFeatures;
 pub use error::GraphError;
 pub use features::{DenseValues, Features};
 pub use listed_edge::ListedEdge;
-pub use local::{LocalChunks, LocalEdges, LocalPart};
+pub use local::{LocalChunks, LocalEdges, LocalPart, RowOrder};
 pub use names::Names;
 pub use partition::{Partition, Partitioner};
 pub use read::{LoadOptions, load};

@@ -26,9 +26,8 @@ pub struct LocalPart {
     /// Global id of each local row: first the inner vertices, then the halo.
     ///
     /// Inner vertices are sorted by chunk, then ascending. A part with a single chunk starts with
-    /// its interior, vertices without edges from other parts. Large skewed graphs sort by
-    /// descending degree instead of ascending id, so that the most-read rows lie together. The halo
-    /// is grouped by owner in rank order, then by chunk, and ascends within a group.
+    /// its interior, vertices without edges from other parts. Large skewed graphs may sort by
+    /// descending degree instead ([`RowOrder`]). The halo is grouped by owner in rank order, then by chunk, and ascends within a group.
     pub global: Vec<u32>,
     /// For each rank that owns part of the halo, its local rows; ascending by rank.
     pub halo_of: Vec<(u32, Range<usize>)>,
@@ -72,6 +71,16 @@ pub struct LocalEdges {
     pub types: Vec<u16>,
 }
 
+/// How inner vertices are sorted within their chunk or their share of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RowOrder {
+    /// By descending degree on large skewed graphs, so that the most-read rows lie together, and by
+    /// ascending id on others.
+    ByDegree,
+    /// By ascending id. So the rows of a single part are the vertices of the graph.
+    ById,
+}
+
 impl LocalPart {
     /// Builds all parts of a partition, in rank order. Takes time linear in vertices and edges,
     /// plus a sort of each boundary.
@@ -79,10 +88,10 @@ impl LocalPart {
     /// # Errors
     /// A partition of another graph; a part with 2^32 edges or more, including self loops.
     pub fn build_all(topology: &Topology, partition: &Partition) -> Result<Vec<Self>, GraphError> {
-        Self::build(topology, partition, Halo::Boundary)
+        Self::build(topology, partition, Halo::Boundary, RowOrder::ByDegree)
     }
 
-    /// [`LocalPart::build_all`] with the given kind of halo.
+    /// [`LocalPart::build_all`] with the given kind of halo and order of rows.
     ///
     /// # Errors
     /// As [`LocalPart::build_all`].
@@ -90,6 +99,7 @@ impl LocalPart {
         topology: &Topology,
         partition: &Partition,
         kept: Halo,
+        order: RowOrder,
     ) -> Result<Vec<Self>, GraphError> {
         partition.check(topology)?;
         let owner = partition.owner();
@@ -98,7 +108,7 @@ impl LocalPart {
         let out_degrees = topology.out_degrees();
         let of_sets = Degrees::of_sets(topology);
         let mut members = partition.members();
-        if skewed(&in_degrees) {
+        if order == RowOrder::ByDegree && skewed(&in_degrees) {
             for members in &mut members {
                 members.sort_by_key(|&v| {
                     let degree = in_degrees[v as usize] + out_degrees[v as usize];

@@ -22,7 +22,7 @@ use crate::transport::Transport;
 use crate::weights::Weights;
 use crate::{RuntimeError, init};
 use gnnc_codegen::cpu::{Compiled, Compiler};
-use gnnc_graph::{Features, GraphData, LocalPart, Partition, Topology};
+use gnnc_graph::{Features, GraphData, LocalPart, Partition, RowOrder, Topology};
 use gnnc_ir::EdgeSet;
 use gnnc_ir::kernel::End;
 use gnnc_ir::kernel::Walk;
@@ -57,7 +57,12 @@ pub(crate) fn ranks(
     programs.check(partition, count)?;
     let all = programs.all();
     let halo = all.first().map(|program| program.halo).unwrap_or_default();
-    let locals = LocalPart::build(&data.topology, partition, halo)?;
+    // A single rank finds the rows of a batch by their vertices.
+    let order = match partition.parts() == 1 && all.iter().any(|program| program.hops() > 0) {
+        true => RowOrder::ById,
+        false => RowOrder::ByDegree,
+    };
+    let locals = LocalPart::build(&data.topology, partition, halo, order)?;
     let whole = Whole::new(all.iter().map(AsRef::as_ref), &data.topology, &locals)?;
     let whole = Arc::new(whole);
     // Of the stages of a pipeline, one has the loss.

@@ -5,7 +5,7 @@ use crate::data::{FEATURES, Shape, planted};
 use crate::descent::differences;
 use crate::minibatch::{ONE, SEVERAL, WIDE_SAGE, case, pushed, sampling, untyped, with};
 use crate::models::{GAT, GCN, SAGE, shape};
-use gnnc::graph::GraphData;
+use gnnc::graph::{EdgeFeatures, GraphData, Topology};
 use gnnc::ir::graph::model::Relaxation;
 use gnnc::ir::plan::Placement;
 use gnnc::ir::program::BatchSizes;
@@ -159,6 +159,32 @@ fn push_pull_sends_no_row_of_features() {
         let expected = others * (parts + 8 * steps * replicated + 8);
         assert_eq!(sent, expected, "{way:?}");
     }
+}
+
+/// Large graphs with hubs have their rows sorted by degree, which batches must not read by vertex.
+#[test]
+fn rows_sorted_by_degree_change_nothing() {
+    const VERTICES: u32 = 1 << 14;
+    let mut data = untyped(planted(Shape {
+        vertices: VERTICES,
+        edges: u64::from(VERTICES),
+        ..shape(false)
+    }));
+    let edges = data.topology.listed().into_iter();
+    let hub = (0..VERTICES).step_by(7).map(|v| (v, 9_000));
+    let all = edges.map(|edge| (edge.source, edge.target)).chain(hub);
+    data.topology = Topology::from_edges(VERTICES, all).unwrap().0;
+    data.edge_features = EdgeFeatures::default();
+    let some = sampling(3_000, vec![3, 3], Kind::Neighbor, Cut::Even);
+    let of = |way| losses(&with(case("", SAGE, data.clone()), &some), way, 2);
+    let expected = of(ONE);
+    for way in [SEVERAL[0], pushed()[0]] {
+        for (a, b) in of(way).iter().zip(&expected) {
+            assert!((a - b).abs() < TOLERANCE * b, "{way:?}: {a} instead of {b}");
+        }
+    }
+    let case = with(case("", SAGE, data), &some);
+    assert_eq!(differences(&case, &some, ONE), None);
 }
 
 #[test]
