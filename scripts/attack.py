@@ -361,7 +361,7 @@ def checkpoints(options, table):
             (folder / "d").write_bytes(bytes_)
             run = Run([*train, "5", "--resume", "d"], folder)
             counts[way] += 1
-            wrong[way] = wrong[way] or run.wrong({1}) or ("" if "cannot be resumed" in run.stderr else run.stderr[:200])
+            wrong[way] = wrong[way] or run.wrong({1}) or ("" if "cannot be used" in run.stderr else run.stderr[:200])
             tells = "tensor `" in run.stderr and "is damaged" in run.stderr
             named += tells
             if way in ("a bit of a value flipped", "two sectors exchanged") and not tells:

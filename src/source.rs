@@ -1,8 +1,10 @@
 //! Reads files into a checked model with its data graph.
 
+mod own;
+
 use crate::{Error, Metric};
 use gnnc_graph::read;
-use gnnc_graph::{Features, GraphData, Labels, Names};
+use gnnc_graph::{Features, GraphData};
 use gnnc_ir::Workload;
 use gnnc_ir::graph::model::{DataOptions, GraphSource, Model};
 use gnnc_ir::graph::op::LabelKind;
@@ -40,9 +42,9 @@ pub struct LoadOptions {
     pub graph: Option<PathBuf>,
     /// A workload (JSON) instead of the model's graph: enough to plan.
     pub workload: Option<PathBuf>,
-    /// Whether the graph may be without labels, which is enough to predict. What there is to predict is then what
-    /// the labels of the model's own graph say.
-    pub unlabeled: bool,
+    /// Whether the model is trained already. Another graph may then be without labels, and its classes are those
+    /// of the model's own graph.
+    pub trained: bool,
 }
 
 /// A checked model with its data graph, or statistics of it.
@@ -121,30 +123,6 @@ impl Source {
         folder.join(path)
     }
 
-    /// How many classes or numbers the labels of the model's own graph have, and the names of the classes, for
-    /// the unlabeled graph at `path`.
-    ///
-    /// # Errors
-    /// A graph that cannot be read.
-    fn own_classes(&self, path: &Path) -> Result<(u32, Names), Error> {
-        match self.module.graph_source() {
-            None => Ok((0, Names::default())),
-            Some(GraphSource::Statistics(own)) => Ok((own.classes, Names::default())),
-            Some(GraphSource::Data { path: own, .. }) => {
-                let own =
-                    gnnc_graph::import::open(&self.beside(&own), &read::LoadOptions::default());
-                let (own, _) = own.map_err(|error| {
-                    Error::Input(format!(
-                        "the graph {} has no labels, so the model's own graph says what its classes are, but this \
-                         cannot be read: {error}",
-                        path.display()
-                    ))
-                })?;
-                Ok((own.classes(), own.class_names))
-            }
-        }
-    }
-
     fn refuse(&self, diagnostics: Vec<Diagnostic>) -> Error {
         Error::Model {
             file: self.name(),
@@ -165,7 +143,7 @@ impl Loaded {
             (Some(path), _) => (read_workload(path)?, None),
             (None, Some(path)) => {
                 let data = DataOptions::default();
-                Self::data(path, &data, source, options.unlabeled, &mut not_used)?
+                Self::data(path, &data, source, options.trained, &mut not_used)?
             }
             (None, None) => match source.module.graph_source() {
                 Some(GraphSource::Data {
@@ -214,7 +192,7 @@ impl Loaded {
         path: &Path,
         options: &DataOptions,
         source: &Source,
-        unlabeled: bool,
+        trained: bool,
         not_used: &mut Vec<String>,
     ) -> Result<(Workload, Option<GraphData>), Error> {
         let named = source.module.graph_source();
@@ -241,9 +219,8 @@ impl Loaded {
         }
         data.features = data.features.in_best_storage();
         let mut workload = gnnc_graph::summary::summarise(&data, &[])?;
-        if unlabeled && workload.classes == 0 {
-            data.labels = Labels::None;
-            (workload.classes, data.class_names) = source.own_classes(path)?;
+        if trained {
+            source.fit(path, &mut data, &mut workload)?;
         }
         let lacks = match (workload.features, workload.classes) {
             (0, _) => {

@@ -1,7 +1,7 @@
 //! A data graph with the attributes of its vertices.
 
 pub use crate::error::Problem;
-use crate::{EdgeFeatures, Features, Names, Topology};
+use crate::{EdgeFeatures, Features, GraphError, Names, Topology};
 use gnnc_ir::words::spelling::counted;
 
 /// A data graph: edges, features, labels and the split into training, validation and test vertices.
@@ -118,6 +118,45 @@ impl GraphData {
                 .map_or(0, |&max| (i64::from(max) + 1).max(0) as u32),
             Labels::Values { width, .. } => *width,
         }
+    }
+
+    /// Numbers the classes by their places among `names`.
+    ///
+    /// # Errors
+    /// A class of a vertex that is not among them.
+    pub fn number_classes(&mut self, names: &Names) -> Result<(), GraphError> {
+        let Labels::Single(labels) = &mut self.labels else {
+            return Ok(());
+        };
+        let place = |name: &str| names.iter().position(|known| known == name);
+        let places: Vec<Option<usize>> = self.class_names.iter().map(place).collect();
+        for label in labels {
+            let Ok(number) = usize::try_from(*label) else {
+                continue;
+            };
+            match places.get(number) {
+                Some(Some(place)) => *label = *place as i32,
+                Some(None) | None => {
+                    let name = self.class_names.get(number);
+                    let known: Vec<&str> = names.iter().take(8).collect();
+                    return Err(GraphError::Unsupported {
+                        at: self.name.clone(),
+                        found: format!("the class `{}`", name.unwrap_or_default()),
+                        expected: format!(
+                            "classes of the model's own graph: {}{}",
+                            known.join(", "),
+                            if names.len() > known.len() {
+                                ", .."
+                            } else {
+                                ""
+                            }
+                        ),
+                    });
+                }
+            }
+        }
+        self.class_names = names.clone();
+        Ok(())
     }
 
     /// What vertices are labeled with, for reports: `7 classes`.

@@ -36,11 +36,26 @@ pub struct LinkOptions {
     pub seed: u64,
 }
 
-/// Pairs of one split, with what they are for.
-struct Pairs {
-    ends: Vec<Ends>,
-    split: usize,
-    label: f32,
+/// A pair of vertices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pair {
+    /// Where a link would begin.
+    pub source: u32,
+    /// Where it would end.
+    pub target: u32,
+    /// Whether there is one, if that is known.
+    pub is_link: Option<bool>,
+    /// Training (0), validation (1) or test (2).
+    pub split: Option<usize>,
+}
+
+impl Pair {
+    fn ends(&self) -> Ends {
+        Ends {
+            source: self.source,
+            target: self.target,
+        }
+    }
 }
 
 /// The two ends of a pair.
@@ -80,7 +95,7 @@ pub fn with_pairs(data: &GraphData, options: &LinkOptions) -> Result<GraphData, 
     let (val, rest) = links.split_at(val);
     let (test, train) = rest.split_at(test);
     let mut drawn = Negatives::new(&data.topology, &links, both_ways, options);
-    let mut pairs = Vec::new();
+    let mut pairs: Vec<Pair> = Vec::new();
     for (split, links, each) in [
         (0, train, options.negatives),
         (1, val, options.eval_negatives),
@@ -92,20 +107,33 @@ pub fn with_pairs(data: &GraphData, options: &LinkOptions) -> Result<GraphData, 
                 "a graph with more vertices, or fewer negatives",
             )
         })?;
-        let (ends, label) = (links.to_vec(), 1.0);
-        pairs.push(Pairs { ends, split, label });
-        let (ends, label) = (without, 0.0);
-        pairs.push(Pairs { ends, split, label });
+        for (ends, is_link) in [(links, true), (&without, false)] {
+            pairs.extend(ends.iter().map(|ends| Pair {
+                source: ends.source,
+                target: ends.target,
+                is_link: Some(is_link),
+                split: Some(split),
+            }));
+        }
     }
-    let hidden: HashSet<Ends> = val.iter().chain(test).copied().collect();
-    joined(data, &pairs, |edge| {
-        let (source, target) = (edge.source, edge.target);
-        let reverse = Ends {
-            source: target,
-            target: source,
-        };
-        hidden.contains(&Ends { source, target }) || both_ways && hidden.contains(&reverse)
-    })
+    joined(data, &pairs, both_ways)
+}
+
+/// The graph with a vertex for each of some pairs, without their links of the validation and the test, in
+/// both directions if every edge has its reverse.
+///
+/// # Errors
+/// Named sets of edges; no pairs; more vertices than a graph can have.
+pub fn with_given(data: &GraphData, pairs: &[Pair]) -> Result<GraphData, GraphError> {
+    data.topology.refuse_sets("links", "a graph without them")?;
+    if pairs.is_empty() {
+        return Err(GraphError::Unsupported {
+            at: "links".to_owned(),
+            found: "no pairs".to_owned(),
+            expected: "at least one".to_owned(),
+        });
+    }
+    joined(data, pairs, data.topology.is_symmetric())
 }
 
 /// The links in random order; of two directions the one from the smaller vertex.
@@ -186,13 +214,18 @@ impl<'a> Negatives<'a> {
 }
 
 /// The graph with a vertex for each pair, and without hidden edges.
-fn joined(
-    data: &GraphData,
-    pairs: &[Pairs],
-    hidden: impl Fn(&ListedEdge) -> bool,
-) -> Result<GraphData, GraphError> {
-    let vertices = data.vertices();
-    let added: usize = pairs.iter().map(|pairs| pairs.ends.len()).sum();
+fn joined(data: &GraphData, pairs: &[Pair], both_ways: bool) -> Result<GraphData, GraphError> {
+    let tested = |pair: &&Pair| pair.is_link == Some(true) && matches!(pair.split, Some(1 | 2));
+    let hidden: HashSet<Ends> = pairs.iter().filter(tested).map(Pair::ends).collect();
+    let hidden = |edge: &ListedEdge| {
+        let (source, target) = (edge.source, edge.target);
+        let reverse = Ends {
+            source: target,
+            target: source,
+        };
+        hidden.contains(&Ends { source, target }) || both_ways && hidden.contains(&reverse)
+    };
+    let (vertices, added) = (data.vertices(), pairs.len());
     let all = crate::topology::check_vertices(
         "links",
         u128::from(vertices) + added as u128,
@@ -202,9 +235,8 @@ fn joined(
     let kept: Vec<ListedEdge> = data.topology.listed();
     let seen = kept.iter().filter(|edge| !hidden(edge));
     let seen = seen.map(|edge| (edge.source, edge.target, edge.kind));
-    let ends = pairs.iter().flat_map(|pairs| &pairs.ends);
     let to_pairs = (vertices..)
-        .zip(ends)
+        .zip(pairs)
         .flat_map(|(pair, ends)| [(ends.source, pair, kinds), (ends.target, pair, kinds + 1)]);
     let (topology, _) = Topology::typed(all, u32::from(kinds) + 2, seen.chain(to_pairs))?;
     let mut out = GraphData::new(data.name.clone(), topology);
@@ -226,26 +258,27 @@ fn joined(
     let mut labels = vec![f32::NAN; vertices as usize];
     let mut ids = Names::default();
     (0..vertices).for_each(|v| ids.push(&data.id_of(v)));
-    for pairs in pairs {
+    for (row, pair) in (vertices as usize..).zip(pairs) {
         let splits = [&mut out.train, &mut out.val, &mut out.test];
-        for (split, mask) in (0..).zip(splits) {
-            let first = labels.len();
-            mask[first..first + pairs.ends.len()].fill(split == pairs.split);
+        if let Some(mask) = pair.split.and_then(|split| splits.into_iter().nth(split)) {
+            mask[row] = true;
         }
-        labels.extend(std::iter::repeat_n(pairs.label, pairs.ends.len()));
-        for ends in &pairs.ends {
-            ids.push(&format!(
-                "{} {}",
-                data.id_of(ends.source),
-                data.id_of(ends.target)
-            ));
-        }
+        labels.push(
+            pair.is_link
+                .map_or(f32::NAN, |is_link| f32::from(u8::from(is_link))),
+        );
+        let (source, target) = (data.id_of(pair.source), data.id_of(pair.target));
+        ids.push(&format!("{source} {target}"));
     }
-    out.labels = Labels::Values {
-        width: 1,
-        values: labels,
+    out.labels = match pairs.iter().any(|pair| pair.is_link.is_some()) {
+        true => Labels::Values {
+            width: 1,
+            values: labels,
+        },
+        false => Labels::None,
     };
     (out.subjects, out.ids) = (added as u32, ids);
+    out.class_names = ["link"].into_iter().collect();
     Ok(out)
 }
 

@@ -117,7 +117,7 @@ pub(crate) fn read(
     expected: Expected,
 ) -> Result<Checkpoint, RuntimeError> {
     let failed = |source: io::Error| {
-        let help = "check the path, or start without resuming";
+        let help = "check the path";
         RuntimeError::File {
             action: "read",
             path: path.to_owned(),
@@ -281,7 +281,7 @@ mod tests {
             fs::write(&path, &bytes).unwrap();
             let error = read(&path, "", expected(&written.tensors)).unwrap_err();
             let text = error.to_string();
-            assert!(text.contains("cannot be resumed"), "{text}");
+            assert!(text.contains("cannot be used"), "{text}");
             let named = text.contains("tensor `w` is damaged");
             assert!(named || bit / 8 < data, "bit {bit}: {text}");
         }

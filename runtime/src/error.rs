@@ -110,7 +110,7 @@ pub enum RuntimeError {
         help: &'static str,
     },
     /// The file is not a checkpoint of this model.
-    #[error("`{}` cannot be resumed: {reason}", path.display())]
+    #[error("`{}` cannot be used: {reason}", path.display())]
     Checkpoint {
         /// The file.
         path: PathBuf,

@@ -29,7 +29,7 @@ pub struct Eval {
 impl Eval {
     /// Scores a trained model.
     pub fn run(&self, out: &Output) -> Answer {
-        let loaded = self.model.load_unlabeled(out)?;
+        let loaded = self.model.load_trained(out)?;
         let data = loaded.labeled()?;
         let asked = match self.metric.is_empty() {
             true => vec![loaded.metric()],

@@ -13,6 +13,7 @@ use gnnc::Error;
 use gnnc::graph::generate::{Attributes, PlantedPartition, Rmat};
 use gnnc::graph::import;
 use gnnc::graph::{Features, GraphData, GraphError, LoadOptions, summary, write};
+use gnnc::ir::EdgeSet;
 use gnnc::ir::words::spelling::counted;
 use gnnc::ir::workload::{PartLoad, PartitionSummary, Workload};
 use serde_json::json;
@@ -367,7 +368,7 @@ fn stats_text(data: &GraphData, workload: &Workload) -> String {
     };
     let [train, val, test] = workload.split.map(grouped);
     let mean = workload.edges as f64 / workload.vertices.max(1) as f64;
-    let symmetric = if data.topology.is_symmetric() {
+    let symmetric = if data.topology.only(EdgeSet::Plain).is_symmetric() {
         "symmetric"
     } else {
         "directed"

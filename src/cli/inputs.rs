@@ -45,13 +45,13 @@ impl ModelArgs {
         load(&self.file, &self.changes.options(), out)
     }
 
-    /// As [`ModelArgs::load`], of a graph that may be without labels.
+    /// As [`ModelArgs::load`], for a model that is trained already.
     ///
     /// # Errors
     /// As [`ModelArgs::load`].
-    pub fn load_unlabeled(&self, out: &Output) -> Result<Loaded, Failure> {
+    pub fn load_trained(&self, out: &Output) -> Result<Loaded, Failure> {
         let options = LoadOptions {
-            unlabeled: true,
+            trained: true,
             ..self.changes.options()
         };
         load(&self.file, &options, out)
@@ -127,7 +127,7 @@ impl Changes {
             set: self.set.clone(),
             graph: self.graph.clone(),
             workload: self.workload.clone(),
-            unlabeled: false,
+            trained: false,
         }
     }
 }

@@ -6,8 +6,8 @@ use super::numbers::{NEGATIVES, SEEDS, within};
 use super::output::{Answer, Output, input};
 use super::text::{count, facts};
 use clap::Args;
-use gnnc::graph::links::{LinkOptions, with_pairs};
-use gnnc::graph::{Labels, write};
+use gnnc::graph::links::{LinkOptions, with_given, with_pairs};
+use gnnc::graph::{Labels, import, write};
 use gnnc::ir::EdgeSet;
 use serde_json::json;
 use std::io::Cursor;
@@ -18,6 +18,10 @@ use std::path::PathBuf;
 pub struct Links {
     #[command(flatten)]
     graph: GraphFile,
+    /// A table of the pairs, with columns `source` and `target`, and possibly `label` (1 for a link) and `split`, in
+    /// place of links and pairs that are drawn. Without labels, pairs can be predicted.
+    #[arg(long, value_name = "TABLE", conflicts_with_all = ["val", "test", "negatives", "eval_negatives", "same_source", "seed"])]
+    pairs: Option<PathBuf>,
     /// Share of the links to validate on; the model does not see them.
     #[arg(long, value_name = "SHARE", default_value = "0.05", value_parser = within(0.0..=0.9))]
     val: f64,
@@ -59,14 +63,20 @@ impl Links {
             same_source: self.same_source,
             seed: self.seed,
         };
-        let pairs = with_pairs(&data, &options)?;
+        let pairs = match &self.pairs {
+            Some(table) => with_given(&data, &import::pairs(table, &data)?)?,
+            None => with_pairs(&data, &options)?,
+        };
         let archive = write::npz(&pairs, Cursor::new(Vec::new()));
         let archive = archive.map_err(|e| input(format!("cannot write an archive: {e}")))?;
         replace(&self.out, &archive.into_inner())?;
-        let links = match &pairs.labels {
-            Labels::Values { values, .. } => values.iter().filter(|label| **label == 1.0).count(),
+        let labeled = |wanted: f32| match &pairs.labels {
+            Labels::Values { values, .. } => {
+                values.iter().filter(|label| **label == wanted).count()
+            }
             Labels::None | Labels::Single(_) => 0,
         };
+        let (links, others) = (labeled(1.0), labeled(0.0));
         let split = [&pairs.train, &pairs.val, &pairs.test];
         let [train, val, test] = split.map(|mask| mask.iter().filter(|m| **m).count() as u64);
         let seen = pairs.topology.edges_of(EdgeSet::Plain);
@@ -77,10 +87,12 @@ impl Links {
                 ("edges", format!("{} that models see", count(seen, "edge"))),
                 (
                     "pairs",
-                    format!(
-                        "{links} with a link, {} without",
-                        pairs.subjects as usize - links
-                    ),
+                    match pairs.subjects as usize - links - others {
+                        0 => format!("{links} with a link, {others} without"),
+                        unknown => {
+                            format!("{links} with a link, {others} without, {unknown} to predict")
+                        }
+                    },
                 ),
                 (
                     "split",

@@ -6,6 +6,7 @@ use super::text::{count, facts};
 use clap::{Args, ValueEnum};
 use gnnc::graph::read::{LoadOptions as ReadOptions, load};
 use gnnc::graph::{Features, GraphData, Labels, links, many};
+use gnnc::ir::EdgeSet;
 use gnnc::{LoadOptions, Loaded, Source};
 use serde_json::json;
 use std::fs;
@@ -225,6 +226,12 @@ fn model(data: &GraphData, layer: Layer, path: &Path, given: &Path) -> Result<St
             "cross_entropy",
             "class",
         ),
+        Labels::Values { width: 1, .. } if subject == Subject::Pair => (
+            "Whether each pair is a link; those that are weigh as much as those that are not."
+                .to_owned(),
+            "bce_with_logits",
+            "label",
+        ),
         Labels::Values { values, .. }
             if values.iter().all(|v| v.is_nan() || [0.0, 1.0].contains(v)) =>
         {
@@ -258,19 +265,21 @@ fn model(data: &GraphData, layer: Layer, path: &Path, given: &Path) -> Result<St
              \n  features = identity",
             "no features".to_owned(),
         ),
-        Features::Sparse { columns, .. } => (
+        Features::Sparse { columns, .. } if subject != Subject::Graph => (
             "\n  # Scales the features of each vertex to sum 1, as usual for counts of words.\
              \n  normalize_features = true",
             count(u64::from(*columns), "feature"),
         ),
-        Features::Dense { columns, .. } => ("", count(u64::from(*columns), "feature")),
+        Features::Sparse { columns, .. } | Features::Dense { columns, .. } => {
+            ("", count(u64::from(*columns), "feature"))
+        }
     };
     // Rows of an identity matrix are not dropped: that would drop vertices.
     let first = match data.features {
         Features::None => "x",
         Features::Sparse { .. } | Features::Dense { .. } => "x |> dropout(dropout)",
     };
-    let edges = data.topology.edges();
+    let edges = data.topology.edges_of(EdgeSet::Plain);
     let mut size = vec![
         count(u64::from(data.vertices()), "vertex"),
         count(edges, "edge"),
@@ -282,11 +291,17 @@ fn model(data: &GraphData, layer: Layer, path: &Path, given: &Path) -> Result<St
     }
     let mut train =
         String::from("  optimizer = adam(lr = 0.01)\n  weight_decay = 5e-4\n  epochs = 200\n");
+    if subject == Subject::Pair {
+        train += "  metric = \"roc_auc\"\n";
+    }
     if data.val.contains(&true) {
         train +=
             "  # Stops after so many epochs without a better validation loss.\n  patience = 50\n";
     }
-    if edges >= MANY_EDGES {
+    if subject == Subject::Graph {
+        train += "  # For training on batches of graphs; each `all` keeps the edges that a layer runs over:\n  \
+                  # allow = [sample]\n  # batch = 32\n  # fanouts = [all, all, all]\n";
+    } else if edges >= MANY_EDGES && subject == Subject::Vertex {
         train += "  # For training on sampled batches, if the whole graph takes too long or does not fit:\n  \
                   # allow = [sample]\n  # batch = 1000\n  # fanouts = [25, 10]\n";
     }
@@ -307,17 +322,37 @@ fn model(data: &GraphData, layer: Layer, path: &Path, given: &Path) -> Result<St
         ..
     } = form;
     let (about, loss, _) = loss;
+    let weights = match &data.labels {
+        Labels::Values { values, .. } if subject == Subject::Pair => {
+            let trained = values
+                .iter()
+                .zip(&data.train)
+                .filter(|(_, trained)| **trained);
+            let links = trained.clone().filter(|(label, _)| **label == 1.0).count();
+            let others = trained.count() - links;
+            format!(", weights = [{:.4}]", others as f64 / links.max(1) as f64)
+        }
+        Labels::None | Labels::Single(_) | Labels::Values { .. } => String::new(),
+    };
     let size = size.join(", ");
+    let unread = match data.edge_features.columns {
+        0 => String::new(),
+        columns => format!(
+            "# These layers do not read the {} of the edges; a layer of your own may: `edge_features`.\n",
+            count(u64::from(columns), "feature")
+        ),
+    };
     Ok(format!(
         "# {what}.\n\
          # The data has {size}.\n\
+         {unread}\
          graph {graph} = \"{path}\"{block}\n\n\
          # `--set hidden=128` changes a parameter for one run.\n\
          model {name}({parameters}) on {graph} {{\n  \
          let h = {first} |> {conv}\n  \
          let z = h |> dropout(dropout) |> {second}{last}\n  \
          # {about}\n  \
-         loss {loss}(z, labels, on = train)\n\
+         loss {loss}(z, labels, on = train{weights})\n\
          }}\n\n\
          train {{\n{train}}}\n"
     ))

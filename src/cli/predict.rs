@@ -41,8 +41,10 @@ pub struct Predict {
 /// Vertices of a graph.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum Which {
-    /// All vertices.
+    /// All vertices; in a file of graphs or pairs, all graphs or pairs.
     All,
+    /// The vertices inside graphs, or at the ends of pairs.
+    Inside,
     /// Those of the training split.
     Train,
     /// Those of the validation split.
@@ -58,7 +60,7 @@ impl Predict {
     pub fn run(&self, out: &Output) -> Answer {
         let format = Format::of(&self.out)?;
         writable(&self.out, "predictions")?;
-        let loaded = self.model.load_unlabeled(out)?;
+        let loaded = self.model.load_trained(out)?;
         match &self.embeddings {
             None => self.predictions(&loaded, format, out),
             Some(name) => self.rows_of(&loaded, name, format, out),
@@ -168,6 +170,7 @@ impl Which {
         let predicted = data.subjects().contains(&(v as u32));
         match self {
             Self::All => predicted,
+            Self::Inside => data.subjects().len() < data.vertices() as usize && !predicted,
             Self::Train => data.train[v],
             Self::Val => data.val[v],
             Self::Test => data.test[v],

@@ -268,6 +268,39 @@ fn unlabeled(trained: &Trained) -> String {
     graph
 }
 
+/// The classes of another graph are those of the model's own, whatever their order there.
+#[test]
+fn classes_go_by_their_names() {
+    let trained = Trained::new();
+    let [edges, people] = tables(&trained.folder);
+    let known = csv_rows(&trained.predict("p.csv", &[]));
+    let table = fs::read_to_string(&people).unwrap();
+    let import = |name: &str, table: &str| {
+        let people = text(&trained.folder.file(&format!("{name}.csv"), table)).to_owned();
+        let graph = text(&trained.folder.join(&format!("{name}.npz"))).to_owned();
+        let columns = ["--source", "who", "--target", "whom", "--label", "group"];
+        let import = [
+            "graph", "import", &edges, "--nodes", &people, "--out", &graph,
+        ];
+        gnnc([&import[..], &columns, &["--symmetrize"]].concat()).ok();
+        graph
+    };
+    // Only the class that comes second by name is left.
+    let south = import("south", &table.replace(";north", ";"));
+    let found = csv_rows(&trained.predict("s.csv", &["--graph", &south]));
+    assert_eq!(found, known);
+    let other = import("other", &table.replace(";north", ";east"));
+    let (command, _) = trained.command("o.csv", &["--graph", &other]);
+    gnnc(command).fails(1, &["the class `east`", "north, south"]);
+    let wide = table.lines().map(|line| format!("{line};{}\n", line.len()));
+    let wide = import(
+        "wide",
+        &wide.collect::<String>().replacen(";24", ";more", 1),
+    );
+    let (command, _) = trained.command("w.csv", &["--graph", &wide]);
+    gnnc(command).fails(1, &["has 3 features a vertex, expected 2"]);
+}
+
 #[test]
 fn graphs_without_labels_get_predictions() {
     let trained = Trained::new();

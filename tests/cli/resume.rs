@@ -187,7 +187,7 @@ fn checkpoints_of_other_models_and_damaged_ones_are_refused() {
     refused(
         1,
         &["train", &cora, "--resume", text(&file)],
-        &["cannot be resumed"],
+        &["cannot be used"],
     );
     let wider = [
         "train",
@@ -197,12 +197,12 @@ fn checkpoints_of_other_models_and_damaged_ones_are_refused() {
         "--resume",
         text(&file),
     ];
-    refused(1, &wider, &["cannot be resumed"]);
+    refused(1, &wider, &["cannot be used"]);
     let whole = std::fs::read(&file).unwrap();
     for cut in [0, 7, whole.len() / 2, whole.len() - 1] {
         std::fs::write(&file, &whole[..cut]).unwrap();
         let args = ["train", text(&model), "--resume", text(&file)];
-        refused(1, &args, &["cannot be resumed"]);
+        refused(1, &args, &["cannot be used"]);
     }
     refused(
         1,

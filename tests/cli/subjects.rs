@@ -54,21 +54,63 @@ fn each_graph_has_a_prediction() {
     assert_eq!(ids, numbers);
     let stats = gnnc(["graph", "stats", &example("data/solubility.npz")]).ok();
     assert!(stats.contains("16_508 edges of graphs"), "{stats}");
-    let sampled = [
+    // Embeddings of molecules, or of their atoms.
+    let rows = |vertices: &str| {
+        let more = ["--embeddings", "h", "--vertices", vertices];
+        report(&[&predict[..], &more].concat())["embeddings"].clone()
+    };
+    assert_eq!((rows("all"), rows("inside")), (1274.into(), 16508.into()));
+    let text = read_to_string(&table).unwrap();
+    let last = text.lines().last().unwrap();
+    assert!(last.starts_with("16507,"), "{last}");
+}
+
+/// Batches of graphs: each keeps all edges inside its molecules.
+#[test]
+fn batches_of_graphs_train_alike_on_any_number_of_workers() {
+    let model = example("gine_solubility.gir");
+    let train = |workers: &str, placement: &str| {
+        let base = ["train", &model, "--epochs", "2", "--workers", workers];
+        let batches = [
+            "--allow",
+            "sample",
+            "--batch",
+            "32",
+            "--fanouts",
+            "all,all,all,all",
+        ];
+        report(
+            &[
+                &base[..],
+                &batches,
+                &["--placement", placement, "--check", "bytes"],
+            ]
+            .concat(),
+        )
+    };
+    let one = train("1", "minibatch");
+    for (workers, placement) in [("2", "minibatch"), ("4", "minibatch"), ("2", "push-pull")] {
+        near(&one["train_loss"], &train(workers, placement)["train_loss"]);
+    }
+    // Two epochs of 32 steps are worth more than two steps.
+    let whole = report(&["train", &model, "--epochs", "2"]);
+    assert!(
+        one["test_rmse"].as_f64() < whole["test_rmse"].as_f64(),
+        "{one} {whole}"
+    );
+    let plan = ["plan", &model, "--gpus", "4", "--allow", "sample"];
+    let batches = [
         "--placement",
         "minibatch",
-        "--allow",
-        "sample",
         "--batch",
-        "9",
+        "32",
         "--fanouts",
-        "2,2,2,2",
+        "all,all,all,all",
     ];
-    let args = [&["train", &model][..], &sampled].concat();
-    refused(
-        1,
-        &args,
-        &["a layer of the model runs over a named set of edges"],
+    let planned = report(&[&plan[..], &batches].concat());
+    assert_eq!(
+        planned["candidates"][0]["placement"], "minibatch",
+        "{planned}"
     );
 }
 
@@ -152,6 +194,55 @@ train { optimizer = adam(lr = 0.01)  epochs = 60  metric = \"mrr\" }\n";
         .map(|id| id.parse().unwrap())
         .collect();
     assert!(ends.len() == 2 && ends.iter().all(|id| *id < 2708), "{row}");
+    // Pairs of one's own: two links of the graph, and two vertices that nothing connects.
+    let table = folder.file("own.csv", "source,target\n0,633\n1,2\n0,1900\n");
+    let own = path("own.npz");
+    let links = [
+        "graph",
+        "links",
+        &cora,
+        "--out",
+        &own,
+        "--pairs",
+        table.to_str().unwrap(),
+    ];
+    assert_eq!(report(&links)["pairs"], 3);
+    let table = path("own_p.csv");
+    let predict = [
+        "predict",
+        &model,
+        "--checkpoint",
+        &run,
+        "--graph",
+        &own,
+        "--out",
+        &table,
+    ];
+    report(&[&predict[..], &["--probabilities"]].concat());
+    let text = read_to_string(&table).unwrap();
+    let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split(',').collect()).collect();
+    assert_eq!(rows[0], ["id", "class", "p(link)"]);
+    let of = |row: usize| (rows[row][0], rows[row][1]);
+    assert_eq!(
+        (of(1), of(3)),
+        (("0 633", "link"), ("0 1900", "")),
+        "{text}"
+    );
+    let sampled = [
+        "--placement",
+        "minibatch",
+        "--allow",
+        "sample",
+        "--batch",
+        "9",
+        "--fanouts",
+        "2,2,2",
+    ];
+    refused(
+        1,
+        &[&["train", &model][..], &sampled].concat(),
+        &["run over different sets of edges"],
+    );
 }
 
 /// A model to begin with pools the rows of each graph, or compares those of the ends of each pair.

@@ -16,12 +16,14 @@ mod lists;
 mod nodes;
 mod numbers;
 mod ogb;
+mod pairs;
 mod parquet;
 mod records;
 mod split;
 mod table;
 mod text;
 
+pub use pairs::pairs;
 pub use split::{Shares, divide};
 
 use crate::read::{Format, LoadOptions, finish, load_counting, place, several_graphs};

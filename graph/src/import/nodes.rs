@@ -272,7 +272,7 @@ pub(super) fn set(at: &str, line: u64, word: &str) -> Result<Option<usize>, Grap
 }
 
 /// Whether a field says yes.
-fn flag(at: &str, row: &Row, column: usize) -> Result<bool, GraphError> {
+pub(super) fn flag(at: &str, row: &Row, column: usize) -> Result<bool, GraphError> {
     let word = row.text(at, column)?;
     match word.to_ascii_lowercase().as_str() {
         "1" | "1.0" | "true" | "yes" => Ok(true),

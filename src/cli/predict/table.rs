@@ -104,8 +104,9 @@ impl Table<'_> {
         let ids = &self.data.ids;
         match ids.is_empty() {
             true => {
-                let first = i64::from(self.data.subjects().start);
-                Values::Whole(self.wanted.iter().map(|v| *v as i64 - first).collect())
+                let first = self.data.subjects().start as usize;
+                let number = |v: &usize| if *v < first { *v } else { *v - first };
+                Values::Whole(self.wanted.iter().map(|v| number(v) as i64).collect())
             }
             false => Values::Texts(self.wanted.iter().filter_map(|v| ids.get(*v)).collect()),
         }
