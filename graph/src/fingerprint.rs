@@ -14,6 +14,7 @@ impl GraphData {
         add(&mut hash, topology.indptr(), |x| x.to_le_bytes());
         add(&mut hash, topology.indices(), |x| x.to_le_bytes());
         add(&mut hash, topology.types(), |x| x.to_le_bytes());
+        add(&mut hash, topology.places_on_curve(), |x| x.to_le_bytes());
         for name in topology.set_names() {
             add(&mut hash, name.as_bytes(), |x| [x]);
         }

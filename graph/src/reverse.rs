@@ -11,10 +11,11 @@ impl Topology {
         let expected =
             "a graph without them to add reverse edges to; add those of each set to the file";
         self.refuse_sets("edges", expected)?;
-        match self.relations() {
-            0 => Ok(self.symmetrised()),
-            _ => self.with_inverse_relations(),
-        }
+        let both = match self.relations() {
+            0 => self.symmetrised(),
+            _ => self.with_inverse_relations()?,
+        };
+        both.on_curve(self.places_on_curve().to_vec())
     }
 
     /// The graph with the reverse of every edge added; the reverse of an edge of type `r` has type

@@ -1,6 +1,7 @@
 //! The edges of a data graph, as rows of in-neighbors.
 
 use crate::csr::{check_indices, check_indptr, row};
+mod curve;
 mod edge_sets;
 
 pub use edge_sets::EdgeSets;
@@ -19,6 +20,8 @@ pub struct Topology {
     indptr: Vec<u64>,
     indices: Vec<u32>,
     types: Option<EdgeTypes>,
+    /// The place of each vertex on a curve through their coordinates; empty without.
+    places: Vec<u32>,
 }
 
 /// The types of the edges.
@@ -141,6 +144,7 @@ impl Topology {
             indptr,
             indices,
             types: None,
+            places: Vec::new(),
         }
     }
 

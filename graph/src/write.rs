@@ -210,6 +210,11 @@ pub fn npz<W: Write + Seek>(data: &GraphData, out: W) -> io::Result<W> {
             archive.lines(name, texts)?;
         }
     }
+    let places = data.topology.places_on_curve();
+    if !places.is_empty() {
+        let rows = places.iter().map(|place| place.to_le_bytes());
+        archive.array("curve_places", "<u4", &[places.len()], rows)?;
+    }
     if data.subjects > 0 {
         let subjects = [data.subjects.to_le_bytes()].into_iter();
         archive.array("subjects", "<u4", &[1], subjects)?;

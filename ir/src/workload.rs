@@ -72,6 +72,8 @@ pub enum Partitioner {
     Hash,
     /// Contiguous vertices.
     Range,
+    /// Runs of a Morton curve through the coordinates of the vertices.
+    Morton,
 }
 
 spelling!(Partitioner {
@@ -79,6 +81,7 @@ spelling!(Partitioner {
     MetisEdges => "metis-edges",
     Hash => "hash",
     Range => "range",
+    Morton => "morton",
 });
 
 /// How many of a rank's rows and edges depend on no other rank.

@@ -353,7 +353,9 @@ fn estimated(workload: &Workload, ranks: u32, partitioner: Partitioner) -> Parts
             relative * (2.0 * k.ln()).sqrt()
         }
         Partitioner::MetisEdges => BALANCED_EDGES - 1.0,
-        Partitioner::Metis | Partitioner::Range => UNBALANCED_EDGES * degrees.variation * k.log2(),
+        Partitioner::Metis | Partitioner::Range | Partitioner::Morton => {
+            UNBALANCED_EDGES * degrees.variation * k.log2()
+        }
     };
     let edge_imbalance = (1.0 + deviation).min(k).min(degrees.worst(k).max(1.0));
     let count = u64::from(ranks);

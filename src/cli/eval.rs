@@ -18,7 +18,8 @@ pub struct Eval {
     model: ModelArgs,
     #[command(flatten)]
     trained: TrainedArgs,
-    /// The scores: accuracy, micro-f1, macro-f1, roc-auc, average-precision, mae, rmse, r2; by default the model's.
+    /// The scores: accuracy, micro-f1, macro-f1, roc-auc, average-precision, mrr, hits@10 to hits@100, mae, rmse, r2; by
+    /// default the model's.
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     metric: Vec<Metric>,
     /// Only these vertices, of those with labels.

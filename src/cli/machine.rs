@@ -29,7 +29,7 @@ pub struct SearchArgs {
         hide_possible_values = true
     )]
     objective: Goal,
-    /// Partitioners to try: metis, metis-edges, hash, range.
+    /// Partitioners to try: metis, metis-edges, hash, range, morton (by coordinates).
     #[arg(
         long,
         value_name = "NAME,...",

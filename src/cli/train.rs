@@ -73,7 +73,8 @@ pub struct Train {
     #[arg(long, value_name = "NAME")]
     schedule: Option<Schedule>,
     /// The score to report, and to choose the best epoch by instead of the validation loss: accuracy, micro-f1, macro-f1,
-    /// roc-auc, average-precision, or of numbers mae, rmse or r2; by default the model's.
+    /// roc-auc, average-precision, of pairs mrr or hits@10 to hits@100, or of numbers mae, rmse or r2; by default the
+    /// model's.
     #[arg(long, value_name = "NAME")]
     metric: Option<Metric>,
     /// Train with this many consecutive seeds; report mean and standard deviation. With --checkpoint FILE, the run of
@@ -85,7 +86,7 @@ pub struct Train {
         conflicts_with_all = ["resume", "curve", "log", "tensorboard", "trace", "profile"]
     )]
     seeds: Option<u64>,
-    /// The partitioner: metis, metis-edges, hash or range; by default metis-edges, on a GPU metis, or as in the
+    /// The partitioner: metis, metis-edges, hash, range or morton; by default metis-edges, on a GPU metis, or as in the
     /// plan.
     #[arg(long, value_name = "NAME")]
     partitioner: Option<Partitioner>,

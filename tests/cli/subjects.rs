@@ -114,6 +114,70 @@ fn batches_of_graphs_train_alike_on_any_number_of_workers() {
     );
 }
 
+/// Many samples on one graph: grid, mesh and grid, with parts by coordinates or by METIS.
+#[test]
+fn samples_on_one_graph_train_alike_on_any_number_of_workers() {
+    let folder = Folder::new();
+    let path = |name: &str| folder.join(name).to_str().unwrap().to_owned();
+    let (run, table) = (path("run.ckpt"), path("p.csv"));
+    let model = example("mesh_tracer.gir");
+    let train = |workers: &str, more: &[&str]| {
+        let base = ["train", &model, "--epochs", "3", "--workers", workers];
+        report(&[&base, more].concat())
+    };
+    let one = train("1", &["--checkpoint", &run]);
+    assert_eq!(one["metric"], "r2", "{one}");
+    for (workers, partitioner, placement) in [
+        ("2", "metis", "graph"),
+        ("4", "morton", "graph"),
+        ("2", "morton", "tensor"),
+    ] {
+        let more = ["--partitioner", partitioner, "--placement", placement];
+        near(&one["train_loss"], &train(workers, &more)["train_loss"]);
+    }
+    let predict = [
+        "predict",
+        &model,
+        "--checkpoint",
+        &run,
+        "--out",
+        &table,
+        "--vertices",
+        "test",
+    ];
+    assert_eq!(report(&predict)["predictions"], 6 * 576);
+    let text = read_to_string(&table).unwrap();
+    let first: usize = text
+        .lines()
+        .nth(1)
+        .unwrap()
+        .split(',')
+        .next()
+        .unwrap()
+        .parse()
+        .unwrap();
+    assert_eq!(first, 42 * 720);
+    let stats = |name: &str| {
+        let graph = example("data/tracer.npz");
+        let stats = report(&[
+            "graph",
+            "stats",
+            &graph,
+            "--parts",
+            "3",
+            "--partitioner",
+            name,
+        ]);
+        stats["partitions"]["3"][0]["alpha"].as_f64().unwrap()
+    };
+    // Sixteen samples a part: no part reads rows of another.
+    assert_eq!(stats("morton"), 0.0);
+    assert!(stats("hash") > 0.5);
+    let cora = example("gcn_cora.gir");
+    let args = ["train", &cora, "--workers", "2", "--partitioner", "morton"];
+    refused(1, &args, &["a graph without coordinates", "`pos`"]);
+}
+
 /// Link prediction: a split without leaks, the same loss on 1, 2 and 4 workers, scores of rankings, and a
 /// prediction for each pair by the ids of its ends.
 #[test]

@@ -3,10 +3,12 @@
 mod chunked;
 mod hash;
 mod metis;
+mod morton;
 mod range;
 
 pub use hash::Hash;
 pub use metis::Metis;
+pub use morton::{Morton, places};
 pub use range::Range;
 
 use crate::{GraphError, Topology};
@@ -67,12 +69,13 @@ pub fn by_name(name: &str, seed: u64) -> Option<Box<dyn Partitioner>> {
         })),
         "hash" => Some(Box::new(Hash)),
         "range" => Some(Box::new(Range)),
+        "morton" => Some(Box::new(Morton)),
         _ => None,
     }
 }
 
 /// The names [`by_name`] knows.
-pub const NAMES: [&str; 4] = ["metis", "metis-edges", "hash", "range"];
+pub const NAMES: [&str; 5] = ["metis", "metis-edges", "hash", "range", "morton"];
 
 impl Partition {
     /// A partition from the owner of each vertex.
@@ -156,7 +159,10 @@ mod tests {
 
     #[test]
     fn impossible_numbers_of_parts_are_refused() {
-        let g8 = example::g8().topology;
+        let g8 = example::g8()
+            .topology
+            .on_curve((0..8).rev().collect())
+            .unwrap();
         for name in NAMES {
             let partitioner = by_name(name, 1).unwrap();
             assert!(matches!(
@@ -213,6 +219,7 @@ mod tests {
         ) {
             let parts = parts.min(n);
             let (topology, _) = Topology::from_edges(n, edges.into_iter().map(|(u, v)| (u % n, v % n))).unwrap();
+            let topology = topology.on_curve((0..n).map(|v| (v + 1) % n).collect()).unwrap();
             for name in NAMES {
                 let partitioner = by_name(name, 3).unwrap();
                 let partition = partitioner.partition(&topology, parts).unwrap();

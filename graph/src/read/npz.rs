@@ -5,6 +5,7 @@ mod graphs;
 pub(crate) mod labels;
 mod ogb;
 mod pyg;
+mod samples;
 mod scipy;
 mod types;
 
@@ -17,6 +18,7 @@ use crate::csr::check_indptr;
 use crate::error::shape_text;
 use crate::topology::{Dropped, check_vertices};
 use crate::{EdgeFeatures, Features, GraphData, GraphError, Topology};
+use samples::Samples;
 use std::collections::BTreeSet;
 use std::io::{Read, Seek};
 use types::Types;
@@ -58,16 +60,30 @@ pub fn read(
             expected: u64::from(stated),
         });
     }
-    let (mut data, mut dropped) = (GraphData::new("", edges.topology), edges.dropped);
+    let samples = Samples::of(&mut arrays, vertices)?;
+    let places = match graph_of {
+        None => places(&mut arrays, vertices)?,
+        Some(_) => Vec::new(),
+    };
+    let (edges, places) = match samples {
+        Some(samples) => (samples.edges(edges)?, samples.places(&places)),
+        None => (edges, places),
+    };
+    let topology = edges.topology.on_curve(places)?;
+    let (mut data, mut dropped) = (GraphData::new("", topology), edges.dropped);
     if let Some(many) = &graph_of {
         data.set_splits_of(many.graphs as usize);
     }
     data.edge_features = edges.features;
-    data.features = features(&mut arrays)?;
+    let rows = |array: Array| match samples {
+        Some(samples) => samples.rows(array),
+        None => Ok(array),
+    };
+    data.features = features(&mut arrays, &rows)?;
     if let Some(array) = arrays.optional("labels")? {
-        data.labels = labels::labels(&array)?;
+        data.labels = labels::labels(&rows(array)?)?;
     } else if pyg && let Some(array) = arrays.optional("y")? {
-        data.labels = labels::pyg(&array)?;
+        data.labels = labels::pyg(&rows(array)?)?;
     }
     if pyg {
         pyg::splits(&mut arrays, &mut data)?;
@@ -78,7 +94,10 @@ pub fn read(
         ("test_mask", &mut data.test),
     ] {
         if let Some(array) = arrays.optional(name)? {
-            *mask = array.mask()?;
+            *mask = match samples {
+                Some(samples) => samples.mask(array)?,
+                None => array.mask()?,
+            };
         }
     }
     for (name, texts) in [
@@ -95,6 +114,24 @@ pub fn read(
         data = graphs::joined(at, data, &many)?;
     }
     Ok((data, dropped))
+}
+
+/// The place of each vertex on a curve: `curve_places` as gnnc writes it, or along a Morton curve through the
+/// coordinates `pos`; none without.
+fn places<R: Read + Seek>(arrays: &mut Arrays<R>, vertices: usize) -> Result<Vec<u32>, GraphError> {
+    if let Some(array) = arrays.optional("curve_places")? {
+        return array.indices(vertices as u64);
+    }
+    let Some(array) = arrays.optional("pos")? else {
+        return Ok(Vec::new());
+    };
+    match array.header.shape[..] {
+        [rows, dimensions @ 2..=3] if rows == vertices as u64 => Ok(crate::partition::places(
+            &array.floats(),
+            dimensions as usize,
+        )),
+        _ => Err(array.wrong_shape(format!("({vertices}, 2) or ({vertices}, 3), coordinates"))),
+    }
 }
 
 /// Bytes that an entry of an archive can have.
@@ -215,7 +252,12 @@ impl<R: Read + Seek> Arrays<R> {
             .iter()
             .try_fold(1u64, |all, n| all.checked_mul(*n));
         let there = elements.is_some_and(|elements| elements <= bytes);
-        Ok(header.shape.first().copied().filter(|_| there))
+        // Samples come before the vertices.
+        let rows = match header.shape[..] {
+            [_, rows, _] => Some(rows),
+            _ => header.shape.first().copied(),
+        };
+        Ok(rows.filter(|_| there))
     }
 
     /// The header of an array whose elements are not read.
@@ -392,14 +434,17 @@ fn rows(
     Ok((vertices, pointers, indices))
 }
 
-fn features<R: Read + Seek>(arrays: &mut Arrays<R>) -> Result<Features, GraphError> {
+fn features<R: Read + Seek>(
+    arrays: &mut Arrays<R>,
+    rows: &dyn Fn(Array) -> Result<Array, GraphError>,
+) -> Result<Features, GraphError> {
     for (dense, prefix) in [("features", "feat"), ("attr_matrix", "attr"), ("x", "x")] {
         if let Some(array) = arrays.optional(dense)? {
             let sparse = arrays.has(&format!("{prefix}_indptr"));
             if !sparse && let Some(stated) = arrays.optional(&format!("{prefix}_shape"))? {
                 super::npy::same_shape(&stated, &array, dense)?;
             }
-            return super::npy::dense(&array);
+            return super::npy::dense(&rows(array)?);
         }
     }
     for prefix in ["feat", "attr"] {

@@ -31,7 +31,7 @@ pub(super) fn replication(
     let factor = match partitioner {
         Partitioner::Metis => Some(1.0),
         Partitioner::MetisEdges => Some(BALANCED_ALPHA),
-        Partitioner::Hash | Partitioner::Range => None,
+        Partitioner::Hash | Partitioner::Range | Partitioner::Morton => None,
     };
     if let Some(factor) = factor {
         for (&parts, &alpha) in &workload.replication {
@@ -63,7 +63,7 @@ pub(super) fn replication(
         Partitioner::Hash => (random, AlphaBasis::Estimated, 1.05),
         // The numbering is unknown, so assume it is no better than random.
         Partitioner::Range => (random, AlphaBasis::Estimated, 3.0),
-        Partitioner::Metis | Partitioner::MetisEdges => (
+        Partitioner::Metis | Partitioner::MetisEdges | Partitioner::Morton => (
             random * metis_factor(degrees.mean) * factor.unwrap_or(1.0),
             AlphaBasis::Estimated,
             3.0,
