@@ -100,8 +100,8 @@ fn batches_of_graphs_train_alike_on_any_number_of_workers() {
     );
     let plan = ["plan", &model, "--gpus", "4", "--allow", "sample"];
     let batches = [
-        "--placement",
-        "minibatch",
+        "--pin",
+        "placement=minibatch",
         "--batch",
         "32",
         "--fanouts",
@@ -319,7 +319,7 @@ fn models_to_begin_with_are_about_graphs_and_pairs() {
     let molecules = example("data/solubility.npz");
     for (data, last, about) in [
         (&molecules, "|> pool", "Numbers for each graph"),
-        (&pairs, "|> dot_decoder", "for each pair"),
+        (&pairs, "|> dot_decoder", "Whether each pair is a link"),
     ] {
         for layer in ["gcn", "sage", "gat", "gin"] {
             report(&["new", data, "--layer", layer, "--force", "--out", &model]);
