@@ -107,7 +107,7 @@ pub fn import(options: &Import) -> Result<Imported, GraphError> {
         Source::Graph => load_counting(&options.edges, &LoadOptions::default())?.into(),
         Source::Json => json::read(options, &mut notes)?.into(),
         Source::GraphMl => graphml::read(options, &mut notes)?.into(),
-        Source::Ogb => ogb::read(options, &mut notes)?.into(),
+        Source::Ogb => ogb::read(options, &mut notes)?,
         Source::Dgl => dgl::read(options, &mut notes)?,
     };
     let Found {

@@ -1,6 +1,7 @@
 //! Folders of many graphs, written by the tests.
 
 mod dgl;
+mod ogb;
 
 use super::{Import, Imported, import};
 use crate::{GraphData, GraphError};
