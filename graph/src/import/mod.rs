@@ -18,6 +18,7 @@ mod members;
 mod nodes;
 mod numbers;
 mod ogb;
+mod one_hot;
 mod parquet;
 mod records;
 mod split;
@@ -25,6 +26,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 mod text;
+mod tu;
 
 pub use split::{Shares, divide};
 
@@ -109,6 +111,7 @@ pub fn import(options: &Import) -> Result<Imported, GraphError> {
         Source::GraphMl => graphml::read(options, &mut notes)?.into(),
         Source::Ogb => ogb::read(options, &mut notes)?,
         Source::Dgl => dgl::read(options, &mut notes)?,
+        Source::Tu => tu::read(options, &mut notes)?,
     };
     let Found {
         mut data,
@@ -182,6 +185,8 @@ enum Source {
     Ogb,
     /// A folder of DGL's tables.
     Dgl,
+    /// A folder of TU Dortmund's tables.
+    Tu,
 }
 
 impl Source {
@@ -202,6 +207,8 @@ impl Source {
         }
         if dgl::is(path) {
             Ok(Self::Dgl)
+        } else if tu::is(path) {
+            Ok(Self::Tu)
         } else if ogb::is(path) {
             Ok(Self::Ogb)
         } else {
@@ -248,12 +255,12 @@ impl Source {
         ];
         let no_tables = match self {
             Self::Tables => &[],
-            Self::Graph | Self::Ogb => &tables[..],
+            Self::Graph | Self::Ogb | Self::Tu => &tables[..],
             // The tables in these have names that options may choose.
             Self::Json | Self::GraphMl => &tables[..2],
             Self::Dgl => &tables[..8],
         };
-        let has_one_split = self == Self::Tables;
+        let has_one_split = matches!(self, Self::Tables | Self::Tu);
         let named = has_one_split && given(&options.split_name);
         let wrong = match no_tables.iter().find(|(_, given)| *given) {
             Some((option, _)) => Some((*option, "tables")),

@@ -2,6 +2,7 @@
 
 mod dgl;
 mod ogb;
+mod tu;
 
 use super::{Import, Imported, import};
 use crate::{GraphData, GraphError};
