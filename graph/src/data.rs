@@ -1,5 +1,6 @@
 //! A data graph with the attributes of its vertices.
 
+use crate::error::Labeled;
 pub use crate::error::Problem;
 use crate::{EdgeFeatures, Features, GraphError, Names, Topology};
 use gnnc_ir::words::spelling::counted;
@@ -235,6 +236,16 @@ impl GraphData {
                 value: values[first],
             });
         }
+        let labeled = |v: usize| match v.checked_sub(self.subjects().start as usize) {
+            Some(number) => Labeled {
+                unit: self.unit(),
+                number,
+            },
+            None => Labeled {
+                unit: "vertex",
+                number: v,
+            },
+        };
         if let Labels::Single(labels) = &self.labels {
             let bad = labels
                 .iter()
@@ -242,7 +253,7 @@ impl GraphData {
             if let Some((count, vertex)) = matches(bad) {
                 problems.push(Problem::LabelOutOfRange {
                     count,
-                    vertex,
+                    of: labeled(vertex),
                     label: labels[vertex],
                     limit: n,
                 });
@@ -270,7 +281,7 @@ impl GraphData {
                 problems.push(Problem::Unlabelled {
                     split,
                     count,
-                    vertex,
+                    of: labeled(vertex),
                 });
             }
         }
@@ -283,7 +294,7 @@ impl GraphData {
                         first,
                         second,
                         count,
-                        vertex,
+                        of: labeled(vertex),
                     });
                 }
             }

@@ -2,7 +2,7 @@
 
 mod problem;
 
-pub use problem::Problem;
+pub use problem::{Labeled, Problem};
 
 use gnnc_ir::words::spelling::counted;
 use std::fmt;

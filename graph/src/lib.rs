@@ -77,7 +77,7 @@ pub use chunks::Chunks;
 pub use csr::Csr;
 pub use data::{GraphData, Labels, Problem};
 pub use edge_features::EdgeFeatures;
-pub use error::GraphError;
+pub use error::{GraphError, Labeled};
 pub use features::{DenseValues, Features};
 pub use listed_edge::ListedEdge;
 pub use local::{LocalChunks, LocalEdges, LocalPart, RowOrder};

@@ -54,23 +54,9 @@ pub fn join(mut data: GraphData, graph_of: &[u32], graphs: u32) -> Result<GraphD
         .values
         .resize((edges + members) * width, 0.0);
     data.features = with_rows(data.features, vertices as usize, graphs as usize);
-    data.labels = match data.labels {
-        Labels::None => Labels::None,
-        Labels::Single(of_graphs) => {
-            let unknown = std::iter::repeat_n(-1, vertices as usize);
-            Labels::Single(unknown.chain(of_graphs).collect())
-        }
-        Labels::Values { width, values } => {
-            let unknown = std::iter::repeat_n(f32::NAN, vertices as usize * width as usize);
-            let values = unknown.chain(values).collect();
-            Labels::Values { width, values }
-        }
-    };
+    data.labels = behind(data.labels, vertices as usize);
     for mask in [&mut data.train, &mut data.val, &mut data.test] {
-        let own = std::mem::take(mask);
-        *mask = std::iter::repeat_n(false, vertices as usize)
-            .chain(own)
-            .collect();
+        *mask = mask_behind(std::mem::take(mask), vertices as usize);
     }
     data.subjects = graphs;
     Ok(data)
@@ -95,6 +81,28 @@ fn with_members(
     let members = members.map(|(v, graph)| (v, vertices + graph, kinds as u16));
     let (joined, _) = Topology::typed(all, kinds + 1, own.chain(members))?;
     joined.with_sets(vec![GRAPHS.to_owned()])
+}
+
+/// Labels behind those of `vertices` vertices, which are unknown.
+pub(crate) fn behind(labels: Labels, vertices: usize) -> Labels {
+    match labels {
+        Labels::None => Labels::None,
+        Labels::Single(own) => {
+            let unknown = std::iter::repeat_n(-1, vertices);
+            Labels::Single(unknown.chain(own).collect())
+        }
+        Labels::Values { width, values } => {
+            let unknown = std::iter::repeat_n(f32::NAN, vertices * width as usize);
+            let values = unknown.chain(values).collect();
+            Labels::Values { width, values }
+        }
+    }
+}
+
+/// A mask behind that of `vertices` vertices, none of which is in it.
+pub(crate) fn mask_behind(mask: Vec<bool>, vertices: usize) -> Vec<bool> {
+    let others = std::iter::repeat_n(false, vertices);
+    others.chain(mask).collect()
 }
 
 /// Features with `more` rows of zeros behind `rows` rows.
@@ -137,6 +145,16 @@ impl GraphData {
         match self.subjects {
             0 => 0..self.vertices(),
             subjects => self.vertices() - subjects..self.vertices(),
+        }
+    }
+
+    /// What labels and predictions are about, in messages.
+    pub(crate) fn unit(&self) -> &'static str {
+        let has_graphs = self.topology.set_names().iter().any(|name| name == GRAPHS);
+        match (self.subjects, has_graphs) {
+            (0, _) => "vertex",
+            (_, true) => "graph",
+            (_, false) => "pair",
         }
     }
 

@@ -447,8 +447,14 @@ fn labels_that_do_not_fit_are_not_divided() {
     std::fs::write(&edges, "0,1\n1,2\n").unwrap();
     for stratified in [false, true] {
         for (numbers, expected) in [
-            (&[0i32, 1][..], "`labels`"),
-            (&[0, 1, 0, 1], "`labels`"),
+            (
+                &[0i32, 1][..],
+                "2 rows is not supported; expected 3, one for each",
+            ),
+            (
+                &[0, 1, 0, 1],
+                "4 rows is not supported; expected 3, one for each",
+            ),
             (&[0, 1, i32::MAX], "the first is 2147483647 of vertex 2"),
         ] {
             let data: Vec<u8> = numbers.iter().flat_map(|n| n.to_le_bytes()).collect();

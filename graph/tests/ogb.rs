@@ -109,7 +109,8 @@ fn tables_of_a_data_set_are_read() {
         data.class_names.iter().collect::<Vec<_>>(),
         ["cs.AI", "cs.A, b"]
     );
-    assert!(found.dropped.not_used[0].contains("edge features"));
+    assert_eq!(data.edge_features.values, [0.1, 0.2]);
+    assert_eq!(found.dropped.not_used, [""; 0]);
     assert!(said(&found).contains("--symmetrize"), "{}", said(&found));
     let both = import(&Import {
         symmetrise: true,

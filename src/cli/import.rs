@@ -16,8 +16,8 @@ use std::path::PathBuf;
 #[derive(Args)]
 pub struct ImportCommand {
     /// The edges: a table with a source and a target in each row, with any separator, also with .gz, or
-    /// in Parquet; `-` is standard input. Or all of the graph: the folder of a data set of OGB or of DGL's
-    /// CSVDataset, GraphML, NetworkX's JSON, or a graph file.
+    /// in Parquet; `-` is standard input. Or all of the graph: the folder of a data set of OGB, of DGL's
+    /// CSVDataset or of TU Dortmund, GraphML, NetworkX's JSON, or a graph file.
     edges: PathBuf,
     /// The vertices: a table with an id in each row, and possibly a label, a split and features.
     #[arg(long, value_name = "FILE")]
@@ -55,8 +55,8 @@ pub struct ImportCommand {
     /// The split to take, of a data set with several.
     #[arg(long, value_name = "NAME")]
     split_name: Option<String>,
-    /// Labels in place of those of the source: .npy, or a table of one label for each vertex or of ids and
-    /// labels.
+    /// Labels in place of those of the source: .npy, or a table of one label for each vertex (or graph) or of
+    /// ids and labels.
     #[arg(long, value_name = "FILE")]
     labels: Option<PathBuf>,
     /// Splits in place of those of the source: .npy or a table as for labels, or a folder with the lists
@@ -66,7 +66,7 @@ pub struct ImportCommand {
     /// Dense features in place of those of the source, from a .npy file.
     #[arg(long, value_name = "FILE")]
     features: Option<PathBuf>,
-    /// Split the labeled vertices at random into these shares, such as 0.6,0.2,0.2.
+    /// Split the labeled vertices, or graphs, at random into these shares, such as 0.6,0.2,0.2.
     #[arg(long, value_name = "TRAIN,VAL,TEST", value_delimiter = ',')]
     split: Vec<f64>,
     /// Split every class alike.

@@ -167,7 +167,7 @@ fn predictions_are_refused_with_a_reason() {
 }
 
 /// Writes the tables of a folder, compressed if their names say so.
-fn folder_of(folder: &Folder, name: &str, files: &[(&str, &str)]) -> String {
+pub fn folder_of(folder: &Folder, name: &str, files: &[(&str, &str)]) -> String {
     let root = folder.join(name);
     for (file, text) in files {
         let path = root.join(file);

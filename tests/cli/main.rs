@@ -10,6 +10,7 @@ mod commands;
 mod data;
 mod devices;
 mod examples;
+mod folders;
 mod formats;
 mod graphs;
 mod journeys;

@@ -37,8 +37,8 @@ pub enum Problem {
     LabelOutOfRange {
         /// How many.
         count: usize,
-        /// Vertex of the first.
-        vertex: usize,
+        /// What has the first of them.
+        of: Labeled,
         /// The first.
         label: i32,
         /// One past the largest label allowed.
@@ -51,7 +51,7 @@ pub enum Problem {
         /// How many.
         count: usize,
         /// The first.
-        vertex: usize,
+        of: Labeled,
     },
     /// Vertices belong to two splits.
     Overlap {
@@ -61,9 +61,24 @@ pub enum Problem {
         second: &'static str,
         /// How many.
         count: usize,
-        /// The first vertex.
-        vertex: usize,
+        /// The first.
+        of: Labeled,
     },
+}
+
+/// What a label is about: a vertex, or what vertices stand for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Labeled {
+    /// `vertex`, `graph` or `pair`.
+    pub unit: &'static str,
+    /// Its number, from 0.
+    pub number: usize,
+}
+
+impl fmt::Display for Labeled {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.unit, self.number)
+    }
 }
 
 impl fmt::Display for Problem {
@@ -97,36 +112,32 @@ impl fmt::Display for Problem {
             ),
             Self::LabelOutOfRange {
                 count,
-                vertex,
+                of,
                 label,
                 limit,
             } => write!(
                 f,
-                "found {} out of range, the first is {label} of vertex {vertex}; expected 0 to {}, \
+                "found {} out of range, the first is {label} of {of}; expected 0 to {}, \
                  or -1 for unknown",
                 counted(count, "label"),
                 i64::from(*limit) - 1
             ),
-            Self::Unlabelled {
-                split,
-                count,
-                vertex,
-            } => write!(
+            Self::Unlabelled { split, count, of } => write!(
                 f,
-                "found {} of the {split} split without a label, the first is vertex {vertex}; add labels \
+                "found {} of the {split} split without a label, the first is {of}; add labels \
                  or clear {split}_mask there",
-                counted(count, "vertex")
+                counted(count, of.unit)
             ),
             Self::Overlap {
                 first,
                 second,
                 count,
-                vertex,
+                of,
             } => write!(
                 f,
-                "found {} in both the {first} and the {second} split, the first is vertex {vertex}; \
+                "found {} in both the {first} and the {second} split, the first is {of}; \
                  remove from one",
-                counted(count, "vertex")
+                counted(count, of.unit)
             ),
         }
     }

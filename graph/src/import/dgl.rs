@@ -1,12 +1,16 @@
-//! The folder of DGL's CSVDataset: `meta.yaml` names tables of edges and of vertices.
+//! The folder of DGL's CSVDataset: `meta.yaml` names tables of edges, of vertices, and of graphs if there
+//! are many.
 
 use super::edges::{Columns, Edges};
-use super::nodes;
+use super::graphs::{Found, Graphs};
+use super::ids::Ids;
+use super::members::Members;
+use super::nodes::{self, About, Nodes};
 use super::table::{Layout, Table};
 use super::text::Separator;
-use super::{Import, Note, several_graphs};
+use super::{Import, Note};
+use crate::names::Names;
 use crate::read::place;
-use crate::topology::Dropped;
 use crate::{GraphData, GraphError};
 use serde::Deserialize;
 use std::collections::BTreeSet;
@@ -38,6 +42,8 @@ struct EdgeTable {
     src_id_field: String,
     #[serde(default = "dst_id")]
     dst_id_field: String,
+    #[serde(default = "graph_id")]
+    graph_id_field: String,
 }
 
 #[derive(Deserialize)]
@@ -47,11 +53,15 @@ struct NodeTable {
     ntype: Option<String>,
     #[serde(default = "node_id")]
     node_id_field: String,
+    #[serde(default = "graph_id")]
+    graph_id_field: String,
 }
 
 #[derive(Deserialize)]
 struct GraphTable {
     file_name: PathBuf,
+    #[serde(default = "graph_id")]
+    graph_id_field: String,
 }
 
 fn src_id() -> String {
@@ -64,6 +74,10 @@ fn dst_id() -> String {
 
 fn node_id() -> String {
     "node_id".to_owned()
+}
+
+fn graph_id() -> String {
+    GRAPH_ID.to_owned()
 }
 
 fn meta(folder: &Path) -> Option<PathBuf> {
@@ -79,11 +93,8 @@ pub(super) fn is(folder: &Path) -> bool {
 /// Reads a data set.
 ///
 /// # Errors
-/// A folder that holds none, or several graphs or types of vertices.
-pub(super) fn read(
-    options: &Import,
-    notes: &mut Vec<Note>,
-) -> Result<(GraphData, Dropped), GraphError> {
+/// A folder that holds none, or several types of vertices.
+pub(super) fn read(options: &Import, notes: &mut Vec<Note>) -> Result<Found, GraphError> {
     let folder = &options.edges;
     let path = meta(folder).unwrap_or_else(|| folder.join("meta.yaml"));
     let text = gnnc_files::read_text(&path, MAX_META).map_err(|source| GraphError::Io {
@@ -104,9 +115,6 @@ pub(super) fn read(
             "edge_data and node_data with a file_name each, as in DGL's CSVDataset",
         )
     })?;
-    if let Some(graphs) = &meta.graph_data {
-        return Err(graphs_of(&folder.join(&graphs.file_name)));
-    }
     let mut types: BTreeSet<&str> = meta
         .node_data
         .iter()
@@ -147,22 +155,34 @@ pub(super) fn read(
         let mut table = Table::open(&folder.join(name), &layout)?;
         // DGL takes every comma within a field for that of a list.
         table.shortest_list = 2;
-        match table.column(&[GRAPH_ID]) {
-            Some(_) => Err(graphs_of(&folder.join(name))),
-            None => Ok(table),
-        }
+        Ok(table)
     };
     let own = |id: &str| Import {
         id: Some(id.to_owned()),
         source: None,
         ..options.clone()
     };
-    let mut nodes = nodes::read(
-        open(&vertices.file_name)?,
-        &own(&vertices.node_id_field),
-        notes,
-    )?;
-    let mut edges = Edges::new(Some(std::mem::take(&mut nodes.ids)), false);
+    let graphs = match &meta.graph_data {
+        None => None,
+        Some(table) => Some(nodes::read(
+            open(&table.file_name)?,
+            About::Graphs,
+            &own(&table.graph_id_field),
+            notes,
+        )?),
+    };
+    let graph_ids = graphs.as_ref().map(|graphs| &graphs.ids);
+    let table = open(&vertices.file_name)?;
+    let about = match (
+        graph_ids,
+        graph_column(&table, &vertices.graph_id_field, graph_ids)?,
+    ) {
+        (Some(graphs), Some(column)) => About::Members(Members { graphs, column }),
+        (None, _) | (_, None) => About::Vertices,
+    };
+    let mut nodes = nodes::read(table, about, &own(&vertices.node_id_field), notes)?;
+    let known = std::mem::take(&mut nodes.ids);
+    let mut edges = Edges::new(Some(known), false).of_graphs(graph_ids);
     let several = meta.edge_data.len() > 1;
     for (number, table) in (1..).zip(&meta.edge_data) {
         let options = Import {
@@ -174,9 +194,11 @@ pub(super) fn read(
             Some([_, kind, _]) => kind.clone(),
             None => format!("table {number}"),
         };
+        let graph_field = &table.graph_id_field;
         let mut table = open(&table.file_name)?;
         let columns = Columns {
             kind: None,
+            graph: graph_column(&table, graph_field, graph_ids)?,
             ..Columns::of(&table, &options, notes)?
         };
         if several {
@@ -188,28 +210,65 @@ pub(super) fn read(
     }
     let found = edges.finish(notes)?;
     let mut data = GraphData::new("", found.topology);
-    (data.ids, data.edge_features) = (found.names, found.features);
-    nodes.describe(&mut data);
-    Ok((data, found.dropped))
+    data.edge_features = found.features;
+    let graphs = match graphs {
+        None => {
+            data.ids = found.names;
+            nodes.describe(&mut data);
+            None
+        }
+        Some(of_graphs) => Some(describe_many(&mut data, of_graphs, nodes)),
+    };
+    Ok(Found {
+        data,
+        dropped: found.dropped,
+        graphs,
+    })
 }
 
-/// The error about a data set of several graphs, which a table tells apart.
-fn graphs_of(table: &Path) -> GraphError {
-    let named = Layout {
-        named: Some(true),
-        ..Layout::default()
+/// The column of a table that says of which graph a row is, if there is a table of graphs.
+///
+/// # Errors
+/// A table without the column, or one with it where there is no table of graphs.
+fn graph_column(
+    table: &Table,
+    field: &str,
+    graphs: Option<&Ids>,
+) -> Result<Option<usize>, GraphError> {
+    let column = table.column(&[field]);
+    let wrong = |found: String, expected: &str| GraphError::Unsupported {
+        at: table.at.clone(),
+        found,
+        expected: expected.to_owned(),
     };
-    let count = || -> Result<u64, GraphError> {
-        let mut table = Table::open(table, &named)?;
-        let (mut row, mut graphs) = (super::table::Row::default(), BTreeSet::new());
-        let column = table.column(&[GRAPH_ID]).unwrap_or(0);
-        while table.next(&mut row)? {
-            graphs.insert(row.field(column).to_vec());
-        }
-        Ok(graphs.len() as u64)
+    match (graphs, column) {
+        (None, Some(_)) => Err(wrong(
+            format!("the column `{field}` without a table of graphs"),
+            "graph_data in meta.yaml, which names a table of graphs with their labels",
+        )),
+        (Some(_), None) => Err(wrong(
+            format!("a table without the column `{field}`"),
+            "the graph of each row, since meta.yaml names a table of graphs",
+        )),
+        (None, None) | (Some(_), Some(_)) => Ok(column),
+    }
+}
+
+/// Gives a graph what the tables of many graphs and of their vertices say.
+fn describe_many(data: &mut GraphData, mut of_graphs: Nodes, nodes: Nodes) -> Graphs {
+    let ids = std::mem::take(&mut of_graphs.ids).names;
+    let count = ids.len() as u32;
+    of_graphs.describe(data);
+    data.features = nodes.features;
+    let is_number = |(number, id): (usize, &str)| id == number.to_string();
+    let ids = if ids.iter().enumerate().all(is_number) {
+        Names::default()
+    } else {
+        ids
     };
-    match count() {
-        Ok(graphs) => several_graphs(&place(table), graphs),
-        Err(error) => error,
+    Graphs {
+        of: nodes.graphs,
+        count,
+        ids,
     }
 }

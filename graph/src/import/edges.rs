@@ -2,6 +2,7 @@
 
 use super::edge_columns::EdgeColumns;
 use super::ids::Ids;
+use super::members::{Members, id_within};
 use super::table::{Layout, Row, Table};
 use super::{Import, Note};
 use crate::names::Names;
@@ -33,12 +34,24 @@ pub(super) struct Columns {
     pub(super) source: usize,
     pub(super) target: usize,
     pub(super) kind: Option<usize>,
+    /// The graph of an edge, of many.
+    pub(super) graph: Option<usize>,
+}
+
+impl Columns {
+    /// All columns that have a use.
+    fn used(self) -> Vec<usize> {
+        let used = [Some(self.source), Some(self.target), self.kind, self.graph];
+        used.into_iter().flatten().collect()
+    }
 }
 
 /// The edges of tables.
-pub(super) struct Edges {
+pub(super) struct Edges<'a> {
     at: String,
     ids: Ids,
+    /// The ids of the graphs, of many.
+    graphs: Option<&'a Ids>,
     /// Whether edges may only have these ids.
     only_known: bool,
     /// Whether every edge means both directions.
@@ -92,6 +105,7 @@ impl Columns {
             source: table.chosen("source", source, &SOURCE)?.unwrap_or(0),
             target: table.chosen("target", target, &TARGET)?.unwrap_or(1),
             kind: table.chosen("type", options.kind.as_deref(), &TYPE)?,
+            graph: None,
         };
         if table.columns == 1 || columns.source == columns.target {
             return Err(GraphError::Unsupported {
@@ -119,20 +133,21 @@ impl Columns {
 impl Columns {
     /// A note about the columns of a table that have no use, if there are any.
     pub(super) fn rest(self, table: &Table) -> Option<Note> {
-        let used = [Some(self.source), Some(self.target), self.kind];
-        let rest = (0..table.columns).filter(|column| !used.contains(&Some(*column)));
+        let used = self.used();
+        let rest = (0..table.columns).filter(|column| !used.contains(column));
         let rest: Vec<String> = rest.map(|column| table.name(column)).collect();
         let note = || Note(format!("{}: not used: {}", table.at, rest.join(", ")));
         (!rest.is_empty()).then(note)
     }
 }
 
-impl Edges {
+impl<'a> Edges<'a> {
     /// No edges yet. Their vertices must be `known`, if there is a table of these. With `both`, every
     /// edge means its reverse too.
     pub(super) fn new(known: Option<Ids>, both: bool) -> Self {
         Self {
             at: String::new(),
+            graphs: None,
             only_known: known.is_some(),
             ids: known.unwrap_or_default(),
             both,
@@ -141,6 +156,11 @@ impl Edges {
             relations: Ids::default(),
             numbers: EdgeColumns::default(),
         }
+    }
+
+    /// The edges of many graphs, whose tables name the graph of each edge.
+    pub(super) fn of_graphs(self, graphs: Option<&'a Ids>) -> Self {
+        Self { graphs, ..self }
     }
 
     /// Reads the only table of edges, with its columns of numbers.
@@ -153,9 +173,7 @@ impl Edges {
         columns: Columns,
         options: &Import,
     ) -> Result<(), GraphError> {
-        let used = [Some(columns.source), Some(columns.target), columns.kind];
-        let used: Vec<usize> = used.into_iter().flatten().collect();
-        self.numbers = EdgeColumns::of(table, &used, options)?;
+        self.numbers = EdgeColumns::of(table, &columns.used(), options)?;
         self.read(table, columns, None, options)
     }
 
@@ -181,10 +199,14 @@ impl Edges {
     ) -> Result<(), GraphError> {
         self.at = table.at.clone();
         let stated = kind.map(|kind| self.relation(kind)).transpose()?;
+        let members = self.graphs.zip(columns.graph);
+        let members = members.map(|(graphs, column)| Members { graphs, column });
         let mut row = Row::default();
         while table.next(&mut row)? {
-            let source = u64::from(self.vertex(&row, columns.source)?);
-            let target = u64::from(self.vertex(&row, columns.target)?);
+            let graph = members.map(|members| members.graph(&table.at, &row));
+            let graph = graph.transpose()?;
+            let source = u64::from(self.vertex(&row, columns.source, graph)?);
+            let target = u64::from(self.vertex(&row, columns.target, graph)?);
             self.keys.push(target << 32 | source);
             let count = 1 + usize::from(self.both);
             if self.both {
@@ -202,25 +224,27 @@ impl Edges {
         Ok(())
     }
 
-    /// The number of the vertex that a field names.
+    /// The number of the vertex that a field names, in a graph of many.
     ///
     /// # Errors
     /// No id, or an unknown one if vertices have a table of their own.
-    fn vertex(&mut self, row: &Row, column: usize) -> Result<u32, GraphError> {
+    fn vertex(&mut self, row: &Row, column: usize, graph: Option<u32>) -> Result<u32, GraphError> {
         let id = row.text(&self.at, column)?;
-        if let Some(known) = self.ids.find(id) {
+        let within = id_within(graph, id);
+        if let Some(known) = self.ids.find(&within) {
             return Ok(known);
         }
         if !self.only_known && !id.is_empty() {
-            return self.ids.number(id, &self.at);
+            return self.ids.number(&within, &self.at);
         }
         let found = match id {
             "" => "no id".to_owned(),
             id => format!("id `{id}`"),
         };
-        let expected = match self.only_known {
-            true => "an id of the table of vertices",
-            false => "the id of a vertex",
+        let expected = match (graph, self.only_known) {
+            (Some(_), _) => "an id of the table of vertices, in the graph of the edge",
+            (None, true) => "an id of the table of vertices",
+            (None, false) => "the id of a vertex",
         };
         Err(syntax(&self.at, row.line, found, expected))
     }

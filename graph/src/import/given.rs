@@ -1,4 +1,4 @@
-//! Labels and splits from files of their own.
+//! Features, labels and splits from files of their own.
 
 use super::nodes::{ID, LABEL, SPLIT, classes, set};
 use super::numbers::{beside, list};
@@ -6,7 +6,7 @@ use super::table::{IsHeader, Layout, Row, Table};
 use super::{Import, ids::Ids};
 use crate::names::Names;
 use crate::read::{array_file, npy, npz, place, syntax};
-use crate::{GraphData, GraphError};
+use crate::{Features, GraphData, GraphError, Labels, many};
 use gnnc_ir::words::spelling::counted;
 use std::path::Path;
 
@@ -21,13 +21,22 @@ const NAMES: [&[&str]; 3] = [&["train"], &["val", "valid"], &["test"]];
 /// Files that cannot be read, or that are not about these vertices.
 pub(super) fn give(options: &Import, data: &mut GraphData) -> Result<(), GraphError> {
     if let Some(path) = &options.features {
-        data.features = npy::map(path)?;
+        data.features = features(path, data)?;
     }
     if let Some(path) = &options.labels {
-        (data.labels, data.class_names) = match is_array(path) {
-            true => (npz::labels::pyg(&array_file(path)?)?, Names::default()),
-            false => classes(&column(path, "labels", &LABEL, data)?),
+        let (labels, names) = if is_array(path) {
+            (npz::labels::pyg(&array_file(path)?)?, Names::default())
+        } else {
+            classes(&column(path, "labels", &LABEL, data)?)
         };
+        let rows = match &labels {
+            Labels::None => data.subjects().len(),
+            Labels::Single(classes) => classes.len(),
+            Labels::Values { width, values } => values.len() / (*width).max(1) as usize,
+        };
+        check_rows(path, rows, data)?;
+        data.labels = many::behind(labels, data.subjects().start as usize);
+        data.class_names = names;
     }
     let Some(path) = &options.splits else {
         return Ok(());
@@ -44,11 +53,41 @@ pub(super) fn give(options: &Import, data: &mut GraphData) -> Result<(), GraphEr
             sets.collect::<Result<_, _>>()?
         }
     };
-    let masks = [&mut data.train, &mut data.val, &mut data.test];
-    for (own, mask) in masks.into_iter().enumerate() {
-        *mask = sets.iter().map(|set| *set == Some(own)).collect();
-    }
+    check_rows(path, sets.len(), data)?;
+    let is_own = |own| sets.iter().map(|set| *set == Some(own)).collect();
+    give_masks([0, 1, 2].map(is_own), data);
     Ok(())
+}
+
+/// Gives a graph masks of what its labels are about.
+fn give_masks(masks: [Vec<bool>; 3], data: &mut GraphData) {
+    let others = data.subjects().start as usize;
+    [data.train, data.val, data.test] = masks.map(|mask| many::mask_behind(mask, others));
+}
+
+/// Features of all vertices. Those that stand for graphs or pairs have zeros, unless the file has their
+/// rows too.
+fn features(path: &Path, data: &GraphData) -> Result<Features, GraphError> {
+    let features = npy::map(path)?;
+    let subjects = data.subjects as usize;
+    let others = data.vertices() as usize - subjects;
+    if subjects > 0 && features.rows() == Some(others) {
+        return Ok(many::with_rows(features, others, subjects));
+    }
+    Ok(features)
+}
+
+/// Checks that an array has a row for each vertex, graph or pair that labels are about.
+fn check_rows(path: &Path, rows: usize, data: &GraphData) -> Result<(), GraphError> {
+    let expected = data.subjects().len();
+    if rows == expected {
+        return Ok(());
+    }
+    Err(GraphError::Unsupported {
+        at: place(path),
+        found: counted(rows, "row"),
+        expected: format!("{expected}, one for each {}", data.unit()),
+    })
 }
 
 fn is_array(path: &Path) -> bool {
@@ -74,7 +113,8 @@ fn numbered(path: &Path) -> Result<Vec<Option<usize>>, GraphError> {
     })
 }
 
-/// A text for each vertex: in the order of the vertices if there is one column, or else by their ids.
+/// A text for each vertex, or for each graph or pair if labels are about these: in their order if there is
+/// one column, or else by their ids.
 fn column(
     path: &Path,
     option: &str,
@@ -93,7 +133,7 @@ fn column(
     };
     let mut table = Table::open(path, &layout)?;
     let at = table.at.clone();
-    let vertices = data.vertices() as usize;
+    let vertices = data.subjects().len();
     let mut row = Row::default();
     let mut names = Names::default();
     if table.columns < 2 {
@@ -106,7 +146,8 @@ fn column(
                 at,
                 found: counted(names.len(), "row"),
                 expected: format!(
-                    "{vertices}, one for each vertex (\"\" for none), or a column `id` beside it"
+                    "{vertices}, one for each {} (\"\" for none), or a column `id` beside it",
+                    data.unit()
                 ),
             }),
         };
@@ -125,7 +166,7 @@ fn column(
             ),
         });
     };
-    let ids = Ids::of(&data.ids, &at)?;
+    let ids = Ids::of(&ids_of(data), &at)?;
     let mut places: Vec<Option<u32>> = vec![None; vertices];
     while table.next(&mut row)? {
         let word = row.text(&at, id)?;
@@ -135,7 +176,7 @@ fn column(
                 &at,
                 row.line,
                 format!("id `{word}`"),
-                "the id of a vertex",
+                format!("the id of a {}", data.unit()),
             ));
         };
         if place.is_some() {
@@ -156,6 +197,12 @@ fn column(
         .collect())
 }
 
+/// The ids of what labels are about; none if these are their numbers.
+fn ids_of(data: &GraphData) -> Names {
+    let known = |v: u32| data.ids.get(v as usize);
+    data.subjects().filter_map(known).collect()
+}
+
 /// The vertex of an id, which is its number if vertices have no ids.
 fn vertex(id: &str, ids: &Ids, vertices: usize) -> Option<usize> {
     match ids.names.is_empty() {
@@ -164,11 +211,11 @@ fn vertex(id: &str, ids: &Ids, vertices: usize) -> Option<usize> {
     }
 }
 
-/// Reads a folder of lists of vertices.
+/// Reads a folder of lists of vertices, or of what labels are about.
 fn lists(folder: &Path, data: &mut GraphData) -> Result<(), GraphError> {
-    let vertices = data.vertices() as usize;
+    let vertices = data.subjects().len();
     let mut masks = [(); 3].map(|()| vec![false; vertices]);
-    let ids = Ids::of(&data.ids, &place(folder))?;
+    let ids = Ids::of(&ids_of(data), &place(folder))?;
     for (mask, names) in masks.iter_mut().zip(NAMES) {
         let Some(path) = names.iter().find_map(|name| beside(folder, name, &LISTS)) else {
             return Err(GraphError::Unsupported {
@@ -194,12 +241,12 @@ fn lists(folder: &Path, data: &mut GraphData) -> Result<(), GraphError> {
                     &at,
                     row.line,
                     format!("id `{word}`"),
-                    "the id of a vertex",
+                    format!("the id of a {}", data.unit()),
                 ));
             };
             mask[vertex] = true;
         }
     }
-    [data.train, data.val, data.test] = masks;
+    give_masks(masks, data);
     Ok(())
 }

@@ -10,26 +10,36 @@ mod edge_columns;
 mod edges;
 mod given;
 mod graphml;
+mod graphs;
 mod ids;
 mod json;
 mod lists;
+mod members;
 mod nodes;
 mod numbers;
 mod ogb;
+mod one_hot;
 mod pairs;
 mod parquet;
 mod records;
 mod split;
 mod table;
+#[cfg(test)]
+mod tests;
 mod text;
+mod tu;
 
 pub use pairs::pairs;
 pub use split::{Shares, divide};
 
-use crate::read::{Format, LoadOptions, finish, load_counting, place, several_graphs};
+use crate::read::{
+    Format, LoadOptions, add_reverses, finish, load_counting, place, several_graphs,
+};
 use crate::topology::Dropped;
 use crate::{GraphData, GraphError};
 use edges::{Columns, Edges};
+use graphs::Found;
+use nodes::About;
 use std::path::{Path, PathBuf};
 use table::Table;
 
@@ -96,14 +106,28 @@ pub fn import(options: &Import) -> Result<Imported, GraphError> {
     let mut notes = Vec::new();
     let source = Source::of(&options.edges)?;
     source.accepts(options)?;
-    let (mut data, dropped) = match source {
-        Source::Tables => tables(options, &mut notes)?,
-        Source::Graph => load_counting(&options.edges, &LoadOptions::default())?,
-        Source::Json => json::read(options, &mut notes)?,
-        Source::GraphMl => graphml::read(options, &mut notes)?,
+    let found = match source {
+        Source::Tables => tables(options, &mut notes)?.into(),
+        Source::Graph => load_counting(&options.edges, &LoadOptions::default())?.into(),
+        Source::Json => json::read(options, &mut notes)?.into(),
+        Source::GraphMl => graphml::read(options, &mut notes)?.into(),
         Source::Ogb => ogb::read(options, &mut notes)?,
         Source::Dgl => dgl::read(options, &mut notes)?,
+        Source::Tu => tu::read(options, &mut notes)?,
     };
+    let Found {
+        mut data,
+        dropped,
+        graphs,
+    } = found;
+    // Reverse edges are those of the graphs, without the edges to the vertices that stand for these.
+    let mut symmetrise = options.symmetrise;
+    if let Some(graphs) = graphs {
+        if std::mem::take(&mut symmetrise) {
+            add_reverses(&mut data)?;
+        }
+        data = graphs.join(&place(&options.edges), data, &mut notes)?;
+    }
     given::give(options, &mut data)?;
     let at = place(&options.edges);
     if let Some(shares) = options.shares {
@@ -118,7 +142,7 @@ pub fn import(options: &Import) -> Result<Imported, GraphError> {
     }
     nodes::labeled_splits(&at, &mut data, &mut notes);
     let reading = LoadOptions {
-        symmetrise: options.symmetrise,
+        symmetrise,
         ..LoadOptions::default()
     };
     Ok(Imported {
@@ -163,6 +187,8 @@ enum Source {
     Ogb,
     /// A folder of DGL's tables.
     Dgl,
+    /// A folder of TU Dortmund's tables.
+    Tu,
 }
 
 impl Source {
@@ -181,16 +207,21 @@ impl Source {
                 None => Self::Tables,
             });
         }
-        match (dgl::is(path), ogb::is(path)) {
-            (true, _) => Ok(Self::Dgl),
-            (_, true) => Ok(Self::Ogb),
-            _ => Err(GraphError::Unsupported {
+        if dgl::is(path) {
+            Ok(Self::Dgl)
+        } else if tu::is(path) {
+            Ok(Self::Tu)
+        } else if ogb::is(path) {
+            Ok(Self::Ogb)
+        } else {
+            Err(GraphError::Unsupported {
                 at: place(path),
                 found: "a directory of another kind".to_owned(),
-                expected: "that of a data set of OGB, which has a folder `raw`, or of DGL's \
-                           CSVDataset, which has a file meta.yaml"
+                expected: "that of a data set of OGB, which has a folder `raw`, of DGL's \
+                           CSVDataset, which has a file meta.yaml, or of TU Dortmund's graphs, \
+                           which has a file NAME_A.txt"
                     .to_owned(),
-            }),
+            })
         }
     }
 
@@ -224,17 +255,22 @@ impl Source {
             ("--without", !options.without.is_empty()),
             ("--edge-features", options.edge_features.is_some()),
         ];
-        let named = [("--split-name", given(&options.split_name))];
-        let (wrong, what) = match self {
-            Self::Tables => (&named[..], "a data set with several splits"),
-            Self::Graph | Self::Ogb => (&tables[..], "tables"),
+        let no_tables = match self {
+            Self::Tables => &[],
+            Self::Graph | Self::Ogb | Self::Tu => &tables[..],
             // The tables in these have names that options may choose.
-            Self::Json | Self::GraphMl => (&tables[..2], "tables"),
-            Self::Dgl => (&tables[..8], "tables"),
+            Self::Json | Self::GraphMl => &tables[..2],
+            Self::Dgl => &tables[..8],
         };
-        match wrong.iter().find(|(_, given)| *given) {
+        let has_one_split = matches!(self, Self::Tables | Self::Tu);
+        let named = has_one_split && given(&options.split_name);
+        let wrong = match no_tables.iter().find(|(_, given)| *given) {
+            Some((option, _)) => Some((*option, "tables")),
+            None => named.then_some(("--split-name", "a data set with several splits")),
+        };
+        match wrong {
             None => Ok(()),
-            Some((option, _)) => Err(GraphError::Unsupported {
+            Some((option, what)) => Err(GraphError::Unsupported {
                 at: place(&options.edges),
                 found: format!("{option} with this source"),
                 expected: format!("it with {what} only"),
@@ -267,7 +303,7 @@ fn of_tables(
     notes: &mut Vec<Note>,
 ) -> Result<(GraphData, Dropped), GraphError> {
     let mut nodes = match tables.nodes {
-        Some(table) => Some(nodes::read(table, options, notes)?),
+        Some(table) => Some(nodes::read(table, About::Vertices, options, notes)?),
         None => None,
     };
     let known = nodes.as_mut().map(|nodes| std::mem::take(&mut nodes.ids));

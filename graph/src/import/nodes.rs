@@ -1,7 +1,8 @@
-//! Tables of vertices: an id, a label, a split, and features.
+//! Tables of vertices or graphs: an id, a label, a split, and features.
 
 use super::ids::Ids;
 use super::lists::{MISSING, numbers};
+use super::members::{Members, id_within};
 use super::table::{Layout, Row, Table};
 use super::{Import, Note};
 use crate::names::Names;
@@ -23,11 +24,26 @@ const SETS: [&str; 3] = ["training", "validation", "test"];
 /// A column of labels that are whole numbers below this stays as it is.
 const MOST_CLASSES: i32 = 1 << 16;
 
-/// What a table says about vertices.
+/// What the rows of a table are about.
+#[derive(Clone, Copy)]
+pub(super) enum About<'a> {
+    /// The vertices of a graph.
+    Vertices,
+    /// The vertices of many graphs.
+    Members(Members<'a>),
+    /// Graphs, which have no features.
+    Graphs,
+}
+
+/// What a table says about vertices or graphs.
 pub(super) struct Nodes {
     at: String,
+    /// What a row is about, in messages.
+    unit: &'static str,
     pub(super) ids: Ids,
-    features: Features,
+    /// The graph of each vertex, of many.
+    pub(super) graphs: Vec<u32>,
+    pub(super) features: Features,
     labels: Labels,
     classes: Names,
     /// Training, validation and test vertices.
@@ -58,12 +74,13 @@ pub(super) fn open(path: &Path, options: &Import) -> Result<Table, GraphError> {
     )
 }
 
-/// Reads a table of vertices.
+/// Reads a table of vertices or graphs.
 ///
 /// # Errors
 /// A file that is none, an id that comes twice, or an unknown split.
 pub(super) fn read(
     mut table: Table,
+    about: About,
     options: &Import,
     notes: &mut Vec<Note>,
 ) -> Result<Nodes, GraphError> {
@@ -79,13 +96,18 @@ pub(super) fn read(
     };
     let label = table.chosen("label", options.label.as_deref(), &LABEL)?;
     let split = table.chosen("split-column", options.split.as_deref(), &SPLIT)?;
-    for name in &options.without {
+    let members = match about {
+        About::Members(members) => Some(members),
+        About::Vertices | About::Graphs => None,
+    };
+    let of_graphs = matches!(about, About::Graphs);
+    for name in options.without.iter().filter(|_| !of_graphs) {
         if table.column(&[name]).is_none() {
             table.chosen("without", Some(name), &[])?;
         }
     }
     let mut own_masks = MASKS.map(|names| table.column(names));
-    let mut used = vec![Some(id), label, split];
+    let mut used = vec![Some(id), label, split, members.map(|own| own.column)];
     used.extend(own_masks);
     if split.is_some() {
         own_masks = [None; 3];
@@ -96,13 +118,14 @@ pub(super) fn read(
     };
     let mut columns: Vec<Column> = (header.iter().enumerate())
         .filter(|(index, name)| !used.contains(&Some(*index)) && !left_out(name))
-        .filter(|(index, name)| match table.other(*index) {
-            None => true,
-            Some(what) => {
-                let note = format!("{at}: left out column `{name}`, which holds {what}");
-                notes.push(Note(note));
-                false
-            }
+        .filter(|(index, name)| {
+            let reason = match table.other(*index) {
+                _ if of_graphs => "since graphs have no features".to_owned(),
+                Some(what) => format!("which holds {what}"),
+                None => return true,
+            };
+            notes.push(Note(format!("{at}: left out column `{name}`, {reason}")));
+            false
         })
         .map(|(index, name)| Column {
             index,
@@ -111,16 +134,23 @@ pub(super) fn read(
             text: None,
         })
         .collect();
-    let mut ids = Ids::default();
+    let (mut ids, mut graphs) = (Ids::default(), Vec::new());
     let (mut values, mut labels) = (Vec::new(), Names::default());
     let mut masks = [(); 3].map(|()| Vec::new());
     let mut row = Row::default();
     while table.next(&mut row)? {
         let word = row.text(&at, id)?;
         let known = ids.names.len() as u32;
-        if ids.number(word, &at)? != known {
+        let graph = members.map(|members| members.graph(&at, &row));
+        let graph = graph.transpose()?;
+        graphs.extend(graph);
+        if ids.number(&id_within(graph, word), &at)? != known {
             let found = format!("id `{word}` again");
-            return Err(syntax(&at, row.line, found, "each id once"));
+            let expected = match graph {
+                None => "each id once",
+                Some(_) => "each id once in a graph",
+            };
+            return Err(syntax(&at, row.line, found, expected));
         }
         if let Some(column) = label {
             labels.push(row.text(&at, column)?);
@@ -152,7 +182,9 @@ pub(super) fn read(
     let (labels, classes) = classes(&labels);
     let nodes = Nodes {
         at,
+        unit: if of_graphs { "graph" } else { "vertex" },
         ids,
+        graphs,
         features,
         labels,
         classes,
@@ -241,13 +273,14 @@ pub(super) fn labeled_splits(at: &str, data: &mut GraphData, notes: &mut Vec<Not
     if data.labels == Labels::None {
         return;
     }
+    let unit = data.unit();
     let masks = [&mut data.train, &mut data.val, &mut data.test];
     for (mask, set) in masks.into_iter().zip(SETS) {
         let unknown =
             (mask.iter_mut().enumerate()).filter(|(v, own)| **own && !data.labels.known(*v));
         let unknown = unknown.map(|(_, own)| *own = false).count();
         if unknown > 0 {
-            let unknown = counted(unknown, "vertex");
+            let unknown = counted(unknown, unit);
             notes.push(Note(format!(
                 "{at}: {unknown} of the {set} split without a label; left out of it"
             )));
@@ -345,7 +378,7 @@ impl Nodes {
         format!(
             "{}: {}, {}, {classes}",
             self.at,
-            counted(self.ids.names.len(), "vertex"),
+            counted(self.ids.names.len(), self.unit),
             counted(self.features.columns(), "feature")
         )
     }

@@ -9,13 +9,18 @@ use gnnc_ir::words::spelling::counted;
 use gnnc_ir::workload::MAX_WIDTH;
 use std::path::{Path, PathBuf};
 
-/// Rows of numbers; NaN where a number is missing.
-pub(super) struct Matrix {
+/// Rows of numbers.
+pub(super) struct Rows<T> {
     pub(super) at: String,
     pub(super) rows: usize,
     pub(super) columns: u32,
-    pub(super) values: Vec<f32>,
+    pub(super) values: Vec<T>,
 }
+
+/// Rows of floats; NaN where a number is missing.
+pub(super) type Matrix = Rows<f32>;
+/// Rows of whole numbers.
+pub(super) type Integers = Rows<i64>;
 
 /// A file that is there with one of these endings behind its name.
 pub(super) fn beside(folder: &Path, name: &str, endings: &[&str]) -> Option<PathBuf> {
@@ -42,6 +47,30 @@ pub(super) fn unnamed(path: &Path) -> Result<Table, GraphError> {
 /// # Errors
 /// A file that cannot be read, a field that is no number, or too many columns.
 pub(super) fn matrix(path: &Path) -> Result<Matrix, GraphError> {
+    let number = |word: &str| {
+        if MISSING.contains(&word) {
+            Some(f32::NAN)
+        } else {
+            word.parse().ok()
+        }
+    };
+    rows(path, number, "a number")
+}
+
+/// Reads rows of whole numbers.
+///
+/// # Errors
+/// As [`matrix`], or a number that is not whole.
+pub(super) fn integers(path: &Path) -> Result<Integers, GraphError> {
+    rows(path, |word| word.parse().ok(), "a whole number")
+}
+
+/// Reads rows of fields that `parse` understands.
+fn rows<T>(
+    path: &Path,
+    parse: impl Fn(&str) -> Option<T>,
+    expected: &str,
+) -> Result<Rows<T>, GraphError> {
     let mut table = unnamed(path)?;
     let at = table.at.clone();
     if table.columns > MAX_WIDTH as usize {
@@ -55,24 +84,24 @@ pub(super) fn matrix(path: &Path) -> Result<Matrix, GraphError> {
     while table.next(&mut row)? {
         for column in 0..table.columns {
             let word = row.text(&at, column)?;
-            let value = match MISSING.contains(&word) {
-                true => Some(f32::NAN),
-                false => word.parse().ok(),
-            };
-            let Some(value) = value else {
-                let found = format!("`{}`", word.chars().take(40).collect::<String>());
-                return Err(syntax(&at, row.line, found, "a number"));
+            let Some(value) = parse(word) else {
+                return Err(syntax(&at, row.line, quoted(word), expected));
             };
             values.push(value);
         }
         rows += 1;
     }
-    Ok(Matrix {
+    Ok(Rows {
         at,
         rows,
         columns: table.columns as u32,
         values,
     })
+}
+
+/// The beginning of a field in a message.
+fn quoted(word: &str) -> String {
+    format!("`{}`", word.chars().take(40).collect::<String>())
 }
 
 /// Reads numbers below `limit`, one in each row.
@@ -98,13 +127,70 @@ pub(super) fn below(at: &str, row: &Row, column: usize, limit: u64) -> Result<u3
     let number = word.parse::<u32>().ok();
     let number = number.filter(|number| u64::from(*number) < limit);
     number.ok_or_else(|| {
-        let found = format!("`{}`", word.chars().take(40).collect::<String>());
         let expected = format!("a number from 0 to {}", limit.saturating_sub(1));
-        syntax(at, row.line, found, expected)
+        syntax(at, row.line, quoted(word), expected)
     })
 }
 
+/// The number from 1 to `most` in a field, counted from 0.
+pub(super) fn from_one(at: &str, row: &Row, column: usize, most: u32) -> Result<u32, GraphError> {
+    let word = row.text(at, column)?;
+    let number = word.parse::<u32>().ok();
+    let number = number.filter(|number| (1..=most).contains(number));
+    number.map(|number| number - 1).ok_or_else(|| {
+        let expected = format!("a number from 1 to {most}");
+        syntax(at, row.line, quoted(word), expected)
+    })
+}
+
+impl<T> Rows<T> {
+    /// Checks the number of rows, which `by` says.
+    ///
+    /// # Errors
+    /// Another number.
+    pub(super) fn check_rows(&self, expected: usize, by: &str) -> Result<(), GraphError> {
+        if self.rows == expected {
+            return Ok(());
+        }
+        Err(GraphError::Unsupported {
+            at: self.at.clone(),
+            found: counted(self.rows, "row"),
+            expected: format!("{expected}, as many as {by} says"),
+        })
+    }
+}
+
 impl Matrix {
+    /// Checks that the rows can be labels of graphs: a row has all its numbers, or none.
+    ///
+    /// # Errors
+    /// A row with some numbers, or an infinite number.
+    pub(super) fn check_labels(&self) -> Result<(), GraphError> {
+        let wrong = |found: String, expected: String| GraphError::Unsupported {
+            at: self.at.clone(),
+            found,
+            expected,
+        };
+        for (row, values) in (1..).zip(self.values.chunks((self.columns as usize).max(1))) {
+            let missing = values.iter().filter(|value| value.is_nan()).count();
+            if missing > 0 && missing < values.len() {
+                return Err(wrong(
+                    format!("row {row} with {missing} of {} labels missing", values.len()),
+                    "all labels of a graph or none, since a loss cannot leave out some of them; give \
+                     the column of one task as --labels FILE, a label in each row"
+                        .to_owned(),
+                ));
+            }
+            if let Some(value) = values.iter().find(|value| value.is_infinite()) {
+                return Err(wrong(
+                    format!("the label {value} in row {row}"),
+                    "finite numbers".to_owned(),
+                ));
+            }
+        }
+        Ok(())
+    }
+
     /// The rows as features.
     pub(super) fn features(self) -> Features {
         Features::dense(self.rows, self.columns, self.values)

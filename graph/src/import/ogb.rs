@@ -1,18 +1,19 @@
-//! The folder of a node-property data set of the Open Graph Benchmark: `raw/` with the graph as tables
-//! without names (`edge.csv.gz`, ..) or as arrays (`data.npz`, `node-label.npz`), `split/NAME/` with lists
-//! of vertices, `mapping/` with their ids.
+//! The folder of a node-property or graph-property data set of the Open Graph Benchmark: `raw/` with the
+//! graphs as tables without names (`edge.csv.gz`, ..) or one graph as arrays (`data.npz`,
+//! `node-label.npz`), `split/NAME/` with lists of vertices or graphs, `mapping/` with ids and names.
 
-use super::numbers::{Matrix, below, beside, list, matrix, texts, unnamed};
-use super::table::Row;
-use super::{Import, Note, several_graphs};
+mod tables;
+
+use super::graphs::Found;
+use super::numbers::{beside, list, texts};
+use super::{Import, Note};
 use crate::read::{npz, place};
-use crate::topology::{Dropped, check_vertices};
-use crate::{EdgeFeatures, GraphData, GraphError, ListedEdge, Topology};
+use crate::{GraphData, GraphError};
 use std::path::{Path, PathBuf};
 
 /// Endings of tables.
 const TABLE: [&str; 2] = [".csv.gz", ".csv"];
-/// Lists of vertices in the folder of a split.
+/// Lists of vertices or graphs in the folder of a split.
 const LISTS: [&str; 3] = ["train", "valid", "test"];
 
 /// Whether a folder holds a data set.
@@ -23,11 +24,8 @@ pub(super) fn is(folder: &Path) -> bool {
 /// Reads a data set.
 ///
 /// # Errors
-/// A folder that holds none, several graphs, or several splits of which none is chosen.
-pub(super) fn read(
-    options: &Import,
-    notes: &mut Vec<Note>,
-) -> Result<(GraphData, Dropped), GraphError> {
+/// A folder that holds none, or several splits of which none is chosen.
+pub(super) fn read(options: &Import, notes: &mut Vec<Note>) -> Result<Found, GraphError> {
     let folder = &options.edges;
     let raw = folder.join("raw");
     for name in ["triplet-type-list", "num-node-dict"] {
@@ -39,119 +37,37 @@ pub(super) fn read(
             });
         }
     }
-    let (mut data, mut dropped) = match beside(&raw, "data", &[".npz"]) {
-        Some(arrays) => npz::ogb(&arrays, &raw.join("node-label.npz"))?,
-        None => tables(&raw)?,
+    let mut found = match beside(&raw, "data", &[".npz"]) {
+        Some(arrays) => npz::ogb(&arrays, &raw.join("node-label.npz"))?.into(),
+        None => tables::read(&raw, options)?,
     };
-    if let Some(edges) = beside(&raw, "edge-feat", &TABLE) {
-        dropped
-            .not_used
-            .push(format!("edge features ({})", place(&edges)));
-    }
-    names(folder, &mut data, notes)?;
-    split(options, &mut data, notes)?;
+    let is_many = found.graphs.is_some();
+    let data = &mut found.data;
+    names(folder, is_many, data, notes)?;
+    split(options, data, notes)?;
     if !options.symmetrise && !data.topology.is_symmetric() {
+        let sets = if is_many {
+            "most data sets of graphs, such as ogbg-molhiv,"
+        } else {
+            "some data sets, such as ogbn-products,"
+        };
         notes.push(Note(format!(
-            "{}: edges as they are stored; OGB adds reverse edges to some data sets, such as \
-             ogbn-products, when it reads them: --symmetrize does",
+            "{}: edges as they are stored; OGB adds reverse edges to {sets} when it reads them: \
+             --symmetrize does",
             place(folder)
         )));
     }
-    Ok((data, dropped))
+    Ok(found)
 }
 
-/// Reads the graph of a data set of tables.
-fn tables(raw: &Path) -> Result<(GraphData, Dropped), GraphError> {
-    let found = |name: &str| beside(raw, name, &TABLE);
-    let (Some(edges), Some(sizes)) = (found("edge"), found("num-node-list")) else {
-        return Err(GraphError::Unsupported {
-            at: place(raw),
-            found: "a folder without a graph".to_owned(),
-            expected: "edge.csv.gz and num-node-list.csv.gz, or data.npz, as in the folder of a \
-                       node-property data set of OGB"
-                .to_owned(),
-        });
-    };
-    let sizes = (place(&sizes), list(&sizes, u64::from(u32::MAX))?);
-    let vertices = match sizes.1[..] {
-        [vertices] => check_vertices(&sizes.0, vertices.into(), 0)?,
-        _ => return Err(several_graphs(&sizes.0, sizes.1.len() as u64)),
-    };
-    // What a table does not describe takes memory all the same.
-    let features = found("node-feat").map(|path| matrix(&path)).transpose()?;
-    let labels = found("node-label").map(|path| matrix(&path)).transpose()?;
-    for Matrix { at, rows, .. } in [&features, &labels].into_iter().flatten() {
-        if *rows != vertices as usize {
-            return Err(GraphError::Unsupported {
-                at: at.clone(),
-                found: format!("{rows} rows"),
-                expected: format!("{vertices}, as many as {} says", sizes.0),
-            });
-        }
-    }
-    let mut table = unnamed(&edges)?;
-    let (mut keys, mut row) = (Vec::new(), Row::default());
-    while table.next(&mut row)? {
-        let end = |column| below(&table.at, &row, column, vertices.into()).map(u64::from);
-        keys.push(end(1)? << 32 | end(0)?);
-    }
-    if let Some(stated) = found("num-edge-list") {
-        let edges = list(&stated, u64::from(u32::MAX))?;
-        if edges.iter().map(|n| *n as usize).sum::<usize>() != keys.len() {
-            return Err(GraphError::Unsupported {
-                at: table.at,
-                found: format!("{} rows", keys.len()),
-                expected: format!("as many as {} says", place(&stated)),
-            });
-        }
-    }
-    let described = features.is_some() || labels.is_some();
-    let most = (keys.len() as u64)
-        .saturating_mul(16)
-        .saturating_add(1 << 20);
-    if !described && u64::from(vertices) > most {
-        return Err(GraphError::TooManyVertices {
-            at: sizes.0,
-            found: vertices.into(),
-            edges: keys.len() as u64,
-            limit: most,
-        });
-    }
-    let numbers = found("edge-feat").map(|path| matrix(&path)).transpose()?;
-    if let Some(Matrix { at, rows, .. }) = &numbers
-        && *rows != keys.len()
-    {
-        return Err(GraphError::Unsupported {
-            at: at.clone(),
-            found: format!("{rows} rows"),
-            expected: format!("{}, one for each edge", keys.len()),
-        });
-    }
-    let listed: Vec<ListedEdge> = match numbers {
-        None => Vec::new(),
-        Some(_) => keys.iter().map(|key| ListedEdge::of_key(*key)).collect(),
-    };
-    let (topology, dropped) = Topology::from_keys(vertices, keys)?;
-    let mut edge_features = EdgeFeatures::default();
-    if let Some(Matrix {
-        columns, values, ..
-    }) = numbers
-    {
-        edge_features = EdgeFeatures::in_order(&topology, listed, columns, &values);
-    }
-    let mut data = GraphData::new("", topology);
-    data.edge_features = edge_features;
-    if let Some(features) = features {
-        data.features = features.features();
-    }
-    if let Some(labels) = labels {
-        data.labels = labels.labels();
-    }
-    Ok((data, dropped))
-}
-
-/// Reads the ids of the vertices and the names of the classes, where the data set has them.
-fn names(folder: &Path, data: &mut GraphData, notes: &mut Vec<Note>) -> Result<(), GraphError> {
+/// Reads the ids of the vertices and the names of the classes, where the data set has them. Predictions
+/// about graphs need no ids of vertices.
+fn names(
+    folder: &Path,
+    is_many: bool,
+    data: &mut GraphData,
+    notes: &mut Vec<Note>,
+) -> Result<(), GraphError> {
     let Ok(entries) = folder.join("mapping").read_dir() else {
         return Ok(());
     };
@@ -172,6 +88,9 @@ fn names(folder: &Path, data: &mut GraphData, notes: &mut Vec<Note>) -> Result<(
         ("nodeidx2", vertices, &mut data.ids),
         ("labelidx2", classes, &mut data.class_names),
     ] {
+        if is_many && start == "nodeidx2" {
+            continue;
+        }
         let Some(path) = of(start) else { continue };
         match texts(path)?.filter(|found| found.len() >= count && count > 0) {
             // A class that no vertex has may have a name.
@@ -220,7 +139,7 @@ fn split(options: &Import, data: &mut GraphData, notes: &mut Vec<Note>) -> Resul
         }
     };
     let folder = folder.join(name);
-    let vertices = u64::from(data.vertices());
+    let rows = data.train.len() as u64;
     for (list_name, mask) in LISTS
         .into_iter()
         .zip([&mut data.train, &mut data.val, &mut data.test])
@@ -234,7 +153,7 @@ fn split(options: &Import, data: &mut GraphData, notes: &mut Vec<Note>) -> Resul
                     .to_owned(),
             });
         };
-        for vertex in list(&path, vertices)? {
+        for vertex in list(&path, rows)? {
             mask[vertex as usize] = true;
         }
     }

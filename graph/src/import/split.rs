@@ -1,4 +1,4 @@
-//! Random splits of the labeled vertices.
+//! Random splits of the labeled vertices, or of the graphs of a data set of many.
 
 use crate::rng::Stream;
 use crate::{GraphData, Labels};
@@ -17,8 +17,9 @@ pub struct Shares {
     pub seed: u64,
 }
 
-/// Splits the labeled vertices of a graph; all vertices if there are no labels. Of `n` vertices, the first
-/// `round(n * share)` in random order are for training.
+/// Splits the labeled vertices of a graph; all vertices if there are no labels. Where vertices stand for
+/// graphs or pairs, only these are split. Of `n` vertices, the first `round(n * share)` in random order are
+/// for training.
 pub fn divide(data: &mut GraphData, shares: Shares) {
     let vertices = data.vertices() as usize;
     let class = |v: usize| match &data.labels {
@@ -26,7 +27,7 @@ pub fn divide(data: &mut GraphData, shares: Shares) {
         labels => labels.known(v).then_some(0),
     };
     let mut groups: Vec<Vec<usize>> = Vec::new();
-    for v in 0..vertices {
+    for v in data.subjects().map(|v| v as usize) {
         let Some(class) = class(v) else { continue };
         let group = if shares.stratified { class as usize } else { 0 };
         if groups.len() <= group {

@@ -238,14 +238,23 @@ pub(crate) fn finish(
         });
     }
     if options.symmetrise {
-        let both = data.topology.with_reverses()?;
-        if data.edge_features.columns > 0 {
-            data.edge_features = data.edge_features.with_reverses(&data.topology, &both);
-        }
-        data.topology = both;
+        add_reverses(&mut data)?;
     }
     data.features = data.features.in_best_storage();
     Ok(data)
+}
+
+/// Adds the missing reverse edges, which have the numbers of their edges.
+///
+/// # Errors
+/// As [`Topology::with_reverses`](crate::Topology::with_reverses).
+pub(crate) fn add_reverses(data: &mut GraphData) -> Result<(), GraphError> {
+    let both = data.topology.with_reverses()?;
+    if data.edge_features.columns > 0 {
+        data.edge_features = data.edge_features.with_reverses(&data.topology, &both);
+    }
+    data.topology = both;
+    Ok(())
 }
 
 /// The error about a data set of several graphs, which are for predictions about whole graphs.
