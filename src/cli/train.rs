@@ -44,8 +44,8 @@ pub struct Train {
     /// Number of ranks to partition the graph for; by default 1, or as in the plan.
     #[arg(long, value_name = "N", value_parser = within(WORKERS))]
     workers: Option<u32>,
-    /// Placement of the work on several ranks: a name, or `best` to plan and take the choice; by default graph, or as in
-    /// the plan.
+    /// Placement of the work on several ranks: a name, or `best` to plan and take the choice; by default as in the
+    /// plan, minibatch if the model permits sampling and says how its batches are, or else graph.
     #[arg(long, value_name = "NAME", value_parser = super::inputs::way)]
     placement: Option<Way>,
     /// Relaxations to permit besides those of the model: decouple, stale, sample.
@@ -141,16 +141,14 @@ impl Train {
         let choice = choice.as_ref();
         let knobs = self.knobs(choice);
         warn(knobs.skip, out);
-        let placement = choice.map(|choice| choice.placement).or(self.named());
+        let placement = self.placement_of(&loaded, choice);
         let ranks = choice.map(|choice| choice.parameters.ranks);
-        let stages = placement.and_then(|placement| {
-            let spec = PlacementSpec {
-                placement,
-                ranks: ranks.or(self.workers).unwrap_or(1),
-                knobs,
-            };
-            spec.stages()
-        });
+        let spec = PlacementSpec {
+            placement,
+            ranks: ranks.or(self.workers).unwrap_or(1),
+            knobs,
+        };
+        let stages = spec.stages();
         let epochs = self.epochs.unwrap_or(loaded.model.train.epochs);
         for warning in stages.iter().flat_map(|stages| stages.warnings(epochs)) {
             out.note(&format!("warning: {warning}\n"));
@@ -204,12 +202,23 @@ impl Train {
         best(loaded, compiled, options).map(Some)
     }
 
-    /// The placement named on the command line.
-    fn named(&self) -> Option<Placement> {
-        match self.placement {
-            Some(Way::Placement(placement)) => Some(placement),
-            _ => None,
+    /// The placement of a plan's choice, or the one named on the command line. Without either, models that say
+    /// how their batches are and permit sampling are trained on these, others on the whole graph.
+    fn placement_of(&self, loaded: &Loaded, choice: Option<&Candidate>) -> Placement {
+        if let Some(choice) = choice {
+            return choice.placement;
         }
+        if let Some(Way::Placement(placement)) = self.placement {
+            return placement;
+        }
+        let train = &loaded.model.train;
+        let sample = &Relaxation::Sample;
+        let permitted = self.allow.contains(sample) || train.allow.contains(sample);
+        let batches = self.knobs(None).with_batches(&train.sampling);
+        if permitted && batches.sampling.sampling().is_some() {
+            return Placement::Minibatch;
+        }
+        Placement::Graph
     }
 
     /// Reads the model, or a plan and its model.
@@ -269,6 +278,7 @@ impl Train {
 
     fn options(
         &self,
+        loaded: &Loaded,
         seed: Option<u64>,
         choice: Option<&Candidate>,
         cache: Option<Cache>,
@@ -283,10 +293,7 @@ impl Train {
             seed,
             workers,
             device,
-            placement: choice
-                .map(|c| c.placement)
-                .or(self.named())
-                .unwrap_or(Placement::Graph),
+            placement: self.placement_of(loaded, choice),
             allow: match choice {
                 // The plan is verified and allows them.
                 Some(choice) => choice.relaxations.iter().map(|r| r.permission()).collect(),
@@ -326,7 +333,7 @@ impl Train {
         cache: Option<Cache>,
         stop: Stop,
     ) -> Answer {
-        let mut options = self.options(self.seed, choice, cache, stop)?;
+        let mut options = self.options(&loaded, self.seed, choice, cache, stop)?;
         let mut headline = headline(&loaded);
         if let Some(choice) = choice {
             let expected = format!(

@@ -295,7 +295,7 @@ fn classes_go_by_their_names() {
     let wide = table.lines().map(|line| format!("{line};{}\n", line.len()));
     let wide = import(
         "wide",
-        &wide.collect::<String>().replacen(";24", ";more", 1),
+        &wide.collect::<String>().replacen(";22", ";more", 1),
     );
     let (command, _) = trained.command("w.csv", &["--graph", &wide]);
     gnnc(command).fails(1, &["has 3 features a vertex, expected 2"]);

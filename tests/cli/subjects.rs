@@ -145,7 +145,7 @@ fn samples_on_one_graph_train_alike_on_any_number_of_workers() {
         "--vertices",
         "test",
     ];
-    assert_eq!(report(&predict)["predictions"], 6 * 576);
+    assert_eq!(report(&predict)["predictions"], 4 * 576);
     let text = read_to_string(&table).unwrap();
     let first: usize = text
         .lines()
@@ -156,7 +156,7 @@ fn samples_on_one_graph_train_alike_on_any_number_of_workers() {
         .unwrap()
         .parse()
         .unwrap();
-    assert_eq!(first, 42 * 720);
+    assert_eq!(first, 20 * 720);
     let stats = |name: &str| {
         let graph = example("data/tracer.npz");
         let stats = report(&[
@@ -170,7 +170,7 @@ fn samples_on_one_graph_train_alike_on_any_number_of_workers() {
         ]);
         stats["partitions"]["3"][0]["alpha"].as_f64().unwrap()
     };
-    // Sixteen samples a part: no part reads rows of another.
+    // Eight samples a part: no part reads rows of another.
     assert_eq!(stats("morton"), 0.0);
     assert!(stats("hash") > 0.5);
     let cora = example("gcn_cora.gir");

@@ -1,8 +1,8 @@
 //! Whole runs with kernels that check every access: all accesses are in bounds, and the numbers
 //! match unchecked runs.
 
-use crate::data::{Shape, planted};
-use crate::edge_sets::many_graphs;
+use crate::data::{Shape, planted, with_edge_features, with_numbers};
+use crate::edge_sets::{many_graphs, with_sets};
 use crate::storage::{options, placements};
 use gnnc::Cache;
 use gnnc::graph::summarise;
@@ -26,15 +26,20 @@ fn paths() -> Vec<PathBuf> {
 /// An example on a small graph instead of its own.
 fn small(path: &Path, sparse: bool) -> (Loaded, Compiled) {
     let source = Source::read(path).unwrap();
-    let data = match source.text.contains("pool(") {
-        true => many_graphs(true),
-        false => planted(Shape {
-            vertices: 90,
-            edges: 500,
-            directed: sparse,
-            sparse,
-            seed: 3,
-        }),
+    let shape = Shape {
+        vertices: 90,
+        edges: 500,
+        directed: sparse,
+        sparse,
+        seed: 3,
+    };
+    let reads = |text: &str| source.text.contains(text);
+    let data = if reads("pool(") {
+        many_graphs(!reads("cross_entropy"))
+    } else if reads("to mesh") {
+        with_numbers(with_edge_features(with_sets(shape, ["to mesh", "to grid"])))
+    } else {
+        planted(shape)
     };
     let depth = source.text.contains("depth = ");
     let set: &[_] = match depth {

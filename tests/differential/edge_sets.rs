@@ -12,13 +12,15 @@ use gnnc::ir::words::sampling::{ALL, Cut, Kind, Roots, Sampling};
 use gnnc::planner::placement::PlacementSpec;
 
 /// A graph whose last two types of edges are sets of their own.
-fn with_sets(shape: Shape) -> GraphData {
+pub fn with_sets(shape: Shape, names: [&str; 2]) -> GraphData {
     let mut data = planted(shape);
-    let names = ["up", "down"].map(str::to_owned).to_vec();
+    let names = names.map(str::to_owned).to_vec();
     data.topology = data.topology.with_sets(names).unwrap();
     assert_eq!(data.topology.relations(), RELATIONS - 2);
     data
 }
+
+const UP_AND_DOWN: [&str; 2] = ["up", "down"];
 
 const LAYERS: &str = "layer weighted(h, out) {
        let w = slice(edge_features, 0, 1)
@@ -42,7 +44,11 @@ fn named_sets() {
          loss cross_entropy(linear(s, classes), labels, on = train)",
     ];
     for (n, body) in bodies.iter().enumerate() {
-        check_case(Case::new(LAYERS, body, with_sets(shape(n % 2 == 0))));
+        check_case(Case::new(
+            LAYERS,
+            body,
+            with_sets(shape(n % 2 == 0), UP_AND_DOWN),
+        ));
     }
 }
 
@@ -140,7 +146,7 @@ fn batches_of_graphs() {
 /// Pairs read two sets in one hop, which no batch has.
 #[test]
 fn hops_over_two_sets_are_refused() {
-    let data = with_sets(shape(false));
+    let data = with_sets(shape(false), UP_AND_DOWN);
     let body = "let h = sage_conv(x, 4, over = \"up\") + sage_conv(x, 4, over = \"down\")
                 loss cross_entropy(linear(h, classes), labels, on = train)";
     let case = Case::new("", body, data);
