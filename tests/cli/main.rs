@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)] // a test that cannot continue fails
 
 mod bad_input;
+mod bad_tasks;
 mod begin;
 mod calibration;
 mod checked;
