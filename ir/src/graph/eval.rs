@@ -414,11 +414,7 @@ impl<'a> Machine<'a> {
             Input::Drawn(drawn) => {
                 let mut degrees = Vec::new();
                 if let Drawn::Degree(_, set, end) = drawn {
-                    let stored = match set {
-                        EdgeSet::Plain | EdgeSet::Looped => EdgeSet::Plain,
-                        EdgeSet::Named(_) => set,
-                    };
-                    degrees = self.edges(stored).degrees(end);
+                    degrees = self.edges(set.stored()).degrees(end);
                 }
                 return self.levels.drawn(drawn, &degrees);
             }

@@ -38,6 +38,14 @@ impl EdgeSet {
         }
     }
 
+    /// The same set without self loops.
+    pub const fn stored(self) -> Self {
+        match self {
+            Self::Plain | Self::Looped => Self::Plain,
+            Self::Named(number) => Self::Named(number),
+        }
+    }
+
     /// Its place in [`EdgeSet::all`].
     pub const fn index(self) -> usize {
         match self {

@@ -147,10 +147,7 @@ impl Levels {
 fn over(hops: usize, sets: &[(usize, EdgeSet)]) -> Result<Vec<EdgeSet>, SampledError> {
     let mut over: Vec<Option<EdgeSet>> = vec![None; hops];
     for (below, set) in sets {
-        let set = match set {
-            EdgeSet::Plain | EdgeSet::Looped => EdgeSet::Plain,
-            EdgeSet::Named(_) => *set,
-        };
+        let set = set.stored();
         if *over[*below].get_or_insert(set) != set {
             return Err(SampledError::MixedSets);
         }

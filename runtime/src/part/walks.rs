@@ -57,8 +57,7 @@ impl Listed<'_> {
             };
             for set in EdgeSet::all() {
                 let (ways, edges) = (ways.of(set), edges.of_mut(set));
-                let is_drawn =
-                    set == drawn || [set, drawn].iter().all(|s| EdgeSet::UNNAMED.contains(s));
+                let is_drawn = set.stored() == drawn;
                 match ways.walked && is_drawn {
                     true => fill(edges.get_or_insert_default(), set, *ways, ids.len(), &types),
                     false => *edges = None,

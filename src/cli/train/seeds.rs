@@ -43,7 +43,8 @@ impl Train {
                 // The epoch that was the last of a run ended in order.
                 break;
             }
-            let mut options = self.options(Some(seed), choice, cache.clone(), stop.clone())?;
+            let mut options =
+                self.options(loaded, Some(seed), choice, cache.clone(), stop.clone())?;
             options.checkpoint = self.checkpoint.as_deref().map(|file| of_seed(file, seed));
             let (summary, _) = train_traced(loaded, compiled, &options, &mut |_| ())?;
             if summary.interrupted {
