@@ -189,38 +189,26 @@ model m() on g { loss mse(linear(up(x), classes), labels, on = train) }";
 #[test]
 fn folders_of_many_graphs_that_do_not_fit_are_refused() {
     let folder = Folder::new();
-    let cases: [(&[(&str, &str)], &[&str]); 4] = [
-        (
-            &[("R_A.txt", "1, 2\n"), ("R_graph_labels.txt", "1\n")],
-            &["R_graph_indicator.txt"],
-        ),
-        (
-            &[
-                ("R_A.txt", "1, 9\n"),
-                ("R_graph_indicator.txt", "1\n1\n"),
-                ("R_graph_labels.txt", "1\n"),
-            ],
-            &["R_A.txt", "9"],
-        ),
-        (
-            &[
-                ("R_A.txt", "1, 2\n"),
-                ("R_graph_indicator.txt", "2\n1\n"),
-                ("R_graph_labels.txt", "1\n1\n"),
-            ],
-            &["R_graph_indicator.txt"],
-        ),
-        (
-            &[
-                ("R_A.txt", "1, 2\n"),
-                ("R_graph_indicator.txt", "1\n1\n"),
-                ("R_graph_labels.txt", "1\n2\n3\n"),
-            ],
-            &["R_graph_labels.txt"],
-        ),
-    ];
-    for (n, (files, parts)) in cases.into_iter().enumerate() {
-        let data = folder_of(&folder, &format!("R{n}"), files);
-        refused(1, &["graph", "stats", &data], parts);
-    }
+    let said = |name: &str, files: &[(&str, &str)], part: &str| {
+        let data = folder_of(&folder, name, files);
+        refused(1, &["graph", "stats", &data], &[part]);
+    };
+    let edge = ("R_A.txt", "1, 2\n");
+    let indicator = |text| ("R_graph_indicator.txt", text);
+    let labels = |text| ("R_graph_labels.txt", text);
+    said("a", &[edge, labels("1\n")], "R_graph_indicator.txt");
+    let far = ("R_A.txt", "1, 9\n");
+    said("b", &[far, indicator("1\n1\n"), labels("1\n")], "R_A.txt");
+    let falling = indicator("2\n1\n");
+    said(
+        "c",
+        &[edge, falling, labels("1\n1\n")],
+        "R_graph_indicator.txt",
+    );
+    let three = labels("1\n2\n3\n");
+    said(
+        "d",
+        &[edge, indicator("1\n1\n"), three],
+        "R_graph_labels.txt",
+    );
 }
