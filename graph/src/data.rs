@@ -66,6 +66,15 @@ impl Labels {
         }
     }
 
+    /// Number of rows; `None` without labels.
+    pub(crate) fn rows(&self) -> Option<usize> {
+        match self {
+            Self::None => None,
+            Self::Single(classes) => Some(classes.len()),
+            Self::Values { width, values } => Some(values.len() / (*width).max(1) as usize),
+        }
+    }
+
     /// One class a vertex as floats hold them, NaN if unknown. `None` if one is no whole number.
     pub(crate) fn of_floats(values: &[f32]) -> Option<Self> {
         let class = |value: &f32| match *value {

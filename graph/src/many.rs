@@ -2,6 +2,7 @@
 //! which has edges from the graph's vertices. Labels and splits belong to these vertices.
 
 use crate::{DenseValues, Features, GraphData, GraphError, Labels, Topology};
+use gnnc_ir::words::spelling::counted;
 use std::borrow::Cow;
 
 /// The name of the edges from the vertices of each graph to the vertex that stands for the graph.
@@ -28,6 +29,21 @@ pub fn join(mut data: GraphData, graph_of: &[u32], graphs: u32) -> Result<GraphD
             found: graph_of.len() as u64,
             expected: vertices.into(),
         });
+    }
+    let rows = [
+        ("labels", data.labels.rows()),
+        ("train_mask", Some(data.train.len())),
+        ("val_mask", Some(data.val.len())),
+        ("test_mask", Some(data.test.len())),
+    ];
+    for (at, found) in rows {
+        if let Some(found) = found.filter(|found| *found != graphs as usize) {
+            return Err(GraphError::Unsupported {
+                at: at.to_owned(),
+                found: counted(found, "row"),
+                expected: format!("{graphs}, one for each graph"),
+            });
+        }
     }
     let expected = "many graphs whose edges have at most types";
     data.topology.refuse_sets(AT, expected)?;

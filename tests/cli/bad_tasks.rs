@@ -61,8 +61,14 @@ fn files_of_many_graphs_that_do_not_fit_are_refused() {
             ("batch", "<i8", "(4,)", longs(&[0, 1, 1, 1])),
             &["an edge from vertex 0 of graph 0"],
         ),
-        (("y", "<i8", "(4,)", longs(&[0, 1, 0, 1])), &["4", "2"]),
-        (("train_mask", "|b1", "(4,)", vec![1; 4]), &["4", "2"]),
+        (
+            ("y", "<i8", "(4,)", longs(&[0, 1, 0, 1])),
+            &["labels", "4", "2", "graphs"],
+        ),
+        (
+            ("train_mask", "|b1", "(4,)", vec![1; 4]),
+            &["train_mask", "4", "2", "graphs"],
+        ),
         (
             ("vertex_ids", "|u1", "(8,)", b"a\nb\nc\nd\n".to_vec()),
             &["`vertex_ids` beside `batch`"],
@@ -133,7 +139,7 @@ fn pairs_that_do_not_fit_are_refused() {
     for (table, parts) in [
         (
             "source,target\n0,2708\n",
-            &["line 2", "`2708`", "from 0 to 2707"][..],
+            &["pairs.csv:2", "`2708`", "from 0 to 2707"][..],
         ),
         ("source,target\n0,-1\n", &["`-1`"]),
         ("source,target\n0,\n", &["id ``"]),
@@ -144,7 +150,7 @@ fn pairs_that_do_not_fit_are_refused() {
         ),
         ("source,target\n", &["no pairs"]),
         ("source\n0\n", &["1 field"]),
-        ("source,target\n0,1,2\n", &["line 2", "3 fields"]),
+        ("source,target\n0,1,2\n", &["pairs.csv:2", "3 fields"]),
     ] {
         let file = folder.file("pairs.csv", table);
         links(&["--pairs", text(&file)], parts);

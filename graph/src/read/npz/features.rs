@@ -118,3 +118,19 @@ pub(super) fn places<R: Read + Seek>(
         _ => Err(array.wrong_shape(format!("({vertices}, 2) or ({vertices}, 3), coordinates"))),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_of_one_column_are_added() {
+        let (mut indptr, mut indices, mut values) =
+            (vec![0, 3, 3, 4], vec![2, 0, 2, 1], vec![1.0, 5.0, 2.0, 7.0]);
+        sort_rows(&mut indptr, &mut indices, &mut values);
+        assert_eq!(
+            (indptr, indices, values),
+            (vec![0, 2, 2, 3], vec![0, 2, 1], vec![5.0, 3.0, 7.0])
+        );
+    }
+}
