@@ -40,7 +40,7 @@ pub fn join(mut data: GraphData, graph_of: &[u32], graphs: u32) -> Result<GraphD
         if let Some(found) = found.filter(|found| *found != graphs as usize) {
             return Err(GraphError::Unsupported {
                 at: at.to_owned(),
-                found: counted(found, "row"),
+                found: format!("an array of {}", counted(found, "row")),
                 expected: format!("{graphs}, one for each graph"),
             });
         }

@@ -63,11 +63,11 @@ fn files_of_many_graphs_that_do_not_fit_are_refused() {
         ),
         (
             ("y", "<i8", "(4,)", longs(&[0, 1, 0, 1])),
-            &["labels", "4", "2", "graphs"],
+            &["labels", "4 rows", "2, one for each graph"],
         ),
         (
             ("train_mask", "|b1", "(4,)", vec![1; 4]),
-            &["train_mask", "4", "2", "graphs"],
+            &["train_mask", "4 rows", "2, one for each graph"],
         ),
         (
             ("vertex_ids", "|u1", "(8,)", b"a\nb\nc\nd\n".to_vec()),
