@@ -97,7 +97,7 @@ def main(folder):
     equal("a row for each pair", [row["id"] for row in rows], pairs.ids)
     gnnc("predict", "model.gir", "--checkpoint", "run.ckpt", "--out", "p.npz", "--embeddings", "score")
     scores = np.load("p.npz", allow_pickle=False)["embeddings"].ravel().astype(np.float64)
-    likely = [float(row["p(0)"]) for row in rows]
+    likely = [float(row["p(link)"]) for row in rows]
     close("probabilities", likely, 1 / (1 + np.exp(-scores)), 1e-5)
     for part in ("val", "test"):
         mask = pairs.masks[part]
