@@ -147,11 +147,12 @@ impl GraphData {
             match places.get(number) {
                 Some(Some(place)) => *label = *place as i32,
                 Some(None) | None => {
-                    let name = self.class_names.get(number);
+                    let name = self.class_names.get(number).map(str::to_owned);
+                    let name = name.unwrap_or_else(|| number.to_string());
                     let known: Vec<&str> = names.iter().take(8).collect();
                     return Err(GraphError::Unsupported {
                         at: self.name.clone(),
-                        found: format!("the class `{}`", name.unwrap_or_default()),
+                        found: format!("the class `{name}`"),
                         expected: format!(
                             "classes of the model's own graph: {}{}",
                             known.join(", "),

@@ -120,7 +120,7 @@ pub fn with_pairs(data: &GraphData, options: &LinkOptions) -> Result<GraphData, 
 }
 
 /// The graph with a vertex for each of some pairs, without their links of the validation and the test, in
-/// both directions if every edge has its reverse.
+/// both directions.
 ///
 /// # Errors
 /// Named sets of edges; no pairs; more vertices than a graph can have.
@@ -133,7 +133,7 @@ pub fn with_given(data: &GraphData, pairs: &[Pair]) -> Result<GraphData, GraphEr
             expected: "at least one".to_owned(),
         });
     }
-    joined(data, pairs, data.topology.is_symmetric())
+    joined(data, pairs, true)
 }
 
 /// The links in random order; of two directions the one from the smaller vertex.
@@ -260,7 +260,8 @@ fn joined(data: &GraphData, pairs: &[Pair], both_ways: bool) -> Result<GraphData
     (0..vertices).for_each(|v| ids.push(&data.id_of(v)));
     for (row, pair) in (vertices as usize..).zip(pairs) {
         let splits = [&mut out.train, &mut out.val, &mut out.test];
-        if let Some(mask) = pair.split.and_then(|split| splits.into_iter().nth(split)) {
+        let split = pair.split.filter(|_| pair.is_link.is_some());
+        if let Some(mask) = split.and_then(|split| splits.into_iter().nth(split)) {
             mask[row] = true;
         }
         labels.push(
@@ -319,6 +320,41 @@ mod tests {
             same_source,
             seed: 5,
         }
+    }
+
+    /// Of given pairs, tested links are gone in both directions, and pairs without a label are in no split.
+    #[test]
+    fn given_pairs_hide_tested_links() {
+        let data = example::g8();
+        let pair = |source, target, is_link, split| Pair {
+            source,
+            target,
+            is_link,
+            split,
+        };
+        let given = [
+            pair(1, 0, Some(true), Some(2)),
+            pair(0, 2, Some(true), Some(0)),
+            pair(0, 7, Some(false), Some(1)),
+            pair(3, 4, None, Some(2)),
+        ];
+        let pairs = with_given(&data, &given).unwrap();
+        assert_eq!(pairs.validate(), []);
+        let seen = pairs.topology.only(EdgeSet::Plain);
+        assert!(data.topology.in_neighbours(0).contains(&1));
+        assert!(!seen.in_neighbours(0).contains(&1) && !seen.in_neighbours(1).contains(&0));
+        assert!(seen.in_neighbours(2).contains(&0) && seen.in_neighbours(4).contains(&3));
+        assert_eq!(pairs.test[8..], [true, false, false, false]);
+        let unknown = given.map(|pair| Pair {
+            is_link: None,
+            ..pair
+        });
+        let unknown = with_given(&data, &unknown).unwrap();
+        assert_eq!(
+            (unknown.labels, unknown.topology.edges()),
+            (Labels::None, 20 + 8)
+        );
+        assert!(with_given(&data, &[]).is_err());
     }
 
     #[test]

@@ -330,7 +330,13 @@ fn model(data: &GraphData, layer: Layer, path: &Path, given: &Path) -> Result<St
                 .filter(|(_, trained)| **trained);
             let links = trained.clone().filter(|(label, _)| **label == 1.0).count();
             let others = trained.count() - links;
-            format!(", weights = [{:.4}]", others as f64 / links.max(1) as f64)
+            match links * others {
+                0 => String::new(),
+                _ => format!(
+                    ", weights = [{:.4}]",
+                    (others as f64 / links as f64).min(1e6)
+                ),
+            }
         }
         Labels::None | Labels::Single(_) | Labels::Values { .. } => String::new(),
     };

@@ -203,7 +203,8 @@ impl Train {
     }
 
     /// The placement of a plan's choice, or the one named on the command line. Without either, models that say
-    /// how their batches are and permit sampling are trained on these, others on the whole graph.
+    /// how their batches are and permit sampling are trained on these, others, and all on a GPU, on the whole
+    /// graph.
     fn placement_of(&self, loaded: &Loaded, choice: Option<&Candidate>) -> Placement {
         if let Some(choice) = choice {
             return choice.placement;
@@ -215,7 +216,10 @@ impl Train {
         let sample = &Relaxation::Sample;
         let permitted = self.allow.contains(sample) || train.allow.contains(sample);
         let batches = self.knobs(None).with_batches(&train.sampling);
-        if permitted && batches.sampling.sampling().is_some() {
+        let late = batches.sampling.delay.is_some_and(|delay| delay > 0);
+        let of_rows = !late && batches.sampling.slices.is_none();
+        let known = permitted && batches.sampling.sampling().is_some();
+        if known && of_rows && self.device.is_cpu() {
             return Placement::Minibatch;
         }
         Placement::Graph

@@ -13,6 +13,28 @@ struct Own {
     features: u32,
     classes: u32,
     class_names: Names,
+    /// Whether its labels were read, and not only counted.
+    is_known: bool,
+}
+
+/// The names of classes; without names, their numbers.
+fn named(names: &Names, classes: u32) -> Names {
+    match names.is_empty() {
+        true => (0..classes).map(|class| class.to_string()).collect(),
+        false => names.clone(),
+    }
+}
+
+/// Whether classes can be found by name: both graphs name them, or those of one are whole numbers, as those
+/// of a graph without names are.
+fn comparable(one: &Names, other: &Names) -> bool {
+    let whole = |names: &Names| names.iter().all(|name| name.parse::<i64>().is_ok());
+    match (one.is_empty(), other.is_empty()) {
+        (true, true) => false,
+        (false, false) => true,
+        (true, false) => whole(other),
+        (false, true) => whole(one),
+    }
 }
 
 impl Source {
@@ -31,8 +53,15 @@ impl Source {
         let unlabeled = workload.classes == 0;
         let own = match self.own() {
             Ok(own) => own,
-            // The graph says itself what its labels are.
-            Err(_) if !unlabeled => return Ok(()),
+            // Numbers are what they are, names may have other numbers there.
+            Err(_) if !unlabeled && data.class_names.is_empty() => return Ok(()),
+            Err(error) if !unlabeled => {
+                return Err(Error::Input(format!(
+                    "the classes of {} have names, and the model's own graph, which says how these are numbered, \
+                     cannot be read: {error}",
+                    path.display()
+                )));
+            }
             Err(error) => {
                 return Err(Error::Input(format!(
                     "the graph {} has no labels, so the model's own graph says what its classes are, but this \
@@ -53,10 +82,9 @@ impl Source {
             data.labels = Labels::None;
             (workload.classes, data.class_names) = (own.classes, own.class_names);
         } else if matches!(data.labels, Labels::Single(_)) {
-            if !(data.class_names.is_empty() || own.class_names.is_empty()) {
-                data.number_classes(&own.class_names)?;
-            } else if data.class_names.is_empty() {
-                data.class_names = own.class_names;
+            if own.is_known && comparable(&data.class_names, &own.class_names) {
+                data.class_names = named(&data.class_names, data.classes());
+                data.number_classes(&named(&own.class_names, own.classes))?;
             }
             workload.classes = data.classes().max(own.classes);
         }
@@ -71,6 +99,7 @@ impl Source {
                 features: own.features,
                 classes: own.classes,
                 class_names: Names::default(),
+                is_known: false,
             }),
             Some(GraphSource::Data { path, options, .. }) => {
                 let path = self.beside(&path);
@@ -83,6 +112,7 @@ impl Source {
                     features,
                     classes: own.classes(),
                     class_names: own.class_names,
+                    is_known: true,
                 })
             }
         }

@@ -109,16 +109,16 @@ fn samples_that_do_not_fit_are_refused() {
             &["`train_mask`", "7"],
         ),
         (
-            ("pos", "<f4", "(3, 4)", floats(&[0.0; 12])),
-            &["`pos`", "coordinates"],
+            ("val_idx", "<i8", "(1,)", longs(&[1])),
+            &["`val_idx` beside samples"],
         ),
         (
             ("curve_places", "<i8", "(3,)", longs(&[0, 0, 1])),
             &["place 0 twice"],
         ),
         (
-            ("x", "<f4", "(1099511627776, 3, 0)", Vec::new()),
-            &["samples"],
+            ("x", "<f4", "(1000000000, 3, 0)", Vec::new()),
+            &["`x`", "samples"],
         ),
     ];
     for (array, parts) in cases {
@@ -143,7 +143,10 @@ fn pairs_that_do_not_fit_are_refused() {
         ),
         ("source,target\n0,-1\n", &["`-1`"]),
         ("source,target\n0,\n", &["id ``"]),
-        ("source,target,label\n0,1,maybe\n", &["`maybe`", "1 or 0"]),
+        (
+            "source,target,label\n0,1,maybe\n",
+            &["`maybe` in column `label`", "1 or 0"],
+        ),
         (
             "source,target,split\n0,1,later\n",
             &["`later`", "train, val, test"],

@@ -143,6 +143,20 @@ fn batches_of_graphs() {
     }
 }
 
+/// Degrees over a set that no hop runs over.
+#[test]
+fn degrees_of_sets_that_no_hop_runs_over() {
+    let layers = "layer sizes() on \"up\" { return rsqrt(in_degree + out_degree + 1) }";
+    let body = "let h = sage_conv(x * sizes(), 6, over = \"down\") |> relu
+                loss cross_entropy(linear(h, classes), labels, on = train)";
+    let data = with_sets(shape(false), UP_AND_DOWN);
+    for (fanout, way) in [(ALL, ONE), (2, SEVERAL[0]), (2, pushed()[0])] {
+        let sampling = sampling(13, vec![fanout], Kind::Neighbor, Cut::Even);
+        let case = with(case(layers, body, data.clone()), &sampling);
+        assert_eq!(differences(&case, &sampling, way), None, "{way:?}");
+    }
+}
+
 /// Pairs read two sets in one hop, which no batch has.
 #[test]
 fn hops_over_two_sets_are_refused() {

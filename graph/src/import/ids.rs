@@ -9,6 +9,10 @@ use std::hash::{BuildHasher, RandomState};
 /// Ids in the order in which they were first seen. Their texts are kept once.
 #[derive(Default)]
 pub(super) struct Ids {
+    /// The numbers of ids that are whole numbers, at their places, as long as few places are open.
+    /// Looking up one costs no hash.
+    direct: Vec<u32>,
+    /// The numbers of other ids.
     numbers: HashTable<u32>,
     random: RandomState,
     /// The ids by number.
@@ -17,20 +21,35 @@ pub(super) struct Ids {
     largest: Option<Option<u32>>,
 }
 
+/// A place in [`Ids::direct`] that no id has.
+const OPEN: u32 = u32::MAX;
+
 /// A whole number as its digits are usually written.
 fn whole(id: &str) -> Option<u32> {
     let usual = id == "0" || !id.starts_with('0');
-    let digits = id.bytes().all(|byte| byte.is_ascii_digit());
-    if usual && digits {
-        id.parse().ok()
-    } else {
-        None
+    if id.is_empty() || id.len() > 10 || !usual {
+        return None;
     }
+    let mut number = 0u64;
+    for byte in id.bytes() {
+        if !byte.is_ascii_digit() {
+            return None;
+        }
+        number = 10 * number + u64::from(byte - b'0');
+    }
+    u32::try_from(number).ok()
 }
 
 impl Ids {
     /// The number of an id, if it is known.
     pub(super) fn find(&self, id: &str) -> Option<u32> {
+        let place = whole(id).and_then(|own| self.direct.get(own as usize));
+        if let Some(number) = place.filter(|number| **number != OPEN) {
+            return Some(*number);
+        }
+        if self.numbers.is_empty() {
+            return None;
+        }
         let is_own = |number: &u32| self.names.get(*number as usize) == Some(id);
         self.numbers.find(self.random.hash_one(id), is_own).copied()
     }
@@ -45,12 +64,23 @@ impl Ids {
         }
         let next = self.names.len() as u64;
         let number = check_vertices(at, u128::from(next) + 1, next)? - 1;
-        self.largest = match (self.largest, whole(id)) {
+        let own = whole(id);
+        self.largest = match (self.largest, own) {
             (None, Some(own)) => Some(Some(own)),
             (Some(Some(largest)), Some(own)) => Some(Some(largest.max(own))),
             (Some(None), _) | (_, None) => Some(None),
         };
         self.names.push(id);
+        // A small file has no room for all numbers up to a large one.
+        let most = 16 * next + (1 << 20);
+        if let Some(place) = own.filter(|own| u64::from(*own) < most) {
+            let place = place as usize;
+            if self.direct.len() <= place {
+                self.direct.resize(place + 1, OPEN);
+            }
+            self.direct[place] = number;
+            return Ok(number);
+        }
         let Self {
             numbers,
             random,
@@ -72,7 +102,7 @@ impl Ids {
             if ids.number(id, at)? as usize != position {
                 return Err(GraphError::Unsupported {
                     at: at.to_owned(),
-                    found: format!("id `{id}` of two vertices"),
+                    found: format!("id `{id}` twice"),
                     expected: "each id once".to_owned(),
                 });
             }
@@ -116,6 +146,22 @@ mod tests {
         ] {
             assert_eq!(of(names).as_numbers(1), None, "{names:?}");
         }
+        // Far ahead of the others, then among them: the number stays.
+        let mut ids = of(&["1", "2000000"]);
+        for n in 0..200_000 {
+            ids.number(&format!("x{n}"), "t").unwrap();
+        }
+        ids.number("1999999", "t").unwrap();
+        assert!(ids.direct.len() == 2_000_000 && ids.find("2000000") == Some(1));
+        assert_eq!(
+            (ids.number("2000000", "t").unwrap(), ids.find("1999999")),
+            (1, Some(200_002))
+        );
+        assert_eq!(
+            ["00", "4294967296", "99999999999", "1e3", ""].map(whole),
+            [None; 5]
+        );
+        assert_eq!(["0", "4294967295"].map(whole), [Some(0), Some(u32::MAX)]);
         let ids = of(&["b", "a", "b"]);
         assert_eq!(
             (ids.find("a"), ids.find("c"), ids.names.len()),

@@ -161,7 +161,7 @@ pub(super) fn read(
         };
         for (own, mask) in masks.iter_mut().enumerate() {
             let masked = match own_masks[own] {
-                Some(column) => flag(&at, &row, column)?,
+                Some(column) => flag(&at, &row, column, "a mask")?,
                 None => false,
             };
             mask.push(set == Some(own) || masked);
@@ -305,7 +305,7 @@ pub(super) fn set(at: &str, line: u64, word: &str) -> Result<Option<usize>, Grap
 }
 
 /// Whether a field says yes.
-pub(super) fn flag(at: &str, row: &Row, column: usize) -> Result<bool, GraphError> {
+pub(super) fn flag(at: &str, row: &Row, column: usize, of: &str) -> Result<bool, GraphError> {
     let word = row.text(at, column)?;
     match word.to_ascii_lowercase().as_str() {
         "1" | "1.0" | "true" | "yes" => Ok(true),
@@ -313,7 +313,7 @@ pub(super) fn flag(at: &str, row: &Row, column: usize) -> Result<bool, GraphErro
         _ => Err(syntax(
             at,
             row.line,
-            format!("`{}` in a mask", word.chars().take(40).collect::<String>()),
+            format!("`{}` in {of}", word.chars().take(40).collect::<String>()),
             "1 or 0, or true or false",
         )),
     }

@@ -54,7 +54,10 @@ pub fn pairs(path: &Path, data: &GraphData) -> Result<Vec<Pair>, GraphError> {
             source: vertex(&row, columns.source)?,
             target: vertex(&row, columns.target)?,
             is_link: match label {
-                Some(column) if !row.field(column).is_empty() => Some(flag(&at, &row, column)?),
+                Some(column) if !row.field(column).is_empty() => {
+                    let of = format!("column {}", table.name(column));
+                    Some(flag(&at, &row, column, &of)?)
+                }
                 Some(_) | None => None,
             },
             split: match split {

@@ -23,7 +23,8 @@ impl Partitioner for Morton {
             return Err(GraphError::Unsupported {
                 at: "partitioner morton".to_owned(),
                 found: "a graph without coordinates".to_owned(),
-                expected: "an array `pos` with those of each vertex, or another partitioner"
+                expected: "an array `pos` with two or three for each vertex (not in files of many graphs or of pairs), or \
+                           another partitioner"
                     .to_owned(),
             });
         }

@@ -63,6 +63,9 @@ pub fn read(
         });
     }
     let samples = Samples::of(&mut arrays, vertices)?;
+    if samples.is_some() {
+        Samples::refuse_lists(&arrays)?;
+    }
     let places = match graph_of {
         None => places(&mut arrays, vertices)?,
         Some(_) => Vec::new(),
@@ -221,6 +224,13 @@ impl<R: Read + Seek> Arrays<R> {
                 })
             }
         }
+    }
+
+    /// Bytes that an array takes in the archive.
+    fn stored(&mut self, array: &str) -> u64 {
+        let index = self.archive.index_for_name(&format!("{array}.npy"));
+        let entry = index.and_then(|index| self.archive.by_index_raw(index).ok());
+        entry.map_or(0, |entry| entry.compressed_size())
     }
 
     /// The rows of an array whose elements are not read; none if the archive is too small for them.

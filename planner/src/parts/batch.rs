@@ -77,11 +77,12 @@ impl BatchPlans {
         let estimated = |(sampling, seeds)| estimated(parts, workload, sampling, seeds);
         let found = self.with_seeds(workload).map(estimated);
         let found: Vec<BatchSizes> = found.collect::<Result<_, _>>()?;
+        let named = workload.edge_sets.iter().map(|set| set.edges);
         let on_all = |sizes: &BatchSizes| vec![vec![*sizes; parts.sizes.len()]];
         let drawn = Drawn {
             trained: found.first().map_or_else(Vec::new, on_all),
             evaluated: found.get(1).map(on_all),
-            graph: (workload.vertices, workload.edges),
+            graph: (workload.vertices, workload.edges + named.sum::<u64>()),
         };
         Ok(BatchPlan::of(drawn, AlphaBasis::Estimated))
     }

@@ -170,7 +170,7 @@ impl Batch {
 
     /// A little more than the sizes of a batch, but no more than there can be.
     pub(crate) fn room(&self, sizes: BatchSizes) -> BatchSizes {
-        room(sizes, self.shared.vertices(), self.shared.edges.edges())
+        room(sizes, self.shared.vertices(), self.shared.all_edges)
     }
 
     /// Draws a batch, and returns its sizes.

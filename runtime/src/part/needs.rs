@@ -117,6 +117,8 @@ pub(crate) struct Needs {
     pub(crate) type_degrees: bool,
     /// By edge set: whether batches read the features of edges.
     pub(crate) edge_features: BySet<bool>,
+    /// By edge set: whether a batch gives the numbers of edges into vertices.
+    pub(crate) in_degrees: BySet<bool>,
     /// By edge set: whether a batch gives the numbers of edges out of vertices.
     pub(crate) out_degrees: BySet<bool>,
     /// Whether kernels run over all vertices.
@@ -163,9 +165,10 @@ impl Needs {
                 for one in &numbers.outputs {
                     match one.drawn {
                         Drawn::Degree(_, set, End::Src) => *self.out_degrees.of_mut(set) = true,
+                        Drawn::Degree(_, set, End::Dst) => *self.in_degrees.of_mut(set) = true,
                         Drawn::EdgeFeatures(_, set, _) => *self.edge_features.of_mut(set) = true,
-                        Drawn::Degree(..) | Drawn::Kept(..) | Drawn::Scale(..) => {}
-                        Drawn::Relation(..) | Drawn::RelationDegree(..) => {}
+                        Drawn::Kept(..) | Drawn::Scale(..) | Drawn::Relation(..) => {}
+                        Drawn::RelationDegree(..) => {}
                     }
                 }
             }

@@ -28,6 +28,8 @@ pub(crate) struct OfList<'a> {
 /// What all ranks of a process need of a graph that they sample.
 pub(crate) struct Sampled {
     pub(super) edges: HopEdges<Arc<Topology>>,
+    /// Edges of the graph, of all sets.
+    pub(super) all_edges: u64,
     /// By edge set; none if nothing reads them.
     pub(super) edge_features: BySet<EdgeFeatures>,
     /// For each edge of the graph, the edges of its type into its destination; empty if nothing
@@ -63,6 +65,7 @@ impl Sampled {
             .into_iter()
             .flatten()
             .flat_map(|sampling| sampling.over.iter().copied())
+            .chain(EdgeSet::all().filter(|set| *needs.in_degrees.of(*set)))
             .collect();
         let vertices = data.vertices() as usize;
         let all = |split: &Vec<bool>| {
@@ -90,6 +93,7 @@ impl Sampled {
                 true => data.topology.only(set).out_degrees(),
                 false => Vec::new(),
             }),
+            all_edges: data.topology.edges(),
             edges: HopEdges::new(
                 Arc::new(data.topology.only(EdgeSet::Plain).into_owned()),
                 &data.topology,

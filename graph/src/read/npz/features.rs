@@ -99,7 +99,7 @@ fn sort_rows(indptr: &mut [u64], indices: &mut Vec<u32>, values: &mut Vec<f32>) 
 }
 
 /// The place of each vertex on a curve: `curve_places` as gnnc writes it, or along a Morton curve through the
-/// coordinates `pos`; none without.
+/// coordinates `pos`, two or three of each vertex; none without.
 pub(super) fn places<R: Read + Seek>(
     arrays: &mut Arrays<R>,
     vertices: usize,
@@ -107,15 +107,18 @@ pub(super) fn places<R: Read + Seek>(
     if let Some(array) = arrays.optional("curve_places")? {
         return array.indices(vertices as u64);
     }
-    let Some(array) = arrays.optional("pos")? else {
-        return Ok(Vec::new());
-    };
-    match array.header.shape[..] {
-        [rows, dimensions @ 2..=3] if rows == vertices as u64 => Ok(crate::partition::places(
-            &array.floats(),
-            dimensions as usize,
-        )),
-        _ => Err(array.wrong_shape(format!("({vertices}, 2) or ({vertices}, 3), coordinates"))),
+    let shape = arrays.header("pos")?.map(|header| header.shape);
+    match shape.as_deref() {
+        Some([rows, dimensions @ 2..=3]) if *rows == vertices as u64 => {
+            let array = arrays.required("pos")?;
+            let dimensions = *dimensions as usize;
+            Ok(crate::partition::places(&array.floats(), dimensions))
+        }
+        // Encodings of positions may have any shape.
+        Some(_) | None => {
+            arrays.asked.remove("pos");
+            Ok(Vec::new())
+        }
     }
 }
 

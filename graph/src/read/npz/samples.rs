@@ -8,12 +8,20 @@ use crate::{EdgeFeatures, GraphError, Topology};
 use gnnc_ir::workload::MAX_EDGES;
 use std::io::{Read, Seek};
 
+/// Edges that all copies together may have, whatever the size of the file.
+const FREE_EDGES: u64 = 1 << 25;
+
+/// Further edges for each stored byte of the features.
+const EDGES_PER_BYTE: u64 = 16;
+
 /// Samples of a graph.
 #[derive(Clone, Copy)]
 pub(super) struct Samples {
     count: u64,
     /// Vertices of the graph.
     vertices: u64,
+    /// Most edges of all copies that the size of the file makes plausible.
+    most_edges: u64,
 }
 
 impl Samples {
@@ -26,19 +34,23 @@ impl Samples {
             let Some(header) = arrays.header(name)? else {
                 continue;
             };
-            let [count, rows, _] = header.shape[..] else {
+            let [count, rows, columns] = header.shape[..] else {
                 return Ok(None);
             };
-            if rows != vertices as u64 || count == 0 {
+            let there = arrays.rows(name)?.is_some();
+            if rows != vertices as u64 || count == 0 || rows == 0 || columns == 0 || !there {
                 return Err(GraphError::Shape {
                     at: format!("{}: `{name}`", arrays.at),
                     found: crate::error::shape_text(&header.shape),
-                    expected: format!("({vertices}, columns), or (samples, {vertices}, columns)"),
+                    expected: format!(
+                        "({vertices}, columns), or (samples, {vertices}, columns), with all its elements"
+                    ),
                 });
             }
             return Ok(Some(Self {
                 count,
                 vertices: rows,
+                most_edges: (FREE_EDGES + EDGES_PER_BYTE * arrays.stored(name)).min(MAX_EDGES),
             }));
         }
         Ok(None)
@@ -71,6 +83,23 @@ impl Samples {
         }
     }
 
+    /// Refuses lists of vertices, which do not say of which sample these are.
+    ///
+    /// # Errors
+    /// If the archive has one.
+    pub(super) fn refuse_lists<R: Read + Seek>(arrays: &Arrays<R>) -> Result<(), GraphError> {
+        let lists = ["train_idx", "val_idx", "valid_idx", "test_idx"];
+        match lists.into_iter().find(|name| arrays.has(name)) {
+            None => Ok(()),
+            Some(name) => Err(GraphError::Unsupported {
+                at: arrays.at.clone(),
+                found: format!("`{name}` beside samples"),
+                expected: "`train_mask`, `val_mask` and `test_mask`, with a number for each sample"
+                    .to_owned(),
+            }),
+        }
+    }
+
     /// A split: of samples, or of the vertices of each sample.
     pub(super) fn mask(self, array: Array) -> Result<Vec<bool>, GraphError> {
         match array.header.shape[..] {
@@ -99,11 +128,14 @@ impl Samples {
         const AT: &str = "samples";
         let one = &edges.topology;
         let all = u128::from(self.count) * u128::from(one.edges());
-        if all > u128::from(MAX_EDGES) {
+        if all > u128::from(self.most_edges) {
             return Err(GraphError::Unsupported {
                 at: AT.to_owned(),
                 found: format!("{} samples of {} edges", self.count, one.edges()),
-                expected: format!("at most {MAX_EDGES} edges in all; use fewer samples"),
+                expected: format!(
+                    "at most {} edges in all in a file of this size; use fewer samples",
+                    self.most_edges
+                ),
             });
         }
         let vertices = u128::from(self.count) * u128::from(self.vertices);
@@ -248,13 +280,19 @@ mod tests {
         assert!(said(&[x("(2, 3, 1)"), y]).contains("one for each vertex of each sample"));
         let mask = ("train_mask", "|b1", "(3,)", vec![1, 0, 1]);
         assert!(said(&[x("(2, 3, 1)"), mask]).contains("one for each sample"));
-        let pos = ("pos", "<f4", "(1, 6)", floats(&[1.0; 6]));
+        let train = ("train_idx", "<i4", "(1,)", numbers(&[0]));
+        assert!(said(&[x("(2, 3, 1)"), train]).contains("`train_idx` beside samples"));
+        let none = |shape| ("x", "<f4", shape, Vec::new());
+        for shape in [
+            "(1000000000, 3, 0)",
+            "(1152921504606846976, 0, 1)",
+            "(40000000, 3, 1)",
+        ] {
+            said(&[none(shape)]);
+        }
         let mut arrays = path(&[x("(2, 3, 1)")]);
-        arrays[2] = pos;
-        assert!(
-            archive(&arrays)
-                .unwrap_err()
-                .contains("(3, 2) or (3, 3), coordinates")
-        );
+        arrays[2] = ("pos", "<f4", "(1, 6)", floats(&[1.0; 6]));
+        let data = archive(&arrays).unwrap();
+        assert!(data.topology.places_on_curve().is_empty());
     }
 }
