@@ -137,12 +137,11 @@ fn of_filetests() -> Vec<Vec<u8>> {
 /// Small batches with as many hops as a placement of the model has, if it trains on some.
 fn batches(compiled: &Compiled, spec: &PlacementSpec) -> SamplingSettings {
     let hops = compiled.training(spec).map_or(0, |training| {
-        training.batches.as_ref().map_or(0, |one| one.hops)
+        training.batches.as_ref().map_or(0, |one| one.hops.len())
     });
     SamplingSettings {
         batch: Some(3),
-        fanouts: vec![Fanout::Each(2); hops.into()],
-        over: Vec::new(),
+        fanouts: vec![Fanout::Each(2); hops],
         ..SamplingSettings::default()
     }
 }
