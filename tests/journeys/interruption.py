@@ -39,10 +39,16 @@ def epochs(name):
     return found
 
 
+def heed_interrupts():
+    """A shell starts what runs in the background with SIGINT ignored, which children inherit."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def interrupted(name, workers, at, sent, resume):
     """Sends a signal once the log has an epoch; the exit code and what was printed."""
     words = [str(word) for word in [GNNC, *command(name, resume), "--workers", workers, "--format", "json"]]
-    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    process = subprocess.Popen(words, preexec_fn=heed_interrupts, **pipes)
     end = time.monotonic() + 60
     try:
         while max(epochs_so_far(name), default=0) < at:
