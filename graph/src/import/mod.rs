@@ -24,8 +24,6 @@ mod parquet;
 mod records;
 mod split;
 mod table;
-#[cfg(test)]
-mod tests;
 mod text;
 mod tu;
 

@@ -1,8 +1,8 @@
 //! Folders of TU Dortmund's data sets.
 
 use super::{Folder, edge_numbers, edges_of, graphs_of, said};
-use crate::import::{Import, Shares, import};
-use crate::{Features, Labels};
+use gnnc_graph::import::{Import, Shares, import};
+use gnnc_graph::{Features, Labels};
 
 /// A triangle's path and an edge, in both directions.
 fn pair() -> Folder {

@@ -1,11 +1,17 @@
-//! Folders of many graphs, written by the tests.
+//! Folders of data sets, written by the tests.
 
+#![allow(clippy::unwrap_used, reason = "a test may stop and say why")]
+
+#[path = "../arrays/mod.rs"]
+mod arrays;
 mod dgl;
+mod many_dgl;
+mod many_ogb;
 mod ogb;
 mod tu;
 
-use super::{Import, Imported, import};
-use crate::{GraphData, GraphError};
+use gnnc_graph::import::{Import, Imported, import};
+use gnnc_graph::{GraphData, GraphError};
 use gnnc_ir::EdgeSet;
 use std::fs;
 use std::io::Write;
@@ -29,10 +35,10 @@ impl Folder {
     }
 
     /// Writes a file, compressed if its name says so.
-    fn file(&self, name: &str, text: &str) {
+    fn file(&self, name: &str, content: impl AsRef<[u8]>) {
         let path = self.path().join(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
-        let mut bytes = text.as_bytes().to_vec();
+        let mut bytes = content.as_ref().to_vec();
         if name.ends_with(".gz") {
             let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
             gzip.write_all(&bytes).unwrap();
@@ -63,7 +69,7 @@ impl Folder {
     }
 }
 
-/// The edges of the graphs, without those to the vertices that stand for them.
+/// The edges of the graph, without those to vertices that stand for graphs.
 fn edges_of(data: &GraphData) -> Vec<(u32, u32)> {
     let plain = data.topology.only(EdgeSet::Plain);
     let into = |v| plain.in_neighbours(v).iter().map(move |u| (*u, v));

@@ -1,92 +1,33 @@
 //! Folders of the Open Graph Benchmark.
 
-#![allow(clippy::unwrap_used, reason = "a test may stop and say why")]
+use super::arrays::{archive, array, i64s};
+use super::{Folder, edges_of, said};
+use gnnc_graph::import::{Import, import};
+use gnnc_graph::{Features, Labels};
 
-mod arrays;
-
-use arrays::{archive, array, i64s};
-use gnnc_graph::import::{Import, Imported, import};
-use gnnc_graph::{Features, GraphData, GraphError, Labels};
-use std::fs;
-use std::io::Write;
-use std::path::Path;
-use tempfile::TempDir;
-
-/// The folder of a data set.
-struct Set(TempDir);
-
-impl Set {
-    /// A path of 0 -> 1 -> 2 with two features a vertex, and the labels 1, none and 0.
-    fn new() -> Self {
-        let set = Self(tempfile::tempdir().unwrap());
-        for (file, text) in [
-            ("raw/edge.csv.gz", "0,1\n1,2\n"),
-            ("raw/num-node-list.csv.gz", "3\n"),
-            ("raw/num-edge-list.csv.gz", "2\n"),
-            ("raw/node-feat.csv.gz", "0.5,1\n-2,3\n4,5e-1\n"),
-            ("raw/node-label.csv.gz", "1\nnan\n0\n"),
-            ("split/time/train.csv.gz", "0\n1\n"),
-            ("split/time/valid.csv.gz", "2\n"),
-            ("split/time/test.csv.gz", ""),
-        ] {
-            set.gz(file, text);
-        }
-        set
-    }
-
-    fn path(&self) -> &Path {
-        self.0.path()
-    }
-
-    fn file(&self, name: &str, bytes: &[u8]) {
-        let path = self.path().join(name);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, bytes).unwrap();
-    }
-
-    fn gz(&self, name: &str, text: &str) {
-        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
-        gzip.write_all(text.as_bytes()).unwrap();
-        self.file(name, &gzip.finish().unwrap());
-    }
-
-    fn options(&self) -> Import {
-        Import {
-            edges: self.path().to_owned(),
-            ..Import::default()
-        }
-    }
-
-    fn read(&self) -> Result<Imported, GraphError> {
-        import(&self.options())
-    }
-
-    #[track_caller]
-    fn refused(&self, expected: &str) {
-        let error = self.read().unwrap_err().to_string();
-        assert!(error.contains(expected), "{error}\nexpected {expected}");
-    }
-}
-
-fn edges_of(data: &GraphData) -> Vec<(u32, u32)> {
-    let into = |v| data.topology.in_neighbours(v).iter().map(move |u| (*u, v));
-    (0..data.vertices()).flat_map(into).collect()
-}
-
-fn said(imported: &Imported) -> String {
-    let notes = imported.notes.iter().map(|note| note.0.as_str());
-    notes.collect::<Vec<_>>().join("\n")
+/// A path of 0 -> 1 -> 2 with two features a vertex, and the labels 1, none and 0.
+fn path() -> Folder {
+    Folder::new(&[
+        ("raw/edge.csv.gz", "0,1\n1,2\n"),
+        ("raw/num-node-list.csv.gz", "3\n"),
+        ("raw/num-edge-list.csv.gz", "2\n"),
+        ("raw/node-feat.csv.gz", "0.5,1\n-2,3\n4,5e-1\n"),
+        ("raw/node-label.csv.gz", "1\nnan\n0\n"),
+        ("split/time/train.csv.gz", "0\n1\n"),
+        ("split/time/valid.csv.gz", "2\n"),
+        ("split/time/test.csv.gz", ""),
+    ])
 }
 
 #[test]
 fn tables_of_a_data_set_are_read() {
-    let set = Set::new();
-    set.gz("raw/edge-feat.csv.gz", "0.1\n0.2\n");
-    set.gz(
+    let set = path();
+    set.file("raw/edge-feat.csv.gz", "0.1\n0.2\n");
+    set.file(
         "mapping/nodeidx2paperid.csv.gz",
         "node idx,paper id\n0,p9\n1,p7\n2,p8\n",
     );
-    set.gz(
+    set.file(
         "mapping/labelidx2name.csv.gz",
         "label idx,name\n0,cs.AI\n1,\"cs.A, b\"\n2,none\n",
     );
@@ -121,18 +62,18 @@ fn tables_of_a_data_set_are_read() {
 
 #[test]
 fn rows_of_several_labels_are_kept() {
-    let set = Set::new();
-    set.gz("raw/node-label.csv.gz", "1,0,1\n0,0,0\n0,1,0\n");
+    let set = path();
+    set.file("raw/node-label.csv.gz", "1,0,1\n0,0,0\n0,1,0\n");
     let values = vec![1.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0];
     let data = set.read().unwrap().data;
     assert_eq!(data.labels, Labels::Values { width: 3, values });
-    set.gz("raw/node-label.csv.gz", "1,0,1\n0,inf,0\n0,1,0\n");
+    set.file("raw/node-label.csv.gz", "1,0,1\n0,inf,0\n0,1,0\n");
     set.refused("in `labels`, the first is inf at vertex 1");
 }
 
 #[test]
 fn arrays_of_a_large_data_set_are_read() {
-    let set = Set::new();
+    let set = path();
     for table in [
         "edge",
         "num-node-list",
@@ -140,7 +81,7 @@ fn arrays_of_a_large_data_set_are_read() {
         "node-feat",
         "node-label",
     ] {
-        fs::remove_file(set.path().join(format!("raw/{table}.csv.gz"))).unwrap();
+        set.remove(&format!("raw/{table}.csv.gz"));
     }
     set.refused("a folder without a graph");
     let floats =
@@ -161,22 +102,22 @@ fn arrays_of_a_large_data_set_are_read() {
             ("node_year", i64s(&[1990, 1991, 1992])),
         ])
     };
-    set.file("raw/data.npz", &arrays(&[3], &ends));
+    set.file("raw/data.npz", arrays(&[3], &ends));
     let labels =
         |values: &[f32]| archive(&[("node_label", array("<f4", "(3, 1)", &floats(values)))]);
-    set.file("raw/node-label.npz", &labels(&[2.0, f32::NAN, 0.0]));
+    set.file("raw/node-label.npz", labels(&[2.0, f32::NAN, 0.0]));
     let found = set.read().unwrap();
     assert_eq!(edges_of(&found.data), [(0, 1), (1, 2)]);
     assert_eq!(found.data.labels, Labels::Single(vec![2, -1, 0]));
     assert_eq!(found.data.features.columns(), 1);
     assert_eq!(found.dropped.not_used, ["`node_year`"]);
-    set.file("raw/node-label.npz", &labels(&[2.5, 0.0, 0.0]));
+    set.file("raw/node-label.npz", labels(&[2.5, 0.0, 0.0]));
     let values = vec![2.5, 0.0, 0.0];
     let labels = set.read().unwrap().data.labels;
     assert_eq!(labels, Labels::Values { width: 1, values });
-    set.file("raw/data.npz", &arrays(&[3, 4], &ends));
+    set.file("raw/data.npz", arrays(&[3, 4], &ends));
     set.refused("a data set of 2 graphs");
-    set.file("raw/data.npz", &arrays(&[2], &ends));
+    set.file("raw/data.npz", arrays(&[2], &ends));
     set.refused("index 2");
     // Only the number of vertices says that there are many: rows of no numbers prove nothing.
     for rows in ["(3, 1)", "(4000000000, 0)"] {
@@ -198,9 +139,9 @@ fn arrays_of_a_large_data_set_are_read() {
 
 #[test]
 fn one_of_several_splits_is_chosen_by_name() {
-    let set = Set::new();
+    let set = path();
     for (list, text) in [("train", "2\n"), ("valid", "0\n"), ("test", "")] {
-        set.gz(&format!("split/random/{list}.csv.gz"), text);
+        set.file(&format!("split/random/{list}.csv.gz"), text);
     }
     set.refused(
         "a data set with 2 splits is not supported; expected one of random, time as --split-name",
@@ -264,26 +205,26 @@ fn what_does_not_fit_is_refused() {
             "several types of vertices",
         ),
     ] {
-        let set = Set::new();
-        set.gz(file, text);
+        let set = path();
+        set.file(file, text);
         set.refused(expected);
     }
-    let set = Set::new();
-    fs::remove_file(set.path().join("split/time/valid.csv.gz")).unwrap();
+    let set = path();
+    set.remove("split/time/valid.csv.gz");
     set.refused("a split without valid.csv.gz");
     // Few bytes claim no memory.
-    let set = Set::new();
+    let set = path();
     for table in ["node-feat", "node-label"] {
-        fs::remove_file(set.path().join(format!("raw/{table}.csv.gz"))).unwrap();
+        set.remove(&format!("raw/{table}.csv.gz"));
     }
-    set.gz("raw/num-node-list.csv.gz", "4000000000\n");
+    set.file("raw/num-node-list.csv.gz", "4000000000\n");
     set.refused("4000000000 vertices for 2 edges");
-    let empty = Set(tempfile::tempdir().unwrap());
+    let empty = Folder::new(&[]);
     empty.refused("a directory of another kind");
     let nodes = Some("nodes.csv".into());
     let error = import(&Import {
         nodes,
-        ..Set::new().options()
+        ..path().options()
     })
     .unwrap_err();
     assert!(

@@ -1,15 +1,9 @@
 //! Folders of DGL's CSVDataset, and matrices of SciPy.
 
-#![allow(clippy::unwrap_used, reason = "a test may stop and say why")]
-
-mod arrays;
-
-use arrays::{archive, array, i64s};
-use gnnc_graph::import::{Import, Imported, import};
+use super::arrays::{archive, array, i64s};
+use super::{Folder, said};
 use gnnc_graph::read::{Format, parse_bytes};
 use gnnc_graph::{Features, GraphData, GraphError, Labels, LoadOptions, Topology};
-use std::fs;
-use tempfile::TempDir;
 
 const META: &str = "\
 dataset_name: small
@@ -33,33 +27,18 @@ bob,0,False,True,False,\"2,3\"
 eve,1,False,False,True,\"4,5e-1\"
 ";
 
-struct Set(TempDir);
-
-impl Set {
-    fn new() -> Self {
-        let set = Self(tempfile::tempdir().unwrap());
-        set.file("meta.yaml", META);
-        set.file("nodes.csv", NODES);
-        set.file("edges_0.csv", "src_id,dst_id,feat\nann,bob,\"1,2\"\n");
-        set.file("edges_1.csv", "to,from\nann,bob\neve,bob\n");
-        set
-    }
-
-    fn file(&self, name: &str, text: &str) {
-        fs::write(self.0.path().join(name), text).unwrap();
-    }
-
-    fn read(&self) -> Result<Imported, GraphError> {
-        import(&Import {
-            edges: self.0.path().to_owned(),
-            ..Import::default()
-        })
-    }
+fn small() -> Folder {
+    Folder::new(&[
+        ("meta.yaml", META),
+        ("nodes.csv", NODES),
+        ("edges_0.csv", "src_id,dst_id,feat\nann,bob,\"1,2\"\n"),
+        ("edges_1.csv", "to,from\nann,bob\neve,bob\n"),
+    ])
 }
 
 #[test]
 fn tables_of_a_data_set_are_read() {
-    let found = Set::new().read().unwrap();
+    let found = small().read().unwrap();
     let data = &found.data;
     assert_eq!(data.ids.iter().collect::<Vec<_>>(), ["ann", "bob", "eve"]);
     let edges: Vec<_> = data.topology.typed_edges().collect();
@@ -77,8 +56,11 @@ fn tables_of_a_data_set_are_read() {
         (data.train[0], data.val[1], data.test[2]),
         (true, true, true)
     );
-    let said: Vec<&str> = found.notes.iter().map(|note| note.0.as_str()).collect();
-    assert!(said.join("\n").contains("not used: `feat`"), "{said:?}");
+    assert!(
+        said(&found).contains("not used: `feat`"),
+        "{}",
+        said(&found)
+    );
 }
 
 #[test]
@@ -109,17 +91,17 @@ fn what_gnnc_cannot_train_on_is_refused() {
         ),
         ("dataset_name: small", "dataset_name: *x", "not as DGL's"),
     ] {
-        let set = Set::new();
+        let set = small();
         set.file("graphs.csv", "graph_id,label\n0,1\n1,0\n");
-        set.file("meta.yaml", &META.replacen(from, to, 1));
+        set.file("meta.yaml", META.replacen(from, to, 1));
         let error = set.read().unwrap_err().to_string();
         assert!(error.contains(expected), "{error}\nexpected {expected}");
     }
-    let set = Set::new();
+    let set = small();
     set.file("nodes.csv", "graph_id,who\n0,ann\n1,bob\n");
     let error = set.read().unwrap_err().to_string();
     assert!(error.contains("without a table of graphs"), "{error}");
-    let set = Set::new();
+    let set = small();
     set.file("edges_1.csv", "to,from\nann,zed\n");
     assert!(set.read().unwrap_err().to_string().contains("id `zed`"));
     // A description that doubles itself over and over.

@@ -1,8 +1,8 @@
 //! Folders of DGL's CSVDataset with a table of graphs.
 
 use super::{Folder, edge_numbers, edges_of, graphs_of, said};
-use crate::import::{Import, import};
-use crate::{Features, Labels};
+use gnnc_graph::import::{Import, import};
+use gnnc_graph::{Features, Labels};
 
 const META: &str = "\
 dataset_name: many
@@ -165,7 +165,7 @@ fn what_does_not_fit_is_refused() {
         let path = folder.path().join(file);
         let text = std::fs::read_to_string(&path).unwrap();
         assert!(text.contains(from), "{file}: {from}");
-        folder.file(file, &text.replacen(from, to, 1));
+        folder.file(file, text.replacen(from, to, 1));
         folder.refused(expected);
     }
 }

@@ -1,9 +1,9 @@
 //! Folders of OGB's graph-property data sets.
 
 use super::{Folder, edge_numbers, edges_of, graphs_of, said};
-use crate::import::{Import, Shares, import, open};
-use crate::read::LoadOptions;
-use crate::{Features, Labels};
+use gnnc_graph::import::{Import, Shares, import, open};
+use gnnc_graph::read::LoadOptions;
+use gnnc_graph::{Features, Labels};
 
 /// Graphs of 3, 1 and 2 vertices: a path, a vertex and an edge.
 fn molecules() -> Folder {
@@ -143,7 +143,7 @@ fn other_splits_labels_and_features_have_rows_for_graphs() {
     // Without labels, all graphs are split, and no vertices.
     let mut none = data.clone();
     none.labels = Labels::None;
-    crate::import::divide(&mut none, shares(1));
+    gnnc_graph::import::divide(&mut none, shares(1));
     let total = |mask: &[bool]| mask.iter().filter(|own| **own).count();
     assert_eq!((total(&none.train), total(&none.train[..40])), (12, 0));
     // Lists, labels and features in files of their own.
@@ -156,7 +156,7 @@ fn other_splits_labels_and_features_have_rows_for_graphs() {
     };
     let data = import(&given).unwrap().data;
     assert!(data.train[40] && data.train[41] && data.val[42] && data.test[59]);
-    folder.file("labels.csv", &"0\n".repeat(19));
+    folder.file("labels.csv", "0\n".repeat(19));
     let few = Import {
         labels: Some(folder.path().join("labels.csv")),
         ..given
