@@ -203,7 +203,8 @@ impl Loaded {
         let (mut data, dropped) = gnnc_graph::import::open(path, &read::LoadOptions::default())?;
         *not_used = dropped.not_used;
         if options.identity_features {
-            data.features = identity(path, &data)?;
+            let own = identity(path, &data)?;
+            data.set_own_features(own);
         }
         let problems = data.validate();
         if !problems.is_empty() {
@@ -215,7 +216,7 @@ impl Loaded {
             )));
         }
         if options.normalize_features {
-            data.features = data.features.row_normalized();
+            data.features = data.features.row_normalized(data.own_features());
         }
         data.features = data.features.in_best_storage();
         let mut workload = gnnc_graph::summary::summarise(&data, &[])?;

@@ -7,6 +7,7 @@ use gnnc_ir::workload::GraphFacts;
 pub const FACTS: GraphFacts = GraphFacts {
     features: 12,
     classes: 3,
+    vertex_types: 0,
     relations: 5,
     edge_features: 3,
     edge_sets: None,

@@ -13,8 +13,10 @@ pub struct GraphData {
     pub name: String,
     /// The edges.
     pub topology: Topology,
-    /// The input features, one row per vertex.
+    /// The input features, one row per vertex. The last columns are those of the vertices' types.
     pub features: Features,
+    /// The names of the types of vertices ([`crate::vertex_types`]); none if there is one type.
+    pub vertex_types: Names,
     /// Numbers of the edges.
     pub edge_features: EdgeFeatures,
     /// The labels, one per vertex.
@@ -94,6 +96,7 @@ impl GraphData {
             name: name.into(),
             topology,
             features: Features::None,
+            vertex_types: Names::default(),
             edge_features: EdgeFeatures::default(),
             labels: Labels::None,
             train: none.clone(),

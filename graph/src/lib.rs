@@ -71,6 +71,7 @@ pub mod rng;
 pub mod sample;
 pub mod summary;
 pub mod topology;
+pub mod vertex_types;
 pub mod write;
 
 pub use chunks::Chunks;
@@ -87,3 +88,4 @@ pub use read::{LoadOptions, load};
 pub use replication::{Replication, replication};
 pub use summary::summarise;
 pub use topology::{Dropped, EdgeSets, Topology};
+pub use vertex_types::VertexTypes;

@@ -28,6 +28,7 @@ pub fn summarise(
         features: data.features.columns(),
         feature_nonzeros: data.features.stored(),
         column_nonzeros: column_nonzeros(&data.features),
+        vertex_types: data.vertex_types.len() as u32,
         classes: data.classes(),
         relations: data.topology.relations(),
         edge_features: data.edge_features.columns,

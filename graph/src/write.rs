@@ -75,6 +75,7 @@ pub fn save(data: &GraphData, path: impl AsRef<Path>) -> Result<Vec<&'static str
         ("labels", data.labels != Labels::None),
         ("split", has_split),
         ("edge types", data.topology.relations() > 0),
+        ("vertex types", !data.vertex_types.is_empty()),
         ("named sets of edges", !data.topology.is_plain()),
         ("edge features", data.edge_features.columns > 0),
     ];
@@ -203,6 +204,7 @@ pub fn npz<W: Write + Seek>(data: &GraphData, out: W) -> io::Result<W> {
     }
     for (name, texts) in [
         ("edge_sets", &sets),
+        ("vertex_type_names", &data.vertex_types),
         ("vertex_ids", &data.ids),
         ("class_names", &data.class_names),
     ] {

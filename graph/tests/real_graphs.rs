@@ -105,7 +105,7 @@ fn cora_has_sparse_counts_that_sum_to_one_when_normalized() {
     let cora = find("cora").unwrap();
     assert_eq!(cora.features.stored(), 49_216);
     assert!(matches!(cora.features, Features::Sparse { .. }));
-    let normalized = cora.features.row_normalized();
+    let normalized = cora.features.row_normalized(1433);
     let Features::Sparse { indptr, values, .. } = &normalized else {
         panic!()
     };

@@ -261,7 +261,7 @@ fn dense_features_are_mapped_where_they_can_be() {
     assert!(is_mapped(&data.features));
     assert_eq!(data.features.values(), [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
     assert_eq!(data.features, npy::parse("t", &bytes).unwrap());
-    assert!(!is_mapped(&data.features.row_normalized()));
+    assert!(!is_mapped(&data.features.row_normalized(u32::MAX)));
 
     std::fs::write(&file, array("|i1", "(3, 1)", &[1, 255, 3])).unwrap();
     let data = load(&edges, &options).unwrap();

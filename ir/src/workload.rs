@@ -2,7 +2,9 @@
 
 mod check;
 
-pub use check::{MAX_EDGES, MAX_RELATIONS, MAX_VERTICES, MAX_WIDTH, WorkloadError, most_edges};
+pub use check::{
+    MAX_EDGES, MAX_RELATIONS, MAX_VERTEX_TYPES, MAX_VERTICES, MAX_WIDTH, WorkloadError, most_edges,
+};
 
 use crate::words::spelling::spelling;
 use crate::words::types::{NamedEdges, share};
@@ -102,6 +104,8 @@ pub struct GraphFacts {
     pub features: u32,
     /// Classes, or labels per vertex.
     pub classes: u32,
+    /// Types of vertices, whose columns are the last features; 0 if vertices have none.
+    pub vertex_types: u32,
     /// Edge types; 0 if edges have none.
     pub relations: u32,
     /// Features per edge; 0 if edges have none.
@@ -115,6 +119,7 @@ impl GraphFacts {
     pub const PLACEHOLDER: Self = Self {
         features: 16,
         classes: 4,
+        vertex_types: 2,
         relations: 3,
         edge_features: 2,
         edge_sets: None,
@@ -153,6 +158,9 @@ pub struct Workload {
     pub column_nonzeros: Vec<u64>,
     /// Classes (or labels per vertex, if a vertex can have several).
     pub classes: u32,
+    /// Types of vertices, whose columns are the last features; 0 if vertices have none.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub vertex_types: u32,
     /// Edge types; 0 if edges have none.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub relations: u32,
@@ -185,6 +193,7 @@ impl Workload {
         GraphFacts {
             features: self.features,
             classes: self.classes,
+            vertex_types: self.vertex_types,
             relations: self.relations,
             edge_features: self.edge_features,
             edge_sets: Some(self.edge_sets.iter().map(|set| set.name.clone()).collect()),

@@ -66,6 +66,7 @@ fn run_typed(body: &str, classes: u32, train: &[usize], types: Vec<u16>) -> (f64
         &GraphFacts {
             features: 4,
             classes,
+            vertex_types: 0,
             relations,
             edge_features: 0,
             edge_sets: None,

@@ -38,6 +38,7 @@ fn facts(module: &Module) -> GraphFacts {
     known.unwrap_or(GraphFacts {
         features: 1433,
         classes: 7,
+        vertex_types: 0,
         relations: 5,
         edge_features: 3,
         edge_sets: None,

@@ -355,12 +355,16 @@ fn stats_text(data: &GraphData, workload: &Workload) -> String {
         Features::None => "none".to_owned(),
         features => {
             let cells = workload.vertices as f64 * f64::from(workload.features);
+            let types = match workload.vertex_types {
+                0 => "",
+                _ => " with those of the types",
+            };
             let storage = match features {
                 Features::Sparse { .. } => "sparse",
                 _ => "dense",
             };
             format!(
-                "{}, {storage}, {:.2} % of them stored",
+                "{}{types}, {storage}, {:.2} % of them stored",
                 grouped(u64::from(workload.features)),
                 100.0 * workload.feature_nonzeros as f64 / cells.max(1.0)
             )
@@ -407,6 +411,14 @@ fn stats_text(data: &GraphData, workload: &Workload) -> String {
     ];
     if !sets.is_empty() {
         lines.insert(3, ("edge sets", sets.join(", ")));
+    }
+    let types = (data.vertex_types.iter()).map(|name| {
+        let vertices = data.vertices_of_type(name).map_or(0, |all| all.len());
+        format!("{} of {name}", grouped(vertices as u64))
+    });
+    let types: Vec<String> = types.collect();
+    if !types.is_empty() {
+        lines.insert(2, ("vertex types", types.join(", ")));
     }
     let mut text = facts(&lines);
     text.push('\n');

@@ -46,6 +46,12 @@ pub struct ImportCommand {
     /// Column that says train, val or test [default: `split`, `set`, `fold` or `subset`, or else none].
     #[arg(long, value_name = "COLUMN")]
     split_column: Option<String>,
+    /// Column of a vertex's type [default: `type`, `vertex_type`, `node_type` or `ntype`, or else none].
+    #[arg(long, value_name = "COLUMN")]
+    vertex_type: Option<String>,
+    /// Type of vertices whose labels and split to take, of a data set with labels of several types.
+    #[arg(long, value_name = "TYPE")]
+    label_type: Option<String>,
     /// Columns of the vertices that are no features.
     #[arg(long, value_name = "COLUMN,...", value_delimiter = ',')]
     without: Vec<String>,
@@ -113,6 +119,8 @@ impl ImportCommand {
             id: self.id.clone(),
             label: self.label.clone(),
             split: self.split_column.clone(),
+            vertex_type: self.vertex_type.clone(),
+            label_type: self.label_type.clone(),
             without: self.without.clone(),
             edge_features: self.edge_columns(),
             split_name: self.split_name.clone(),

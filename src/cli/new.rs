@@ -59,7 +59,8 @@ struct Form {
 }
 
 impl Layer {
-    fn form(self) -> Form {
+    /// The form for vertices of one type, or of several.
+    fn form(self, several: bool) -> Form {
         let form = |name, what, parameters, first, second| Form {
             name,
             what,
@@ -100,6 +101,14 @@ impl Layer {
                     "gin_conv(hidden)",
                 )
             },
+            Self::Rgcn if several => form(
+                "rgcn",
+                "Relational graph convolutions (Schlichtkrull et al., 2018); `bases = 0` is a weight for each type of edges, \
+                 `typed` one for each type of vertices",
+                "hidden = 16, bases = 0, dropout = 0.5",
+                "rgcn_conv(hidden, bases, typed = true) |> relu",
+                "rgcn_conv(classes, bases, typed = true)",
+            ),
             Self::Rgcn => form(
                 "rgcn",
                 "Relational graph convolutions (Schlichtkrull et al., 2018); `bases = 0` is a weight for each type of edges",
@@ -258,26 +267,25 @@ fn model(data: &GraphData, layer: Layer, path: &Path, given: &Path) -> Result<St
             "rgcn needs types of edges, and {shown} has none; expected --layer gcn, sage, gat or gin"
         )));
     }
-    let form = layer.form();
+    let form = layer.form(!data.vertex_types.is_empty());
+    let own = count(u64::from(data.own_features()), "feature");
     let (options, features) = match &data.features {
-        Features::None => (
+        _ if data.own_features() == 0 => (
             "\n  # There are no features, so each vertex gets its own: a row of the first weight.\
              \n  features = identity",
             "no features".to_owned(),
         ),
-        Features::Sparse { columns, .. } if subject != Subject::Graph => (
+        Features::Sparse { .. } if subject != Subject::Graph => (
             "\n  # Scales the features of each vertex to sum 1, as usual for counts of words.\
              \n  normalize_features = true",
-            count(u64::from(*columns), "feature"),
+            own,
         ),
-        Features::Sparse { columns, .. } | Features::Dense { columns, .. } => {
-            ("", count(u64::from(*columns), "feature"))
-        }
+        Features::None | Features::Sparse { .. } | Features::Dense { .. } => ("", own),
     };
     // Rows of an identity matrix are not dropped: that would drop vertices.
-    let first = match data.features {
-        Features::None => "x",
-        Features::Sparse { .. } | Features::Dense { .. } => "x |> dropout(dropout)",
+    let first = match data.own_features() {
+        0 => "x",
+        _ => "x |> dropout(dropout)",
     };
     let edges = data.topology.edges_of(EdgeSet::Plain);
     let mut size = vec![
@@ -288,6 +296,9 @@ fn model(data: &GraphData, layer: Layer, path: &Path, given: &Path) -> Result<St
     ];
     if data.topology.relations() > 1 {
         size.insert(2, count(u64::from(data.topology.relations()), "edge type"));
+    }
+    if !data.vertex_types.is_empty() {
+        size.insert(1, count(data.vertex_types.len() as u64, "vertex type"));
     }
     let mut train =
         String::from("  optimizer = adam(lr = 0.01)\n  weight_decay = 5e-4\n  epochs = 200\n");

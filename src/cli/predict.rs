@@ -36,6 +36,9 @@ pub struct Predict {
     /// Only these vertices.
     #[arg(long, value_enum, value_name = "WHICH", default_value = "all")]
     vertices: Which,
+    /// Only vertices of this type, of a graph with several types.
+    #[arg(long, value_name = "TYPE")]
+    vertex_type: Option<String>,
 }
 
 /// Vertices of a graph.
@@ -142,7 +145,13 @@ impl Predict {
                 "a model of statistics has no vertices to predict; give --graph FILE",
             ));
         };
-        let all = 0..data.vertices() as usize;
+        let of_type = match &self.vertex_type {
+            None => (0..data.vertices()).collect(),
+            Some(name) => data
+                .vertices_of_type(name)
+                .ok_or_else(|| unknown_type(name, data))?,
+        };
+        let all = of_type.into_iter().map(|v| v as usize);
         let wanted: Vec<usize> = all.filter(|v| self.vertices.has(data, *v)).collect();
         let table = Table {
             data,
@@ -156,6 +165,16 @@ impl Predict {
     fn written(&self, rows: usize) -> String {
         format!("{rows} in {}", self.out.display())
     }
+}
+
+/// The error about a type that the graph does not have.
+fn unknown_type(name: &str, data: &GraphData) -> Failure {
+    let types: Vec<&str> = data.vertex_types.iter().collect();
+    let expected = match types.is_empty() {
+        true => "no --vertex-type, since the vertices of the graph have no types".to_owned(),
+        false => format!("one of {}", types.join(", ")),
+    };
+    input(format!("found --vertex-type {name}, expected {expected}"))
 }
 
 /// A trained model in a report: its name, the file of its parameters, and the epochs that these were trained for.

@@ -72,6 +72,7 @@ fn loaded(body: &str) -> Loaded {
     let facts = GraphFacts {
         features: 12,
         classes: 4,
+        vertex_types: 0,
         relations: 0,
         edge_features: 0,
         edge_sets: None,

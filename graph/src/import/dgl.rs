@@ -1,7 +1,9 @@
 //! The folder of DGL's CSVDataset: `meta.yaml` names tables of edges, of vertices, and of graphs if there
 //! are many.
 
-use super::edges::{Columns, Edges};
+mod several;
+
+use super::edges::{Columns, Edges, Stated};
 use super::graphs::{Found, Graphs};
 use super::ids::Ids;
 use super::members::Members;
@@ -64,6 +66,22 @@ struct GraphTable {
     graph_id_field: String,
 }
 
+impl Meta {
+    /// Whether there are several types of vertices.
+    fn has_several_types(&self) -> bool {
+        let own = self
+            .node_data
+            .iter()
+            .filter_map(|table| table.ntype.as_ref());
+        let ends = self
+            .edge_data
+            .iter()
+            .filter_map(|table| table.etype.as_ref());
+        let ends = ends.flat_map(|[source, _, target]| [source, target]);
+        own.chain(ends).collect::<BTreeSet<_>>().len() > 1
+    }
+}
+
 fn src_id() -> String {
     "src_id".to_owned()
 }
@@ -90,10 +108,50 @@ pub(super) fn is(folder: &Path) -> bool {
     meta(folder).is_some()
 }
 
+/// The tables of a data set.
+struct Tables<'a> {
+    folder: &'a Path,
+    separator: u8,
+}
+
+impl Tables<'_> {
+    fn open(&self, name: &Path) -> Result<Table, GraphError> {
+        let layout = Layout {
+            separator: Some(Separator::Byte(self.separator)),
+            named: Some(true),
+            is_header: None,
+        };
+        let mut table = Table::open(&self.folder.join(name), &layout)?;
+        // DGL takes every comma within a field for that of a list.
+        table.shortest_list = 2;
+        Ok(table)
+    }
+}
+
+/// The options for a table of which the description names the ids.
+fn named_ids(options: &Import, id: &str) -> Import {
+    Import {
+        id: Some(id.to_owned()),
+        source: None,
+        ..options.clone()
+    }
+}
+
+impl EdgeTable {
+    /// The options for the table, whose description names the ends of an edge.
+    fn options(&self, options: &Import) -> Import {
+        Import {
+            source: Some(self.src_id_field.clone()),
+            target: Some(self.dst_id_field.clone()),
+            ..options.clone()
+        }
+    }
+}
+
 /// Reads a data set.
 ///
 /// # Errors
-/// A folder that holds none, or several types of vertices.
+/// A folder that holds none, or tables that do not fit each other.
 pub(super) fn read(options: &Import, notes: &mut Vec<Note>) -> Result<Found, GraphError> {
     let folder = &options.edges;
     let path = meta(folder).unwrap_or_else(|| folder.join("meta.yaml"));
@@ -115,30 +173,6 @@ pub(super) fn read(options: &Import, notes: &mut Vec<Note>) -> Result<Found, Gra
             "edge_data and node_data with a file_name each, as in DGL's CSVDataset",
         )
     })?;
-    let mut types: BTreeSet<&str> = meta
-        .node_data
-        .iter()
-        .filter_map(|t| t.ntype.as_deref())
-        .collect();
-    for kind in meta
-        .edge_data
-        .iter()
-        .filter_map(|table| table.etype.as_ref())
-    {
-        types.extend([kind[0].as_str(), kind[2].as_str()]);
-    }
-    if types.len() > 1 {
-        let types: Vec<&str> = types.into_iter().collect();
-        let found = format!(
-            "a graph with several types of vertices ({})",
-            types.join(", ")
-        );
-        return Err(unsupported(found, "vertices of one type"));
-    }
-    let [vertices] = &meta.node_data[..] else {
-        let found = format!("a graph with {} tables of vertices", meta.node_data.len());
-        return Err(unsupported(found, "one"));
-    };
     let separator = meta.separator.as_deref().unwrap_or(",");
     let &[byte] = separator.as_bytes() else {
         return Err(unsupported(
@@ -146,33 +180,29 @@ pub(super) fn read(options: &Import, notes: &mut Vec<Note>) -> Result<Found, Gra
             "one character of ASCII",
         ));
     };
-    let open = |name: &Path| -> Result<Table, GraphError> {
-        let layout = Layout {
-            separator: Some(Separator::Byte(byte)),
-            named: Some(true),
-            is_header: None,
-        };
-        let mut table = Table::open(&folder.join(name), &layout)?;
-        // DGL takes every comma within a field for that of a list.
-        table.shortest_list = 2;
-        Ok(table)
+    let tables = Tables {
+        folder,
+        separator: byte,
     };
-    let own = |id: &str| Import {
-        id: Some(id.to_owned()),
-        source: None,
-        ..options.clone()
+    if meta.has_several_types() {
+        return several::read(&at, &meta, &tables, options, notes);
+    }
+    let [vertices] = &meta.node_data[..] else {
+        let found = format!("a graph with {} tables of vertices", meta.node_data.len());
+        let expected = "one, or one for each type of vertices with the type as ntype";
+        return Err(unsupported(found, expected));
     };
     let graphs = match &meta.graph_data {
         None => None,
         Some(table) => Some(nodes::read(
-            open(&table.file_name)?,
+            tables.open(&table.file_name)?,
             About::Graphs,
-            &own(&table.graph_id_field),
+            &named_ids(options, &table.graph_id_field),
             notes,
         )?),
     };
     let graph_ids = graphs.as_ref().map(|graphs| &graphs.ids);
-    let table = open(&vertices.file_name)?;
+    let table = tables.open(&vertices.file_name)?;
     let about = match (
         graph_ids,
         graph_column(&table, &vertices.graph_id_field, graph_ids)?,
@@ -180,22 +210,23 @@ pub(super) fn read(options: &Import, notes: &mut Vec<Note>) -> Result<Found, Gra
         (Some(graphs), Some(column)) => About::Members(Members { graphs, column }),
         (None, _) | (_, None) => About::Vertices,
     };
-    let mut nodes = nodes::read(table, about, &own(&vertices.node_id_field), notes)?;
+    let mut nodes = nodes::read(
+        table,
+        about,
+        &named_ids(options, &vertices.node_id_field),
+        notes,
+    )?;
     let known = std::mem::take(&mut nodes.ids);
     let mut edges = Edges::new(Some(known), false).of_graphs(graph_ids);
     let several = meta.edge_data.len() > 1;
     for (number, table) in (1..).zip(&meta.edge_data) {
-        let options = Import {
-            source: Some(table.src_id_field.clone()),
-            target: Some(table.dst_id_field.clone()),
-            ..options.clone()
-        };
+        let options = table.options(options);
         let kind = match &table.etype {
             Some([_, kind, _]) => kind.clone(),
             None => format!("table {number}"),
         };
         let graph_field = &table.graph_id_field;
-        let mut table = open(&table.file_name)?;
+        let mut table = tables.open(&table.file_name)?;
         let columns = Columns {
             kind: None,
             graph: graph_column(&table, graph_field, graph_ids)?,
@@ -203,7 +234,11 @@ pub(super) fn read(options: &Import, notes: &mut Vec<Note>) -> Result<Found, Gra
         };
         if several {
             notes.extend(columns.rest(&table));
-            edges.add(&mut table, columns, Some(&kind))?;
+            let stated = Stated {
+                kind: Some(&kind),
+                ..Stated::default()
+            };
+            edges.add(&mut table, columns, stated)?;
         } else {
             edges.add_all(&mut table, columns, &options)?;
         }
@@ -259,7 +294,7 @@ fn describe_many(data: &mut GraphData, mut of_graphs: Nodes, nodes: Nodes) -> Gr
     let ids = std::mem::take(&mut of_graphs.ids).names;
     let count = ids.len() as u32;
     of_graphs.describe(data);
-    data.features = nodes.features;
+    (data.features, data.vertex_types) = (nodes.features, nodes.vertex_types);
     let is_number = |(number, id): (usize, &str)| id == number.to_string();
     let ids = if ids.iter().enumerate().all(is_number) {
         Names::default()

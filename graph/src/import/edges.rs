@@ -2,7 +2,7 @@
 
 use super::edge_columns::EdgeColumns;
 use super::ids::Ids;
-use super::members::{Members, id_within};
+use super::members::{Members, Within};
 use super::table::{Layout, Row, Table};
 use super::{Import, Note};
 use crate::names::Names;
@@ -44,6 +44,17 @@ impl Columns {
         let used = [Some(self.source), Some(self.target), self.kind, self.graph];
         used.into_iter().flatten().collect()
     }
+}
+
+/// What is known about the edges of a table without reading it.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Stated<'a> {
+    /// Their type.
+    pub(super) kind: Option<&'a str>,
+    /// The type of their sources, of several types of vertices.
+    pub(super) source: Option<&'a str>,
+    /// The type of their targets.
+    pub(super) target: Option<&'a str>,
 }
 
 /// The edges of tables.
@@ -174,10 +185,10 @@ impl<'a> Edges<'a> {
         options: &Import,
     ) -> Result<(), GraphError> {
         self.numbers = EdgeColumns::of(table, &columns.used(), options)?;
-        self.read(table, columns, None, options)
+        self.read(table, columns, Stated::default(), options)
     }
 
-    /// Reads a table. Its edges have the type that it says, or else `kind`, or none.
+    /// Reads a table. Its edges have the type that it says, or else the `stated` one, or none.
     ///
     /// # Errors
     /// A file that is no table, edges of unknown vertices, or too many types.
@@ -185,28 +196,33 @@ impl<'a> Edges<'a> {
         &mut self,
         table: &mut Table,
         columns: Columns,
-        kind: Option<&str>,
+        stated: Stated,
     ) -> Result<(), GraphError> {
-        self.read(table, columns, kind, &Import::default())
+        self.read(table, columns, stated, &Import::default())
     }
 
     fn read(
         &mut self,
         table: &mut Table,
         columns: Columns,
-        kind: Option<&str>,
+        stated: Stated,
         options: &Import,
     ) -> Result<(), GraphError> {
         self.at = table.at.clone();
-        let stated = kind.map(|kind| self.relation(kind)).transpose()?;
+        let kind = stated.kind.map(|kind| self.relation(kind)).transpose()?;
         let members = self.graphs.zip(columns.graph);
         let members = members.map(|(graphs, column)| Members { graphs, column });
         let mut row = Row::default();
         while table.next(&mut row)? {
             let graph = members.map(|members| members.graph(&table.at, &row));
             let graph = graph.transpose()?;
-            let source = u64::from(self.vertex(&row, columns.source, graph)?);
-            let target = u64::from(self.vertex(&row, columns.target, graph)?);
+            let within = |end| match (end, graph) {
+                (Some(name), _) => Within::Type(name),
+                (None, Some(graph)) => Within::Graph(graph),
+                (None, None) => Within::All,
+            };
+            let source = u64::from(self.vertex(&row, columns.source, within(stated.source))?);
+            let target = u64::from(self.vertex(&row, columns.target, within(stated.target))?);
             self.keys.push(target << 32 | source);
             let count = 1 + usize::from(self.both);
             if self.both {
@@ -215,7 +231,7 @@ impl<'a> Edges<'a> {
             self.numbers.add(&table.at, &row, count, options)?;
             let own = match columns.kind {
                 Some(column) => Some(self.relation(row.text(&table.at, column)?)?),
-                None => stated,
+                None => kind,
             };
             if let Some(kind) = own {
                 self.kinds.extend(std::iter::repeat_n(kind, count));
@@ -224,27 +240,30 @@ impl<'a> Edges<'a> {
         Ok(())
     }
 
-    /// The number of the vertex that a field names, in a graph of many.
+    /// The number of the vertex that a field names, within a graph or a type.
     ///
     /// # Errors
     /// No id, or an unknown one if vertices have a table of their own.
-    fn vertex(&mut self, row: &Row, column: usize, graph: Option<u32>) -> Result<u32, GraphError> {
+    fn vertex(&mut self, row: &Row, column: usize, within: Within) -> Result<u32, GraphError> {
         let id = row.text(&self.at, column)?;
-        let within = id_within(graph, id);
-        if let Some(known) = self.ids.find(&within) {
+        let full = within.id(id);
+        if let Some(known) = self.ids.find(&full) {
             return Ok(known);
         }
         if !self.only_known && !id.is_empty() {
-            return self.ids.number(&within, &self.at);
+            return self.ids.number(&full, &self.at);
         }
         let found = match id {
             "" => "no id".to_owned(),
             id => format!("id `{id}`"),
         };
-        let expected = match (graph, self.only_known) {
-            (Some(_), _) => "an id of the table of vertices, in the graph of the edge",
-            (None, true) => "an id of the table of vertices",
-            (None, false) => "the id of a vertex",
+        let expected = match (within, self.only_known) {
+            (Within::Graph(_), _) => {
+                "an id of the table of vertices, in the graph of the edge".to_owned()
+            }
+            (Within::Type(name), _) => format!("an id of the table of `{name}`"),
+            (Within::All, true) => "an id of the table of vertices".to_owned(),
+            (Within::All, false) => "the id of a vertex".to_owned(),
         };
         Err(syntax(&self.at, row.line, found, expected))
     }

@@ -21,7 +21,8 @@ const NAMES: [&[&str]; 3] = [&["train"], &["val", "valid"], &["test"]];
 /// Files that cannot be read, or that are not about these vertices.
 pub(super) fn give(options: &Import, data: &mut GraphData) -> Result<(), GraphError> {
     if let Some(path) = &options.features {
-        data.features = features(path, data)?;
+        let features = features(path, data)?;
+        data.set_own_features(features);
     }
     if let Some(path) = &options.labels {
         let (labels, names) = if is_array(path) {

@@ -1,4 +1,5 @@
-//! Vertices of many graphs in one table, where an id means a vertex within its graph.
+//! Vertices of many graphs in one table, and of several types, where an id means a vertex within its graph or
+//! its type.
 
 use super::ids::Ids;
 use super::table::Row;
@@ -27,10 +28,23 @@ impl Members<'_> {
     }
 }
 
-/// The id of a vertex among those of all graphs. It differs from that of any other.
-pub(super) fn id_within(graph: Option<u32>, id: &str) -> Cow<'_, str> {
-    match graph {
-        None => Cow::Borrowed(id),
-        Some(graph) => Cow::Owned(format!("{graph}:{id}")),
+/// Among which vertices an id means one.
+#[derive(Clone, Copy)]
+pub(super) enum Within<'a> {
+    All,
+    /// Those of a graph, of many.
+    Graph(u32),
+    /// Those of a type.
+    Type(&'a str),
+}
+
+impl<'a> Within<'a> {
+    /// The id of a vertex among all. It differs from that of any other.
+    pub(super) fn id(self, id: &'a str) -> Cow<'a, str> {
+        match self {
+            Self::All => Cow::Borrowed(id),
+            Self::Graph(graph) => Cow::Owned(format!("{graph}:{id}")),
+            Self::Type(name) => Cow::Owned(format!("{name}:{id}")),
+        }
     }
 }

@@ -26,6 +26,7 @@ mod split;
 mod table;
 mod text;
 mod tu;
+mod typed;
 
 pub use pairs::pairs;
 pub use split::{Shares, divide};
@@ -62,6 +63,10 @@ pub struct Import {
     pub label: Option<String>,
     /// As above.
     pub split: Option<String>,
+    /// As above.
+    pub vertex_type: Option<String>,
+    /// The type of vertices whose labels and split to take, of several with labels.
+    pub label_type: Option<String>,
     /// Columns of the vertices that are no features.
     pub without: Vec<String>,
     /// Columns of the edges that are features; all that have only numbers if open.
@@ -250,6 +255,7 @@ impl Source {
             ("--id", given(&options.id)),
             ("--label", given(&options.label)),
             ("--split-column", given(&options.split)),
+            ("--vertex-type", given(&options.vertex_type)),
             ("--without", !options.without.is_empty()),
             ("--edge-features", options.edge_features.is_some()),
         ];
@@ -260,10 +266,14 @@ impl Source {
             Self::Json | Self::GraphMl => &tables[..2],
             Self::Dgl => &tables[..8],
         };
+        let has_types = matches!(self, Self::Dgl | Self::Ogb);
         let has_one_split = matches!(self, Self::Tables | Self::Tu);
         let named = has_one_split && given(&options.split_name);
         let wrong = match no_tables.iter().find(|(_, given)| *given) {
             Some((option, _)) => Some((*option, "tables")),
+            None if given(&options.label_type) && !has_types => {
+                Some(("--label-type", "a data set with several types of vertices"))
+            }
             None => named.then_some(("--split-name", "a data set with several splits")),
         };
         match wrong {

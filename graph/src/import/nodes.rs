@@ -1,21 +1,25 @@
 //! Tables of vertices or graphs: an id, a label, a split, and features.
 
+mod columns;
+
 use super::ids::Ids;
-use super::lists::{MISSING, numbers};
-use super::members::{Members, id_within};
+use super::lists::MISSING;
+use super::members::{Members, Within};
 use super::table::{Layout, Row, Table};
+use super::typed::OfType;
 use super::{Import, Note};
 use crate::names::Names;
 use crate::read::syntax;
-use crate::{Features, GraphData, GraphError, Labels};
+use crate::{Features, GraphData, GraphError, Labels, VertexTypes};
+use columns::{Column, Kind, features};
 use gnnc_ir::words::spelling::counted;
-use gnnc_ir::workload::MAX_WIDTH;
 use std::path::Path;
 
 /// Usual names of the columns.
 pub(super) const ID: [&str; 5] = ["id", "node", "node_id", "vertex", "name"];
 pub(super) const LABEL: [&str; 4] = ["label", "class", "y", "target"];
 pub(super) const SPLIT: [&str; 4] = ["split", "set", "fold", "subset"];
+const VERTEX_TYPE: [&str; 4] = ["type", "vertex_type", "node_type", "ntype"];
 /// Names of columns that say whether a vertex is of a split, in the order of [`SETS`].
 const MASKS: [&[&str]; 3] = [&["train_mask"], &["val_mask", "valid_mask"], &["test_mask"]];
 /// The splits in messages.
@@ -29,6 +33,8 @@ const MOST_CLASSES: i32 = 1 << 16;
 pub(super) enum About<'a> {
     /// The vertices of a graph.
     Vertices,
+    /// The vertices of one type, of several.
+    OfType(&'a str),
     /// The vertices of many graphs.
     Members(Members<'a>),
     /// Graphs, which have no features.
@@ -43,21 +49,13 @@ pub(super) struct Nodes {
     pub(super) ids: Ids,
     /// The graph of each vertex, of many.
     pub(super) graphs: Vec<u32>,
+    /// The features, with the columns of the types of vertices behind them.
     pub(super) features: Features,
+    pub(super) vertex_types: Names,
     labels: Labels,
     classes: Names,
     /// Training, validation and test vertices.
     masks: [Vec<bool>; 3],
-}
-
-/// A column that may hold features.
-struct Column {
-    index: usize,
-    name: String,
-    /// How many numbers a field holds, once one was read.
-    width: Option<usize>,
-    /// The first field that is no number, and its line.
-    text: Option<(String, u64)>,
 }
 
 /// Opens a table of vertices. It has names, or nobody knows which column is the id.
@@ -98,24 +96,31 @@ pub(super) fn read(
     let split = table.chosen("split-column", options.split.as_deref(), &SPLIT)?;
     let members = match about {
         About::Members(members) => Some(members),
-        About::Vertices | About::Graphs => None,
+        About::Vertices | About::OfType(_) | About::Graphs => None,
     };
     let of_graphs = matches!(about, About::Graphs);
+    let kind = match about {
+        About::OfType(_) | About::Graphs => None,
+        About::Vertices | About::Members(_) => {
+            table.chosen("vertex-type", options.vertex_type.as_deref(), &VERTEX_TYPE)?
+        }
+    };
+    let left_out = |name: &String| {
+        let mut without = options.without.iter();
+        without.any(|own| own.eq_ignore_ascii_case(name))
+    };
+    let kind = kind.filter(|kind| !header.get(*kind).is_some_and(left_out));
     for name in options.without.iter().filter(|_| !of_graphs) {
         if table.column(&[name]).is_none() {
             table.chosen("without", Some(name), &[])?;
         }
     }
     let mut own_masks = MASKS.map(|names| table.column(names));
-    let mut used = vec![Some(id), label, split, members.map(|own| own.column)];
+    let mut used = vec![Some(id), label, split, kind, members.map(|own| own.column)];
     used.extend(own_masks);
     if split.is_some() {
         own_masks = [None; 3];
     }
-    let left_out = |name: &String| {
-        let mut without = options.without.iter();
-        without.any(|own| own.eq_ignore_ascii_case(name))
-    };
     let mut columns: Vec<Column> = (header.iter().enumerate())
         .filter(|(index, name)| !used.contains(&Some(*index)) && !left_out(name))
         .filter(|(index, name)| {
@@ -127,15 +132,11 @@ pub(super) fn read(
             notes.push(Note(format!("{at}: left out column `{name}`, {reason}")));
             false
         })
-        .map(|(index, name)| Column {
-            index,
-            name: name.clone(),
-            width: None,
-            text: None,
-        })
+        .map(|(index, name)| Column::new(index, name))
         .collect();
     let (mut ids, mut graphs) = (Ids::default(), Vec::new());
     let (mut values, mut labels) = (Vec::new(), Names::default());
+    let (mut kinds, mut kind_names) = (Ids::default(), Names::default());
     let mut masks = [(); 3].map(|()| Vec::new());
     let mut row = Row::default();
     while table.next(&mut row)? {
@@ -144,7 +145,12 @@ pub(super) fn read(
         let graph = members.map(|members| members.graph(&at, &row));
         let graph = graph.transpose()?;
         graphs.extend(graph);
-        if ids.number(&id_within(graph, word), &at)? != known {
+        let within = match (about, graph) {
+            (About::OfType(name), _) => Within::Type(name),
+            (_, Some(graph)) => Within::Graph(graph),
+            (_, None) => Within::All,
+        };
+        if ids.number(&within.id(word), &at)? != known {
             let found = format!("id `{word}` again");
             let expected = match graph {
                 None => "each id once",
@@ -166,19 +172,23 @@ pub(super) fn read(
             };
             mask.push(set == Some(own) || masked);
         }
+        let of = match kind {
+            None => None,
+            Some(column) => {
+                let name = row.text(&at, column)?;
+                kind_names.push(name);
+                let number = kinds.number(name, &at)? as usize;
+                Some(Kind { number, name })
+            }
+        };
         for column in &mut columns {
-            column.read(&at, &row, table.shortest_list, &mut values)?;
+            column.read(&at, &row, of, table.shortest_list, &mut values)?;
         }
     }
-    for column in &columns {
-        if let Some((word, line)) = &column.text {
-            notes.push(Note(format!(
-                "{at}: left out column `{}`, which is no number at line {line} (`{word}`)",
-                column.name
-            )));
-        }
-    }
+    notes.extend(columns.iter().filter_map(|column| column.refused(&at)));
     let features = features(&at, &columns, values, ids.names.len())?;
+    let types = VertexTypes::of_texts(&at, &kind_names)?;
+    let (features, vertex_types) = types.beside(&at, features)?;
     let (labels, classes) = classes(&labels);
     let nodes = Nodes {
         at,
@@ -186,86 +196,13 @@ pub(super) fn read(
         ids,
         graphs,
         features,
+        vertex_types,
         labels,
         classes,
         masks,
     };
     notes.push(Note(nodes.summary()));
     Ok(nodes)
-}
-
-/// The features of all columns that hold numbers.
-fn features(
-    at: &str,
-    columns: &[Column],
-    mut values: Vec<f32>,
-    rows: usize,
-) -> Result<Features, GraphError> {
-    let widths = columns.iter().map(|column| column.width.unwrap_or(1));
-    let numeric = columns.iter().map(|column| column.text.is_none());
-    let kept: Vec<bool> = widths
-        .zip(numeric)
-        .flat_map(|(width, numeric)| std::iter::repeat_n(numeric, width))
-        .collect();
-    let count = kept.iter().filter(|kept| **kept).count();
-    if count > MAX_WIDTH as usize {
-        return Err(GraphError::Unsupported {
-            at: at.to_owned(),
-            found: counted(count, "feature"),
-            expected: format!("at most {MAX_WIDTH}; leave out columns with --without"),
-        });
-    }
-    if count == 0 {
-        return Ok(Features::None);
-    }
-    if count < kept.len() {
-        let mut places = (0..kept.len()).cycle();
-        values.retain(|_| places.next().is_some_and(|place| kept[place]));
-    }
-    Ok(Features::dense(rows, count as u32, values))
-}
-
-impl Column {
-    /// Appends the features of a row. A field that is no number makes its column one of text; an empty
-    /// field is an error, since nobody knows what it means.
-    fn read(
-        &mut self,
-        at: &str,
-        row: &Row,
-        shortest: usize,
-        values: &mut Vec<f32>,
-    ) -> Result<(), GraphError> {
-        let before = values.len();
-        if self.text.is_none() {
-            let word = row.text(at, self.index)?;
-            let name = &self.name;
-            if word.is_empty() {
-                let expected = format!("a number; fill it in, or pass --without {name}");
-                return Err(syntax(
-                    at,
-                    row.line,
-                    format!("no value of `{name}`"),
-                    expected,
-                ));
-            }
-            let short = || word.chars().take(40).collect::<String>();
-            match (numbers(word, shortest, values), self.width) {
-                (None, _) => self.text = Some((short(), row.line)),
-                (Some(found), Some(width)) if found != width => {
-                    let found = format!("{} in `{name}`", counted(found, "number"));
-                    let expected = format!("{width}, as in the first row");
-                    return Err(syntax(at, row.line, found, expected));
-                }
-                (Some(found), _) => self.width = Some(found),
-            }
-            if !values[before..].iter().all(|value| value.is_finite()) {
-                let found = format!("`{}` as `{name}`", short());
-                return Err(syntax(at, row.line, found, "a finite number"));
-            }
-        }
-        values.resize(before + *self.width.get_or_insert(1), 0.0);
-        Ok(())
-    }
 }
 
 /// Leaves vertices without a label out of the splits.
@@ -362,9 +299,21 @@ pub(super) fn classes(labels: &Names) -> (Labels, Names) {
 impl Nodes {
     /// Gives a graph what is known about its vertices.
     pub(super) fn describe(self, data: &mut GraphData) {
-        data.features = self.features;
+        (data.features, data.vertex_types) = (self.features, self.vertex_types);
         (data.labels, data.class_names) = (self.labels, self.classes);
         [data.train, data.val, data.test] = self.masks;
+    }
+
+    /// What is known about vertices that are all of one type.
+    pub(super) fn of_type(self, name: &str) -> OfType {
+        OfType {
+            name: name.to_owned(),
+            rows: self.ids.names.len(),
+            features: self.features,
+            labels: self.labels,
+            class_names: self.classes,
+            masks: self.masks,
+        }
     }
 
     /// A line about what was read.
@@ -375,11 +324,18 @@ impl Nodes {
             Labels::Single(_) if self.classes.is_empty() => "numbered classes".to_owned(),
             Labels::Single(_) => counted(self.classes.len(), "class"),
         };
+        let types = match self.vertex_types.len() {
+            0 => String::new(),
+            types => format!(" of {types} types"),
+        };
         format!(
-            "{}: {}, {}, {classes}",
+            "{}: {}{types}, {}, {classes}",
             self.at,
             counted(self.ids.names.len(), self.unit),
-            counted(self.features.columns(), "feature")
+            counted(
+                self.features.columns() - self.vertex_types.len() as u32,
+                "feature"
+            )
         )
     }
 }

@@ -2,6 +2,7 @@
 //! graphs as tables without names (`edge.csv.gz`, ..) or one graph as arrays (`data.npz`,
 //! `node-label.npz`), `split/NAME/` with lists of vertices or graphs, `mapping/` with ids and names.
 
+mod several;
 mod tables;
 
 use super::graphs::Found;
@@ -9,6 +10,7 @@ use super::numbers::{beside, list, texts};
 use super::{Import, Note};
 use crate::read::{npz, place};
 use crate::{GraphData, GraphError};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 /// Endings of tables.
@@ -28,17 +30,9 @@ pub(super) fn is(folder: &Path) -> bool {
 pub(super) fn read(options: &Import, notes: &mut Vec<Note>) -> Result<Found, GraphError> {
     let folder = &options.edges;
     let raw = folder.join("raw");
-    for name in ["triplet-type-list", "num-node-dict"] {
-        if let Some(path) = beside(&raw, name, &TABLE) {
-            return Err(GraphError::Unsupported {
-                at: place(folder),
-                found: format!("a data set of several types of vertices ({})", place(&path)),
-                expected: "vertices of one type".to_owned(),
-            });
-        }
-    }
     let mut found = match beside(&raw, "data", &[".npz"]) {
         Some(arrays) => npz::ogb(&arrays, &raw.join("node-label.npz"))?.into(),
+        None if several::is(&raw) => several::read(&raw, options, notes)?,
         None => tables::read(&raw, options)?,
     };
     let is_many = found.graphs.is_some();
@@ -46,16 +40,23 @@ pub(super) fn read(options: &Import, notes: &mut Vec<Note>) -> Result<Found, Gra
     names(folder, is_many, data, notes)?;
     split(options, data, notes)?;
     if !options.symmetrise && !data.topology.is_symmetric() {
-        let sets = if is_many {
-            "most data sets of graphs, such as ogbg-molhiv,"
+        let place = place(folder);
+        notes.push(Note(if data.vertex_types.is_empty() {
+            let sets = if is_many {
+                "most data sets of graphs, such as ogbg-molhiv,"
+            } else {
+                "some data sets, such as ogbn-products,"
+            };
+            format!(
+                "{place}: edges as they are stored; OGB adds reverse edges to {sets} when it reads them: \
+                 --symmetrize does"
+            )
         } else {
-            "some data sets, such as ogbn-products,"
-        };
-        notes.push(Note(format!(
-            "{}: edges as they are stored; OGB adds reverse edges to {sets} when it reads them: \
-             --symmetrize does",
-            place(folder)
-        )));
+            format!(
+                "{place}: edges as they are stored, so nothing is passed against them; --symmetrize adds \
+                 the reverse of each type of edges as a further type"
+            )
+        }));
     }
     Ok(found)
 }
@@ -88,7 +89,8 @@ fn names(
         ("nodeidx2", vertices, &mut data.ids),
         ("labelidx2", classes, &mut data.class_names),
     ] {
-        if is_many && start == "nodeidx2" {
+        // Those of several types are in files of their own, and have no numbers among all.
+        if start == "nodeidx2" && (is_many || !data.vertex_types.is_empty()) {
             continue;
         }
         let Some(path) = of(start) else { continue };
@@ -139,22 +141,48 @@ fn split(options: &Import, data: &mut GraphData, notes: &mut Vec<Note>) -> Resul
         }
     };
     let folder = folder.join(name);
-    let rows = data.train.len() as u64;
+    let types: Vec<String> = data.vertex_types.iter().map(str::to_owned).collect();
+    if types.is_empty() {
+        let rows = 0..data.train.len();
+        return lists(&folder, data, rows);
+    }
+    let mut has_split = false;
+    for name in types {
+        let folder = folder.join(&name);
+        let vertices = data.vertices_of_type(&name).unwrap_or_default();
+        if let Some(first) = vertices.first().filter(|_| folder.is_dir()) {
+            let first = *first as usize;
+            lists(&folder, data, first..first + vertices.len())?;
+            has_split = true;
+        }
+    }
+    if !has_split {
+        notes.push(Note(format!(
+            "{}: no type of vertices has a folder there",
+            place(&folder)
+        )));
+    }
+    Ok(())
+}
+
+/// Reads the lists of a split of some of the rows.
+fn lists(folder: &Path, data: &mut GraphData, rows: Range<usize>) -> Result<(), GraphError> {
+    let count = rows.len() as u64;
     for (list_name, mask) in LISTS
         .into_iter()
         .zip([&mut data.train, &mut data.val, &mut data.test])
     {
-        let Some(path) = beside(&folder, list_name, &TABLE) else {
+        let Some(path) = beside(folder, list_name, &TABLE) else {
             return Err(GraphError::Unsupported {
-                at: place(&folder),
+                at: place(folder),
                 found: format!("a split without {list_name}.csv.gz"),
                 expected: "train.csv.gz, valid.csv.gz and test.csv.gz; with files of PyTorch \
                            only, write their lists with numpy.savetxt(.., fmt=\"%d\")"
                     .to_owned(),
             });
         };
-        for vertex in list(&path, rows)? {
-            mask[vertex as usize] = true;
+        for vertex in list(&path, count)? {
+            mask[rows.start + vertex as usize] = true;
         }
     }
     Ok(())

@@ -5,6 +5,8 @@
 
 mod text;
 
+pub(crate) use text::names;
+
 use crate::GraphError;
 use crate::error::shape_text;
 use gnnc_ir::workload::MAX_WIDTH;

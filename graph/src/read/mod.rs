@@ -187,7 +187,8 @@ pub fn load_counting(
     };
     data.name = name(path);
     if let Some(features) = &options.features {
-        data.features = npy::map(features)?;
+        let features = npy::map(features)?;
+        data.set_own_features(features);
     }
     Ok((finish(&at, data, options)?, dropped))
 }

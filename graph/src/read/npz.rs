@@ -9,16 +9,17 @@ mod pyg;
 mod samples;
 mod scipy;
 mod types;
+mod vertex_types;
 
 pub(crate) use ogb::ogb;
 
 use super::LoadOptions;
-use super::array::{Array, Header};
+use super::array::{Array, Header, names};
 use super::zip_names::repeated;
 use crate::csr::check_indptr;
 use crate::error::shape_text;
 use crate::topology::{Dropped, check_vertices};
-use crate::{EdgeFeatures, GraphData, GraphError, Topology};
+use crate::{EdgeFeatures, GraphData, GraphError, Names, Topology};
 use features::{features, places};
 use samples::Samples;
 use std::collections::BTreeSet;
@@ -85,6 +86,8 @@ pub fn read(
         None => Ok(array),
     };
     data.features = features(&mut arrays, &rows)?;
+    let copies = samples.map_or(1, Samples::count);
+    vertex_types::read(&mut arrays, &mut data, copies)?;
     if let Some(array) = arrays.optional("labels")? {
         data.labels = labels::labels(&rows(array)?)?;
     } else if pyg && let Some(array) = arrays.optional("y")? {
@@ -109,8 +112,8 @@ pub fn read(
         ("vertex_ids", &mut data.ids),
         ("class_names", &mut data.class_names),
     ] {
-        if let Some(array) = arrays.optional(name)? {
-            *texts = array.names()?;
+        if let Some(array) = arrays.names(name)? {
+            *texts = array;
         }
     }
     data.subjects = graphs::count(&mut arrays, &data)?;
@@ -270,6 +273,22 @@ impl<R: Read + Seek> Arrays<R> {
     }
 
     fn optional(&mut self, array: &str) -> Result<Option<Array>, GraphError> {
+        self.entry(array, |at, mut entry, available| {
+            Array::read(at, &mut entry, available)
+        })
+    }
+
+    /// An array of texts.
+    fn names(&mut self, array: &str) -> Result<Option<Names>, GraphError> {
+        self.entry(array, names)
+    }
+
+    /// Reads an array, if there is one of the name, from its bytes, of which there are at most so many.
+    fn entry<T>(
+        &mut self,
+        array: &str,
+        read: impl FnOnce(String, &mut dyn Read, u64) -> Result<T, GraphError>,
+    ) -> Result<Option<T>, GraphError> {
         self.asked.insert(array.to_owned());
         let Some(index) = self.archive.index_for_name(&format!("{array}.npy")) else {
             return Ok(None);
@@ -283,7 +302,7 @@ impl<R: Read + Seek> Arrays<R> {
                 reason: e.to_string(),
             })?;
         let available = possible(entry.size(), entry.compressed_size());
-        Array::read(at, &mut entry, available).map(Some)
+        read(at, &mut entry, available).map(Some)
     }
 }
 

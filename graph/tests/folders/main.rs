@@ -8,6 +8,7 @@ mod dgl;
 mod many_dgl;
 mod many_ogb;
 mod ogb;
+mod several;
 mod tu;
 
 use gnnc_graph::import::{Import, Imported, import};

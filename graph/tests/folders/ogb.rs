@@ -202,7 +202,7 @@ fn what_does_not_fit_is_refused() {
         (
             "raw/num-node-dict.csv.gz",
             "3,4\n",
-            "several types of vertices",
+            "a data set of 0 graphs",
         ),
     ] {
         let set = path();

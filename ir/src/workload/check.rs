@@ -13,6 +13,9 @@ pub const MAX_WIDTH: u32 = 1 << 20;
 /// Most edge types: their numbers have 16 bits.
 pub const MAX_RELATIONS: u32 = 65_535;
 
+/// Most types of vertices, each of which is a column of the features.
+pub const MAX_VERTEX_TYPES: u32 = 1024;
+
 /// Tolerance between a replication factor and the halos that it summarizes.
 const TOLERANCE: f64 = 1e-6;
 
@@ -74,6 +77,12 @@ impl Workload {
             let wide = u64::from(MAX_WIDTH);
             expect((1..=MAX_WIDTH).contains(&found), field, found, from_1(wide))?;
         }
+        expect(
+            self.vertex_types <= features,
+            "vertex_types",
+            self.vertex_types,
+            format!("at most {features}, as `features` says"),
+        )?;
         let most = format!("at most {MAX_RELATIONS}");
         expect(
             self.relations <= MAX_RELATIONS,
@@ -401,6 +410,7 @@ mod tests {
             feature_nonzeros: 12,
             column_nonzeros: vec![5, 3, 4],
             classes: 2,
+            vertex_types: 0,
             relations: 0,
             edge_features: 0,
             split: [2, 1, 1],

@@ -198,13 +198,14 @@ pub const WORDS: &[&str] = &[
 ];
 
 /// Values of the data graph that every layer and model can read: `[V x 1]` tensors, `[E x 1]` and
-/// `[E x D]` tensors, and the number of edge types.
+/// `[E x D]` tensors, the number of edge types, and `[V x T]` for types of vertices.
 pub const GRAPH_VALUES: &[&str] = &[
     "in_degree",
     "out_degree",
     "relation_degree",
     "edge_features",
     "relations",
+    "vertex_types",
 ];
 
 /// Variables defined in every model: the input features, the number of classes, the number of

@@ -41,12 +41,27 @@ impl<'a> Elaborator<'a, '_> {
             "out_degree" => Input::OutDegree(set),
             "relation_degree" => Input::RelationDegree(self.typed_edges(name, span)?),
             "edge_features" => Input::EdgeFeatures(self.edge_columns(span)?),
+            "vertex_types" => return self.vertex_types(span),
             _ => {
                 let count = self.relations(name, span)?;
                 return Some(Value::Number(f64::from(count)));
             }
         };
         Some(self.emit(Op::Input(input), &[], span))
+    }
+
+    /// The columns of the vertices' types; `None` after reporting that vertices have no types.
+    fn vertex_types(&mut self, span: Span) -> Option<Value<'a>> {
+        let len = self.facts.vertex_types;
+        if len == 0 {
+            let message = "`vertex_types` needs types of vertices, which the graph does not have";
+            let help = "set `vertex_types = N` for statistics, or add the array `vertex_type` to a graph file";
+            self.report(Diagnostic::new("E0312", message).at(span).help(help));
+            return None;
+        }
+        let features = self.op(Op::Input(Input::Features), &[], span)?;
+        let start = self.facts.features - len;
+        Some(self.emit(Op::SliceCols { start, len }, &[features], span))
     }
 
     /// The number of edge types; `None` after reporting that edges have no types.

@@ -386,7 +386,8 @@ impl<'a> Elaborator<'a, '_> {
         Some(self.combine(Binary::Mul, (sum, args.span), (share, args.span), args.span))
     }
 
-    fn op(&mut self, op: Op, inputs: &[Tensor], span: Span) -> Option<Tensor> {
+    /// Adds an operator; `None` if it is none that makes a tensor.
+    pub fn op(&mut self, op: Op, inputs: &[Tensor], span: Span) -> Option<Tensor> {
         match self.emit(op, inputs, span) {
             Value::Tensor(tensor) => Some(tensor),
             _ => None,

@@ -10,7 +10,7 @@
 //!        loss cross_entropy(gcn_conv(h, classes), labels, on = train)
 //!      }",
 //! );
-//! let facts = GraphFacts { features: 4, classes: 2, relations: 0, edge_features: 0, edge_sets: None };
+//! let facts = GraphFacts { features: 4, classes: 2, vertex_types: 0, relations: 0, edge_features: 0, edge_sets: None };
 //! let (model, diagnostics) = check::elaborate(&module, &facts, &[("hidden".to_owned(), 8.0)]);
 //! assert!(diagnostics.is_empty());
 //! assert_eq!(model.map(|m| m.graph.trainable()), Some(4 * 8 + 8 + 8 * 2 + 2));

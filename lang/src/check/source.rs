@@ -6,7 +6,8 @@ use crate::syntax::ast::{ExprKind, GraphItem, Module};
 use gnnc_ir::graph::model::{DataOptions, GraphSource};
 use gnnc_ir::words::types::MAX_SETS;
 use gnnc_ir::workload::{
-    MAX_EDGES, MAX_RELATIONS, MAX_VERTICES, MAX_WIDTH, NamedSet, Origin, Workload, most_edges,
+    MAX_EDGES, MAX_RELATIONS, MAX_VERTEX_TYPES, MAX_VERTICES, MAX_WIDTH, NamedSet, Origin,
+    Workload, most_edges,
 };
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -25,6 +26,7 @@ const STATISTICS: &[&str] = &[
     "max_degree",
     "replication",
     "feature_density",
+    "vertex_types",
     "relations",
     "edge_features",
     "edge_sets",
@@ -73,6 +75,7 @@ fn statistics(item: &GraphItem, diagnostics: &mut Vec<Diagnostic>) -> Option<Wor
     }
     let vertices = reader.count("vertices", 1.0..=MAX_VERTICES as f64);
     let relations = reader.count("relations", 1.0..=f64::from(MAX_RELATIONS));
+    let vertex_types = reader.count("vertex_types", 2.0..=f64::from(MAX_VERTEX_TYPES));
     let edge_features = reader.count("edge_features", 1.0..=f64::from(MAX_WIDTH));
     let edges = reader.count("edges", 0.0..=MAX_EDGES as f64);
     let edge_sets = edge_sets(&mut reader, vertices.unwrap_or(1));
@@ -90,7 +93,8 @@ fn statistics(item: &GraphItem, diagnostics: &mut Vec<Diagnostic>) -> Option<Wor
         };
         reader.at_most("edges", edges, most, &why);
     }
-    let features = reader.count("features", 1.0..=f64::from(MAX_WIDTH));
+    let most = MAX_WIDTH - vertex_types.unwrap_or(0) as u32;
+    let features = reader.count("features", 1.0..=f64::from(most));
     let classes = reader.count("classes", 1.0..=f64::from(MAX_WIDTH));
     let most = vertices.unwrap_or(1) as f64;
     let split = ["train", "val", "test"].map(|part| {
@@ -105,8 +109,11 @@ fn statistics(item: &GraphItem, diagnostics: &mut Vec<Diagnostic>) -> Option<Wor
         return None;
     }
     let (vertices, edges) = (vertices?, edges?);
+    let vertex_types = vertex_types.unwrap_or(0) as u32;
     let (features, classes) = (features? as u32, classes? as u32);
-    let dense = vertices as f64 * f64::from(features);
+    let dense = vertices as f64 * f64::from(features) * density;
+    // Each vertex has a 1 in the column of its type.
+    let types = if vertex_types > 0 { vertices } else { 0 };
     let max_degree = max_degree.unwrap_or_else(|| likely_max_degree(vertices, edges));
     let replication: BTreeMap<u32, f64> = replication
         .into_iter()
@@ -117,10 +124,11 @@ fn statistics(item: &GraphItem, diagnostics: &mut Vec<Diagnostic>) -> Option<Wor
         origin: Origin::Declared,
         vertices,
         edges,
-        features,
-        feature_nonzeros: (dense * density).round() as u64,
+        features: features + vertex_types,
+        feature_nonzeros: dense.round() as u64 + types,
         column_nonzeros: Vec::new(),
         classes,
+        vertex_types,
         relations: relations.unwrap_or(0) as u32,
         edge_features: edge_features.unwrap_or(0) as u32,
         edge_sets,

@@ -14,6 +14,7 @@ pub(crate) fn workload(vertices: u64, edges: u64) -> Workload {
         feature_nonzeros: vertices * 16,
         column_nonzeros: Vec::new(),
         classes: 4,
+        vertex_types: 0,
         relations: 0,
         edge_features: 0,
         split: [0; 3],

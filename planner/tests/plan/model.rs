@@ -45,6 +45,7 @@ pub fn workload(
         feature_nonzeros: vertices * u64::from(shape.features),
         column_nonzeros: Vec::new(),
         classes: shape.classes,
+        vertex_types: 0,
         relations: 0,
         edge_features: 0,
         split: [0; 3],

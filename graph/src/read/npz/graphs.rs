@@ -64,11 +64,8 @@ pub(super) fn with_sets<R: Read + Seek>(
     arrays: &mut Arrays<R>,
     topology: Topology,
 ) -> Result<Topology, GraphError> {
-    match arrays.optional("edge_sets")? {
-        Some(array) => {
-            let names = array.names()?;
-            topology.with_sets(names.iter().map(str::to_owned).collect())
-        }
+    match arrays.names("edge_sets")? {
+        Some(names) => topology.with_sets(names.iter().map(str::to_owned).collect()),
         None => Ok(topology),
     }
 }

@@ -56,6 +56,11 @@ impl Samples {
         Ok(None)
     }
 
+    /// How many there are.
+    pub(super) fn count(self) -> usize {
+        self.count as usize
+    }
+
     /// An array with a row for each vertex of each sample.
     ///
     /// # Errors
