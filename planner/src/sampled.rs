@@ -176,7 +176,8 @@ impl Form<'_> {
         if let Op::Input(Input::OutDegree(set)) = node.op {
             return self.degree((set, End::Src), level, node);
         }
-        let whole = self.whole[id.0 as usize].filter(|_| !self.levels.is_of_degrees(id));
+        let fetched = self.levels.is_fetched(self.graph, id);
+        let whole = self.whole[id.0 as usize].filter(|_| fetched);
         if let Some(whole) = whole {
             return self.add(
                 Op::Sampled(Sampled::Fetch(Level::own(level))),

@@ -55,7 +55,7 @@ impl Levels {
             let n = id.0 as usize;
             match node.ty.rows {
                 Rows::Vertices => {
-                    let fetched = found.given[n] && !found.of_degrees[n];
+                    let fetched = found.is_fetched(graph, id);
                     let Some(below) = found.hops_below[n].filter(|_| !fetched) else {
                         continue;
                     };
@@ -129,9 +129,11 @@ impl Levels {
         nodes.any(|(id, node)| self.is_given(id) && aggregates(node))
     }
 
-    /// Whether a tensor depends on degrees only.
-    pub(super) fn is_of_degrees(&self, id: NodeId) -> bool {
-        self.of_degrees[id.0 as usize]
+    /// Whether rows of a vertex tensor, which is computed for all vertices, are fetched. Columns of a tensor
+    /// are taken of the fetched rows of it.
+    pub(super) fn is_fetched(&self, graph: &Graph, id: NodeId) -> bool {
+        let of_columns = matches!(graph.node(id).op, Op::SliceCols { .. } | Op::Reshape { .. });
+        self.is_given(id) && !self.of_degrees[id.0 as usize] && !of_columns
     }
 
     /// Whether a tensor is computed for all vertices.
