@@ -58,7 +58,7 @@ type Answers = Vec<(f64, bool)>;
 type Pairs = Vec<(f64, f64)>;
 
 impl Scored<'_> {
-    /// The score on some vertices; those without a label do not count. `None` if nothing can be scored: no vertices,
+    /// The score on some vertices; those without a label do not count, nor do labels that are unknown. `None` if nothing can be scored: no vertices,
     /// or, for the areas under curves, no class that some vertices have and others lack.
     pub fn score(&self, metric: Metric, vertices: impl Iterator<Item = usize>) -> Option<f64> {
         let known: Vec<usize> = vertices.filter(|v| self.labels.known(*v)).collect();
@@ -135,8 +135,20 @@ impl Scored<'_> {
                 Labels::None | Labels::Single(_) => f64::NAN,
             };
             let pair = |v: &usize| (f64::from(self.row(*v)[column]), label(*v));
-            known.iter().map(pair).collect()
+            known
+                .iter()
+                .map(pair)
+                .filter(|(_, label)| !label.is_nan())
+                .collect()
         })
+    }
+
+    /// Whether it is known if a vertex has a class.
+    fn is_known(&self, v: usize, class: usize) -> bool {
+        match self.labels {
+            Labels::None | Labels::Single(_) => true,
+            Labels::Values { values, .. } => !values[v * self.classes + class].is_nan(),
+        }
     }
 
     fn has(&self, v: usize, class: usize) -> bool {
@@ -161,7 +173,9 @@ impl Scored<'_> {
 
     fn is_right(&self, v: usize) -> bool {
         let says = self.says(v);
-        (0..self.classes).all(|class| self.has(v, class) == says(class))
+        (0..self.classes)
+            .filter(|class| self.is_known(v, *class))
+            .all(|class| self.has(v, class) == says(class))
     }
 
     fn counts(&self, known: &[usize]) -> Vec<Counts> {
@@ -169,6 +183,9 @@ impl Scored<'_> {
         for &v in known {
             let says = self.says(v);
             for (class, count) in counts.iter_mut().enumerate() {
+                if !self.is_known(v, class) {
+                    continue;
+                }
                 let (has, says) = (self.has(v, class), says(class));
                 count.both += u64::from(has && says);
                 count.predicted += u64::from(says);
@@ -194,7 +211,8 @@ impl Scored<'_> {
                 };
                 (score, self.has(*v, class))
             };
-            known.iter().map(answer).collect()
+            let known = known.iter().filter(|v| self.is_known(**v, class));
+            known.map(answer).collect()
         })
     }
 }

@@ -45,7 +45,7 @@ pub enum Labels {
     /// One class per vertex, -1 if unknown.
     Single(Vec<i32>),
     /// A row of numbers per vertex: whether it has each of several labels (from 0 to 1), or the
-    /// targets of a regression. NaN if unknown.
+    /// targets of a regression. A number that is unknown is NaN, and losses and scores leave it out.
     Values {
         /// Numbers per vertex.
         width: u32,
@@ -55,7 +55,7 @@ pub enum Labels {
 }
 
 impl Labels {
-    /// Whether a vertex has a label.
+    /// Whether a vertex has a label, or of a row of numbers at least one.
     pub fn known(&self, vertex: usize) -> bool {
         match self {
             // A graph without labels says so when a loss needs them.
@@ -63,7 +63,20 @@ impl Labels {
             Self::Single(classes) => classes.get(vertex) != Some(&-1),
             Self::Values { width, values } => {
                 let row = values.chunks((*width).max(1) as usize).nth(vertex);
-                row.is_none_or(|row| !row.iter().any(|x| x.is_nan()))
+                row.is_none_or(|row| !row.iter().all(|x| x.is_nan()))
+            }
+        }
+    }
+
+    /// The share of a vertex's numbers that are known; 1 if it has a class.
+    pub fn known_share(&self, vertex: usize) -> f64 {
+        match self {
+            Self::None | Self::Single(_) => 1.0,
+            Self::Values { width, values } => {
+                let row = values.chunks((*width).max(1) as usize).nth(vertex);
+                let row = row.unwrap_or_default();
+                let known = row.iter().filter(|x| !x.is_nan()).count();
+                known as f64 / row.len().max(1) as f64
             }
         }
     }

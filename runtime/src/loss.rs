@@ -309,6 +309,13 @@ fn cross_entropy(z: &[f32], target: Target<'_>, scale: f32, grad: Option<&mut [f
     of_label + target.shared * of_classes
 }
 
+/// The gradient of a logit whose label is unknown.
+fn leave_out(grad: &mut Option<&mut [f32]>, column: usize) {
+    if let Some(grad) = grad {
+        grad[column] = 0.0;
+    }
+}
+
 /// The sum over classes of `max(z, 0) - z y + log(1 + exp(-|z|))`; its gradient times `scale` goes
 /// to `grad`.
 fn binary_cross_entropy(z: &[f32], y: &[f32], scale: f32, mut grad: Option<&mut [f32]>) -> f64 {
@@ -317,6 +324,10 @@ fn binary_cross_entropy(z: &[f32], y: &[f32], scale: f32, mut grad: Option<&mut 
     for (chunk, (z, y)) in z.chunks(512).zip(y.chunks(512)).enumerate() {
         let mut product = 1.0f64;
         for (c, (&z, &y)) in z.iter().zip(y).enumerate() {
+            if y.is_nan() {
+                leave_out(&mut grad, chunk * 512 + c);
+                continue;
+            }
             let small = exp(-z.abs());
             product *= 1.0 + f64::from(small);
             sum += f64::from(z.max(0.0)) - f64::from(z) * f64::from(y);
@@ -341,6 +352,10 @@ fn weighed_binary(
 ) -> f64 {
     let mut sum = 0.0;
     for (c, (&z, &y)) in z.iter().zip(y).enumerate() {
+        if y.is_nan() {
+            leave_out(&mut grad, c);
+            continue;
+        }
         let small = exp(-z.abs());
         let more = (weights.of_column(c) - 1.0) * y;
         let rest = f64::from(small).ln_1p();
@@ -358,6 +373,10 @@ fn weighed_binary(
 fn of_numbers(kind: &Loss, z: &[f32], y: &[f32], scale: f32, mut grad: Option<&mut [f32]>) -> f64 {
     let mut sum = 0.0;
     for (c, (&z, &y)) in z.iter().zip(y).enumerate() {
+        if y.is_nan() {
+            leave_out(&mut grad, c);
+            continue;
+        }
         if let Some((loss, slope)) = kind.of_number(c, z.into(), y.into()) {
             sum += loss;
             if let Some(grad) = &mut grad {
@@ -389,7 +408,7 @@ fn argmax(z: &[f32]) -> usize {
 /// `2 TP` of `2 TP + FP + FN` of one vertex; predicts the classes with a probability above 0.5.
 fn micro_f1(z: &[f32], y: &[f32]) -> Hits {
     let mut hits = Hits::default();
-    for (&z, &y) in z.iter().zip(y) {
+    for (&z, &y) in z.iter().zip(y).filter(|(_, y)| !y.is_nan()) {
         let (predicted, labelled) = (u8::from(z > 0.0), u8::from(y >= 0.5));
         hits.correct += f64::from(2 * (predicted & labelled));
         hits.of += f64::from(predicted + labelled);
@@ -399,14 +418,12 @@ fn micro_f1(z: &[f32], y: &[f32]) -> Hits {
 
 /// The sum of the absolute errors of one vertex.
 fn absolute_error(z: &[f32], y: &[f32]) -> Hits {
-    let errors = z
-        .iter()
-        .zip(y)
-        .map(|(&z, &y)| (f64::from(z) - f64::from(y)).abs());
-    Hits {
-        correct: errors.sum(),
-        of: z.len() as f64,
+    let mut hits = Hits::default();
+    for (&z, &y) in z.iter().zip(y).filter(|(_, y)| !y.is_nan()) {
+        hits.correct += (f64::from(z) - f64::from(y)).abs();
+        hits.of += 1.0;
     }
+    hits
 }
 
 /// `exp(x)` for `x <= 0` with relative error 1e-7, in a form that vectorizes (Cephes `expf`).

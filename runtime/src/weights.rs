@@ -14,6 +14,8 @@ pub(crate) struct Weights {
     pub(crate) of_classes: f64,
     /// Of the training vertices of all ranks together.
     pub(crate) trained: f64,
+    /// Whether some vertices with a label lack some of its numbers.
+    pub(crate) has_gaps: bool,
 }
 
 impl Weights {
@@ -27,6 +29,7 @@ impl Weights {
             of_classes: each.iter().copied().map(f64::from).sum(),
             each,
             trained: 0.0,
+            has_gaps: has_gaps(&data.labels),
         };
         let trained = (0..data.train.len()).filter(|v| data.train[*v]);
         weights.trained = trained.map(|v| weights.of_vertex(&data.labels, v)).sum();
@@ -38,7 +41,12 @@ impl Weights {
         !self.each.is_empty()
     }
 
-    /// The weight of a vertex in the mean; 1 unless it has one class.
+    /// Whether vertices differ in their weight in the mean.
+    pub(crate) fn differ(&self) -> bool {
+        self.weigh() || self.has_gaps
+    }
+
+    /// The weight of a vertex in the mean: that of its class, or the share of its numbers that are known.
     pub(crate) fn of_vertex(&self, labels: &Labels, v: usize) -> f64 {
         match labels {
             Labels::Single(labels) if self.weigh() => {
@@ -46,6 +54,7 @@ impl Weights {
                 let weight = class.and_then(|class| self.each.get(class));
                 weight.copied().map_or(0.0, f64::from)
             }
+            Labels::Values { .. } if self.has_gaps => labels.known_share(v),
             Labels::Single(_) | Labels::Values { .. } | Labels::None => 1.0,
         }
     }
@@ -54,6 +63,15 @@ impl Weights {
     pub(crate) fn of_column(&self, column: usize) -> f32 {
         self.each.get(column).copied().unwrap_or(1.0)
     }
+}
+
+/// Whether some vertices lack some of the numbers of their label.
+fn has_gaps(labels: &Labels) -> bool {
+    let Labels::Values { width, values } = labels else {
+        return false;
+    };
+    let lacks = |row: &[f32]| row.iter().any(|x| x.is_nan()) && !row.iter().all(|x| x.is_nan());
+    values.chunks((*width).max(1) as usize).any(lacks)
 }
 
 /// The labels that instructions compare logits with, if some do.

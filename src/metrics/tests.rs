@@ -170,3 +170,36 @@ fn links_are_ranked_among_pairs_of_their_source() {
     // Pairs without a link: 15 of 20; the 10th best is 6, above which are 7, 11, 15 and 19.
     near(super::hits(&answers(20), 10), 4.0 / 5.0);
 }
+
+#[test]
+fn labels_that_are_unknown_do_not_count() {
+    const GAP: f32 = f32::NAN;
+    let logits = [2.0f32, -1.0, 1.0, 0.5, -2.0, 3.0];
+    let labels = Labels::Values {
+        width: 2,
+        values: vec![1.0, GAP, 0.0, 1.0, 0.0, GAP],
+    };
+    let scored = |kind| Scored {
+        logits: &logits,
+        rivals: &[0; 4096],
+        classes: 2,
+        labels: &labels,
+        kind,
+    };
+    let several = scored(LabelKind::Several);
+    // The second column has a single label, so only the first has an area.
+    near(several.score(Metric::RocAuc, 0..3), 1.0);
+    // Twice two of four that are predicted or labeled, and one mistake.
+    near(several.score(Metric::MicroF1, 0..3), 4.0 / 5.0);
+    near(
+        several.score(Metric::MacroF1, 0..3),
+        (2.0 / 3.0 + 1.0) / 2.0,
+    );
+    near(several.score(Metric::Accuracy, 0..3), 2.0 / 3.0);
+    let numbers = scored(LabelKind::Numbers);
+    near(
+        numbers.score(Metric::Mae, 0..3),
+        (1.0 + 1.0 + 2.0 + 0.5) / 4.0,
+    );
+    near(numbers.score(Metric::Rmse, 0..1), 1.0);
+}

@@ -70,13 +70,32 @@ pub fn planted(shape: Shape) -> GraphData {
         data.features = Features::dense(rows, FEATURES, values).in_best_storage();
         assert!(matches!(data.features, Features::Sparse { .. }));
     }
-    with_edge_features(data)
+    with_edge_features(with_vertex_types(data))
+}
+
+/// The same graph with types of vertices, whose columns replace the last features; of sparse features they are
+/// what these happen to be.
+fn with_vertex_types(mut data: GraphData) -> GraphData {
+    const TYPES: usize = 3;
+    if let Features::Dense { .. } = data.features {
+        let (rows, columns) = (data.vertices() as usize, data.features.columns());
+        let mut values = data.features.values().to_vec();
+        for (v, row) in values.chunks_mut(columns as usize).enumerate() {
+            for (kind, value) in row.iter_mut().rev().take(TYPES).enumerate() {
+                *value = f32::from(u8::from(v % 5 % TYPES == kind));
+            }
+        }
+        data.features = Features::dense(rows, columns, values);
+    }
+    data.vertex_types = ["a", "b", "c"].into_iter().collect();
+    data
 }
 
 /// The same graph with two numbers of any size as labels, unknown where a vertex is not trained.
 pub fn with_numbers(mut data: GraphData) -> GraphData {
     let splits = [&data.train, &data.val, &data.test];
     let number = |v: usize, known: bool| match known {
+        true if is_gap(v) => [f32::NAN, v as f32 * 0.125 - 4.0],
         true => [(v as f32 * 0.7).sin() * 3.0, v as f32 * 0.125 - 4.0],
         false => [f32::NAN; 2],
     };
@@ -103,7 +122,12 @@ pub fn with_edge_features(mut data: GraphData) -> GraphData {
     data
 }
 
-/// The same graph with two bits of the vertex's class as labels instead of the class.
+/// Whether a label is unknown: one of some vertices, never all of a vertex.
+fn is_gap(place: usize) -> bool {
+    place % 7 == 3
+}
+
+/// The same graph with two bits of the vertex's class as labels instead of the class, and another.
 pub fn with_several_labels(mut data: GraphData) -> GraphData {
     let Labels::Single(labels) = &data.labels else {
         panic!("the graph has labels: {:?}", data.labels)
@@ -113,6 +137,8 @@ pub fn with_several_labels(mut data: GraphData) -> GraphData {
         .zip(0..)
         .flat_map(|(&label, v)| [label > 0, label != 1, v % 2 == 0])
         .map(|bit| f32::from(u8::from(bit)))
+        .enumerate()
+        .map(|(place, label)| if is_gap(place) { f32::NAN } else { label })
         .collect();
     data.labels = Labels::Values { width: 3, values };
     data

@@ -19,7 +19,9 @@ mod together;
 use crate::check::{Case, Way};
 use crate::data::{Shape, planted, with_numbers, with_several_labels};
 use crate::examples::reads_back;
-use crate::models::{APPNP, EDGE_MODELS, GAT, GCN, GCNII, GIN, OF_EDGES, RGCN, SAGE, WEIGHTS};
+use crate::models::{
+    APPNP, EDGE_MODELS, GAT, GCN, GCNII, GIN, OF_EDGES, RGCN, SAGE, TYPED, WEIGHTS,
+};
 use fake::{Fake, Seen};
 use gnnc::graph::partition::{self, Partition};
 use gnnc::ir::plan::Placement;
@@ -199,6 +201,11 @@ fn device_rgcn() {
         "let h = x |> dropout(0.3) |> rgcn_conv(6) |> relu
          loss cross_entropy(h |> dropout(0.3) |> rgcn_conv(classes), labels, on = train)",
     );
+}
+
+#[test]
+fn device_types_of_vertices() {
+    check(TYPED);
 }
 
 #[test]

@@ -5,8 +5,8 @@ use crate::check::{Case, Way};
 use crate::data::{Shape, planted, with_edge_features, with_numbers, with_several_labels};
 use crate::descent::{LEARNING_RATE, differences};
 use crate::models::{
-    APPNP, EDGE_MODELS, GAT, GCN, GCNII, GIN, KINDS, OF_EDGES, RGCN, RGCN_WEIGHTS, SAGE, WEIGHTS,
-    shape,
+    APPNP, EDGE_MODELS, GAT, GCN, GCNII, GIN, KINDS, OF_EDGES, RGCN, RGCN_WEIGHTS, SAGE, TYPED,
+    WEIGHTS, shape,
 };
 use gnnc::graph::{EdgeFeatures, GraphData, Topology};
 use gnnc::ir::graph::model::Optimizer;
@@ -129,6 +129,7 @@ pub fn models() -> Vec<(&'static str, &'static str, bool)> {
         ("", GCNII, false),
         ("", APPNP, false),
         ("", RGCN, true),
+        ("", TYPED, true),
         (KINDS, RGCN_WEIGHTS, true),
         (POOL, POOLED, false),
         (GATV2_LAYER, GATV2, false),

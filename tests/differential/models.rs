@@ -37,6 +37,11 @@ pub const RGCN: &str = "let h = x |> dropout(0.3) |> rgcn_conv(6, bases = 3, dec
 pub const RGCN_WEIGHTS: &str = "let h = x |> dropout(0.3) |> rgcn_conv(4) |> elu
          let h = concat(h, h |> linear(10) |> kinds)
          loss cross_entropy(h |> dropout(0.3) |> rgcn_conv(classes, bias = false), labels, on = train)";
+/// Weights by the type of a vertex, inside a loop too.
+pub const TYPED: &str = "let h = x |> dropout(0.3) |> rgcn_conv(4, typed = true) |> elu
+         let h = typed_linear(h, 5, decay = 5e-4) + by_type(parameter(5, rows = 3))
+         repeat i in 1..=2 { h = h |> sage_conv(5) |> tanh |> typed_linear(5) }
+         loss cross_entropy(h |> dropout(0.3) |> rgcn_conv(classes, bases = 2, typed = true), labels, on = train)";
 /// Heads of one tensor picked at both ends, and the whole tensor beside it.
 pub const KINDS: &str = "layer kinds(h) {
          let p = split_heads(h, relations)
@@ -143,6 +148,11 @@ fn rgcn_without_bases() {
     for sparse in [false, true] {
         check_case(Case::new(KINDS, RGCN_WEIGHTS, planted(shape(sparse))));
     }
+}
+
+#[test]
+fn types_of_vertices() {
+    check(TYPED);
 }
 
 #[test]

@@ -64,6 +64,10 @@ const RGCN: &str = "let h = x |> dropout(0.3) |> rgcn_conv(6, bases = 2) |> relu
      let h = h |> rgcn_conv(5) |> elu
      let h = h |> dropout(0.3) |> rgcn_conv(4, bases = 3) |> tanh
      let z = h |> rgcn_conv(classes)";
+/// Weights by the type of a vertex.
+const TYPED: &str = "let h = x |> dropout(0.3) |> rgcn_conv(6, bases = 2, typed = true) |> relu
+     let h = h |> sage_conv(5) |> typed_linear(5) |> elu
+     let z = h |> rgcn_conv(classes, typed = true)";
 pub const LAYERS: &str = "layer gat2(h, out) on edges + loops {
        let l = linear(h, out)
        let r = linear(h, out)
@@ -75,8 +79,9 @@ pub const LAYERS: &str = "layer gat2(h, out) on edges + loops {
        let score = dot(m@src, parameter(6)) + dot(m@dst, parameter(6))
        return gather(softmax(tanh(score)) * m@src, sum)
      }";
-pub const MODELS: [&str; 13] = [
-    GCN, SAGE, GIN, GCNII, RES_PLUS, APPNP, GAT, GAT_LOOP, MAXIMA, GATV2, RGCN, SCALED, DROPPED,
+pub const MODELS: [&str; 14] = [
+    GCN, SAGE, GIN, GCNII, RES_PLUS, APPNP, GAT, GAT_LOOP, MAXIMA, GATV2, RGCN, TYPED, SCALED,
+    DROPPED,
 ];
 
 pub fn case(body: &str) -> Case {

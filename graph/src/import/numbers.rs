@@ -161,10 +161,10 @@ impl<T> Rows<T> {
 }
 
 impl Matrix {
-    /// Checks that the rows can be labels of graphs: a row has all its numbers, or none.
+    /// Checks that the rows can be labels of graphs.
     ///
     /// # Errors
-    /// A row with some numbers, or an infinite number.
+    /// An infinite number.
     pub(super) fn check_labels(&self) -> Result<(), GraphError> {
         let wrong = |found: String, expected: String| GraphError::Unsupported {
             at: self.at.clone(),
@@ -172,15 +172,6 @@ impl Matrix {
             expected,
         };
         for (row, values) in (1..).zip(self.values.chunks((self.columns as usize).max(1))) {
-            let missing = values.iter().filter(|value| value.is_nan()).count();
-            if missing > 0 && missing < values.len() {
-                return Err(wrong(
-                    format!("row {row} with {missing} of {} labels missing", values.len()),
-                    "all labels of a graph or none, since a loss cannot leave out some of them; give \
-                     the column of one task as --labels FILE, a label in each row"
-                        .to_owned(),
-                ));
-            }
             if let Some(value) = values.iter().find(|value| value.is_infinite()) {
                 return Err(wrong(
                     format!("the label {value} in row {row}"),

@@ -115,6 +115,7 @@ fn given(each: &[f32]) -> Weights {
         each: each.to_vec(),
         of_classes: each.iter().copied().map(f64::from).sum(),
         trained: 1.0,
+        has_gaps: false,
     }
 }
 
@@ -225,4 +226,56 @@ fn weights_of_labels_are_those_of_pytorch() {
         (value - first - second).abs() < 1e-6,
         "{value} {first} {second}"
     );
+}
+
+/// Labels that are unknown add nothing: the loss and the gradient are those of the other columns.
+#[test]
+fn unknown_labels_are_left_out() {
+    let z = [0.7f32, -1.2, 2.5, 0.1];
+    let y = [1.0f32, f32::NAN, 0.25, f32::NAN];
+    let row = |values: &[f32]| Labels::Values {
+        width: values.len() as u32,
+        values: values.to_vec(),
+    };
+    let losses = [
+        Loss::BINARY_CROSS_ENTROPY,
+        Loss::SquaredError,
+        Loss::AbsoluteError,
+        Loss::Huber { delta: Number(0.5) },
+    ];
+    for loss in losses {
+        for weights in [Weights::default(), given(&[4.0, 3.0, 4.0, 2.0])] {
+            let (value, grad) = of_one(&loss, &row(&y), &weights, &z);
+            let (known, slopes) = of_one(
+                &loss,
+                &row(&[y[0], y[2]]),
+                &weights_of(&weights),
+                &[z[0], z[2]],
+            );
+            assert!((value - known).abs() < 1e-9, "{loss:?}: {value} {known}");
+            assert_eq!(grad, [slopes[0], 0.0, slopes[1], 0.0], "{loss:?}");
+        }
+    }
+    assert_eq!(
+        micro_f1(&z, &y),
+        Hits {
+            correct: 2.0,
+            of: 3.0
+        }
+    );
+    let errors = absolute_error(&z, &y);
+    assert!((errors.correct - 2.55).abs() < 1e-6 && errors.of == 2.0);
+    let weights = Weights {
+        has_gaps: true,
+        ..Weights::default()
+    };
+    assert_eq!(weights.of_vertex(&row(&y), 0), 0.5);
+}
+
+/// The weights of the first and the third column.
+fn weights_of(weights: &Weights) -> Weights {
+    match weights.each[..] {
+        [first, _, third, _] => given(&[first, third]),
+        _ => Weights::default(),
+    }
 }

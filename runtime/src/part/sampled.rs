@@ -103,7 +103,7 @@ impl Sampled {
                 true => data.edge_features.of_set(&data.topology, set),
                 false => EdgeFeatures::default(),
             }),
-            labels: if parts.len() > 1 || weights.weigh() {
+            labels: if parts.len() > 1 || weights.differ() {
                 data.labels.clone()
             } else {
                 Labels::None
@@ -115,7 +115,7 @@ impl Sampled {
 
     /// The weight of the seeds of a batch in the mean of their losses.
     pub(super) fn weight(&self, seeds: &RankSeeds, batch: u32) -> f64 {
-        if !self.weights.weigh() {
+        if !self.weights.differ() {
             return seeds.of_all(batch).into();
         }
         let weight = |seed: u32| self.weights.of_vertex(&self.labels, seed as usize);

@@ -64,13 +64,29 @@ static __device__ __forceinline__ double gnnc_cross_entropy(
     return loss;
 }
 
-/* The lane's share of the sum over classes of `max(z, 0) - z y + log(1 + exp(-|z|))`, and of `-log(sigmoid(z)) y` times
+/* The lane's share of how many of a vertex's numbers are known, those that are not NaN. */
+static __device__ __forceinline__ double gnnc_known(const float *y, u32 classes)
+{
+    double known = 0.0;
+    for (u32 c = threadIdx.x % 32u; c < classes; c += 32u) {
+        known += y[c] == y[c] ? 1.0 : 0.0;
+    }
+    return known;
+}
+
+/* The lane's share of the sum over the classes whose label is known of `max(z, 0) - z y + log(1 + exp(-|z|))`, and of `-log(sigmoid(z)) y` times
  * the weight less 1, and its derivative. */
 static __device__ __forceinline__ double gnnc_binary_cross_entropy(
     const float *z, const float *y, u32 classes, const float *weights, float scale, float *grad)
 {
     double sum = 0.0;
     for (u32 c = threadIdx.x % 32u; c < classes; c += 32u) {
+        if (y[c] != y[c]) {
+            if (grad) {
+                grad[c] = 0.0f;
+            }
+            continue;
+        }
         const float small = expf(z[c] > 0.0f ? -z[c] : z[c]);
         const double positive = z[c] < 0.0f ? 0.0 : (double)z[c];
         const double rest = log(1.0 + (double)small);
@@ -87,12 +103,18 @@ static __device__ __forceinline__ double gnnc_binary_cross_entropy(
 /* Losses, as `gnnc_loss` is told. */
 enum { GNNC_CROSS_ENTROPY, GNNC_BINARY_CROSS_ENTROPY, GNNC_SQUARED_ERROR, GNNC_ABSOLUTE_ERROR, GNNC_HUBER };
 
-/* The lane's share of the sum over columns of a loss of numbers, and its derivative. */
+/* The lane's share of the sum over known columns of a loss of numbers, and its derivative. */
 static __device__ __forceinline__ double gnnc_of_numbers(
     u64 kind, double delta, const float *z, const float *y, u32 classes, float scale, float *grad)
 {
     double sum = 0.0;
     for (u32 c = threadIdx.x % 32u; c < classes; c += 32u) {
+        if (y[c] != y[c]) {
+            if (grad) {
+                grad[c] = 0.0f;
+            }
+            continue;
+        }
         const double e = (double)z[c] - (double)y[c];
         const double size = e < 0.0 ? -e : e;
         const double sign = e > 0.0 ? 1.0 : e < 0.0 ? -1.0 : 0.0;
@@ -227,13 +249,12 @@ extern "C" __global__ void __launch_bounds__(256, 4) gnnc_metrics(
             count = lane == 0 ? 1.0 : 0.0;
         } else if (loss_kind != GNNC_BINARY_CROSS_ENTROPY) {
             hit = gnnc_of_numbers(GNNC_ABSOLUTE_ERROR, 0.0, z, targets + v * classes, (u32)classes, 1.0f, 0);
-            for (u32 c = lane; c < classes; c += 32u) {
-                count += 1.0;
-            }
+            count = gnnc_known(targets + v * classes, (u32)classes);
         } else {
             for (u32 c = lane; c < classes; c += 32u) {
-                const int predicted = z[c] > 0.0f;
-                const int labelled = targets[v * classes + c] >= 0.5f;
+                const float label = targets[v * classes + c];
+                const int predicted = z[c] > 0.0f && label == label;
+                const int labelled = label >= 0.5f;
                 hit += predicted && labelled ? 2.0 : 0.0;
                 count += (double)(predicted + labelled);
             }
@@ -244,8 +265,11 @@ extern "C" __global__ void __launch_bounds__(256, 4) gnnc_metrics(
         }
         if (kind == 1u) {
             loss += gnnc_of_vertex(loss_kind, constant, z, labels, targets, weights, v, classes, 1.0f, 0);
-            const double own = loss_kind == GNNC_CROSS_ENTROPY ? gnnc_weight(weights, (u64)labels[v]) : (double)classes;
-            terms += lane == 0 ? own : 0.0;
+            if (loss_kind == GNNC_CROSS_ENTROPY) {
+                terms += lane == 0 ? gnnc_weight(weights, (u64)labels[v]) : 0.0;
+            } else {
+                terms += gnnc_known(targets + v * classes, (u32)classes);
+            }
         }
     }
     for (u32 n = 0; n < 8u; ++n) {

@@ -271,7 +271,11 @@ impl Machine<'_> {
         let vertex = |row: usize| self.vertex(logits.ty.rows, row) as usize;
         let of_row = |row: usize| match loss.labels() {
             LabelKind::Class => class_of(vertex(row)).map_or(0.0, weight),
-            LabelKind::Several | LabelKind::Numbers => 1.0,
+            LabelKind::Several | LabelKind::Numbers => {
+                let targets = &labels[vertex(row) * classes..][..classes];
+                let known = targets.iter().filter(|y| !y.is_nan()).count();
+                known as f64 / classes as f64
+            }
         };
         let trained: f64 = (0..logits.rows).filter(|row| seeds(*row)).map(of_row).sum();
         let mut total = 0.0;
@@ -305,6 +309,9 @@ impl Machine<'_> {
             let n = trained * classes as f64;
             let targets = &labels[v * classes..][..classes];
             for (c, (z, y)) in z.iter().zip(targets).enumerate() {
+                if y.is_nan() {
+                    continue;
+                }
                 if let Some((value, slope)) = loss.of_number(c, *z, *y) {
                     total += value / n;
                     grad(row, c, slope / n);
