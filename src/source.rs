@@ -3,8 +3,9 @@
 mod own;
 
 use crate::{Error, Metric};
+use gnnc_graph::links::{LinkOptions, with_pairs};
 use gnnc_graph::read;
-use gnnc_graph::{Features, GraphData};
+use gnnc_graph::{Dropped, Features, GraphData};
 use gnnc_ir::Workload;
 use gnnc_ir::graph::model::{DataOptions, GraphSource, Model};
 use gnnc_ir::graph::op::LabelKind;
@@ -200,7 +201,7 @@ impl Loaded {
             Some(GraphSource::Data { options, .. }) => options,
             _ => *options,
         };
-        let (mut data, dropped) = gnnc_graph::import::open(path, &read::LoadOptions::default())?;
+        let (mut data, dropped) = open(path, &options)?;
         *not_used = dropped.not_used;
         if options.identity_features {
             let own = identity(path, &data)?;
@@ -236,6 +237,19 @@ impl Loaded {
             path.display()
         )))
     }
+}
+
+/// Reads a graph, and makes pairs to predict links on if these are asked for and the file has none.
+fn open(path: &Path, options: &DataOptions) -> Result<(GraphData, Dropped), Error> {
+    let (data, dropped) = gnnc_graph::import::open(path, &read::LoadOptions::default())?;
+    let Some(negatives) = options.links.filter(|_| !data.has_pairs()) else {
+        return Ok((data, dropped));
+    };
+    let drawn = LinkOptions {
+        negatives,
+        ..LinkOptions::default()
+    };
+    Ok((with_pairs(&data, &drawn)?, dropped))
 }
 
 /// The identity matrix as features: each vertex has its own.

@@ -36,6 +36,19 @@ pub struct LinkOptions {
     pub seed: u64,
 }
 
+impl Default for LinkOptions {
+    fn default() -> Self {
+        Self {
+            val: 0.05,
+            test: 0.1,
+            negatives: 10,
+            eval_negatives: 1,
+            same_source: false,
+            seed: 0,
+        }
+    }
+}
+
 /// A pair of vertices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pair {
@@ -255,6 +268,7 @@ fn joined(data: &GraphData, pairs: &[Pair], both_ways: bool) -> Result<GraphData
     );
     out.edge_features.values = values;
     out.features = with_rows(data.features.clone(), vertices as usize, added);
+    out.vertex_types = data.vertex_types.clone();
     let mut labels = vec![f32::NAN; vertices as usize];
     let mut ids = Names::default();
     (0..vertices).for_each(|v| ids.push(&data.id_of(v)));
@@ -284,6 +298,11 @@ fn joined(data: &GraphData, pairs: &[Pair], both_ways: bool) -> Result<GraphData
 }
 
 impl GraphData {
+    /// Whether the last vertices stand for pairs.
+    pub fn has_pairs(&self) -> bool {
+        self.topology.set_names().iter().any(|name| name == SOURCES)
+    }
+
     /// For each vertex, those among which it is ranked have the same number: for a pair its source, for
     /// others 0.
     pub fn rivals(&self) -> Vec<u32> {

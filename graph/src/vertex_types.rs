@@ -120,6 +120,61 @@ impl GraphData {
         Some((0..self.vertices()).filter(is_own).collect())
     }
 
+    /// Numbers the types of vertices by their places among `names`.
+    ///
+    /// # Errors
+    /// A type that is not among them, or no types where there are names.
+    pub fn number_types(&mut self, names: &Names) -> Result<(), GraphError> {
+        if self.vertex_types == *names {
+            return Ok(());
+        }
+        let place = |name: &str| names.iter().position(|known| known == name);
+        let mut places = Vec::new();
+        for name in self.vertex_types.iter() {
+            places.push(place(name).ok_or_else(|| self.other_types(&format!("`{name}`"), names))?);
+        }
+        if places.is_empty() {
+            return Err(self.other_types("none", names));
+        }
+        let (own, rows) = (self.own_features(), self.vertices() as usize);
+        let (mut indptr, mut indices, mut values) = (vec![0], Vec::new(), Vec::new());
+        let mut entries = self.features.entries().peekable();
+        for row in 0..rows {
+            while let Some(entry) = entries.next_if(|entry| entry.row == row) {
+                let column = match entry.column.checked_sub(own) {
+                    None => entry.column,
+                    Some(kind) => own + places[kind as usize] as u32,
+                };
+                indices.push(column);
+                values.push(entry.value);
+            }
+            indptr.push(indices.len() as u64);
+        }
+        drop(entries);
+        // A row has one type, so its columns still ascend.
+        self.features = Features::Sparse {
+            columns: own + names.len() as u32,
+            indptr,
+            indices,
+            values,
+        }
+        .in_best_storage();
+        self.vertex_types = names.clone();
+        Ok(())
+    }
+
+    fn other_types(&self, found: &str, names: &Names) -> GraphError {
+        let known: Vec<&str> = names.iter().collect();
+        GraphError::Unsupported {
+            at: self.name.clone(),
+            found: format!("{found} as the type of vertices"),
+            expected: match known.is_empty() {
+                true => "no types, as in the model's own graph".to_owned(),
+                false => format!("types of the model's own graph: {}", known.join(", ")),
+            },
+        }
+    }
+
     /// Replaces the features, and keeps the types.
     pub fn set_own_features(&mut self, features: Features) {
         let before = self.own_features();
@@ -164,6 +219,27 @@ mod tests {
             assert_eq!((data.own_features(), data.features.columns()), (8, 11));
             assert_eq!(data.vertices_of_type("c"), Some(vec![5]));
         }
+    }
+
+    #[test]
+    fn types_of_another_graph_are_found_by_name() {
+        let mut data = example::g8();
+        let texts: Names = "b a b b a b a a".split(' ').collect();
+        let types = VertexTypes::of_texts("t", &texts).unwrap();
+        types.give("t", &mut data).unwrap();
+        let names: Names = ["c", "b", "a"].into_iter().collect();
+        let mut other = data.clone();
+        other.number_types(&names).unwrap();
+        assert_eq!((other.own_features(), other.features.columns()), (4, 7));
+        for name in ["a", "b"] {
+            assert_eq!(other.vertices_of_type(name), data.vertices_of_type(name));
+        }
+        assert_eq!(other.vertices_of_type("c"), Some(vec![]));
+        let few: Names = ["a"].into_iter().collect();
+        let error = data.number_types(&few).unwrap_err().to_string();
+        assert!(error.contains("`b` as the type of vertices"), "{error}");
+        assert!(example::g8().number_types(&names).is_err());
+        assert!(data.number_types(&Names::default()).is_err());
     }
 
     #[test]

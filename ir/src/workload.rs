@@ -3,7 +3,8 @@
 mod check;
 
 pub use check::{
-    MAX_EDGES, MAX_RELATIONS, MAX_VERTEX_TYPES, MAX_VERTICES, MAX_WIDTH, WorkloadError, most_edges,
+    MAX_EDGES, MAX_NEGATIVES, MAX_RELATIONS, MAX_VERTEX_TYPES, MAX_VERTICES, MAX_WIDTH,
+    WorkloadError, most_edges,
 };
 
 use crate::words::spelling::spelling;

@@ -5,7 +5,7 @@ use super::output::{Answer, Failure, Output, input};
 use super::text::{count, facts};
 use clap::{Args, ValueEnum};
 use gnnc::graph::read::{LoadOptions as ReadOptions, load};
-use gnnc::graph::{Features, GraphData, Labels, links, many};
+use gnnc::graph::{Features, GraphData, Labels, many};
 use gnnc::ir::EdgeSet;
 use gnnc::{LoadOptions, Loaded, Source};
 use serde_json::json;
@@ -187,7 +187,7 @@ impl Subject {
         let has = |name: &str| data.topology.set_names().iter().any(|set| set == name);
         if has(many::GRAPHS) {
             Self::Graph
-        } else if has(links::SOURCES) {
+        } else if data.has_pairs() {
             Self::Pair
         } else {
             Self::Vertex

@@ -28,7 +28,7 @@ pub const RATES: RangeInclusive<f64> = 0.0..=1e6;
 pub const RUNS: RangeInclusive<u64> = 1..=1_000_000;
 
 /// Pairs without a link for each link.
-pub const NEGATIVES: RangeInclusive<u32> = 1..=1000;
+pub const NEGATIVES: RangeInclusive<u32> = 1..=gnnc::ir::workload::MAX_NEGATIVES;
 
 /// Seeds of random draws.
 pub const SEEDS: RangeInclusive<u64> = 0..=u64::MAX;

@@ -1,8 +1,8 @@
 //! A graph for a model that was trained on another one.
 
-use super::Source;
+use super::{Source, open};
 use crate::Error;
-use gnnc_graph::{GraphData, Labels, Names, read};
+use gnnc_graph::{GraphData, Labels, Names};
 use gnnc_ir::Workload;
 use gnnc_ir::graph::model::GraphSource;
 use std::path::Path;
@@ -13,6 +13,7 @@ struct Own {
     features: u32,
     classes: u32,
     class_names: Names,
+    vertex_types: Names,
     /// Whether its labels were read, and not only counted.
     is_known: bool,
 }
@@ -54,10 +55,12 @@ impl Source {
         let own = match self.own() {
             Ok(own) => own,
             // Numbers are what they are, names may have other numbers there.
-            Err(_) if !unlabeled && data.class_names.is_empty() => return Ok(()),
+            Err(_) if !unlabeled && data.class_names.is_empty() && data.vertex_types.is_empty() => {
+                return Ok(());
+            }
             Err(error) if !unlabeled => {
                 return Err(Error::Input(format!(
-                    "the classes of {} have names, and the model's own graph, which says how these are numbered, \
+                    "the classes or the types of vertices of {} have names, and the model's own graph, which says how these are numbered, \
                      cannot be read: {error}",
                     path.display()
                 )));
@@ -70,6 +73,10 @@ impl Source {
                 )));
             }
         };
+        if own.is_known && data.vertex_types != own.vertex_types {
+            data.number_types(&own.vertex_types)?;
+            *workload = gnnc_graph::summarise(data, &[])?;
+        }
         if own.features > 0 && workload.features > 0 && own.features != workload.features {
             return Err(Error::Input(format!(
                 "the graph {} has {} features a vertex, expected {}, as many as the model's own graph has",
@@ -99,11 +106,12 @@ impl Source {
                 features: own.features,
                 classes: own.classes,
                 class_names: Names::default(),
+                vertex_types: Names::default(),
                 is_known: false,
             }),
             Some(GraphSource::Data { path, options, .. }) => {
                 let path = self.beside(&path);
-                let (own, _) = gnnc_graph::import::open(&path, &read::LoadOptions::default())?;
+                let (own, _) = open(&path, &options)?;
                 let features = match options.identity_features {
                     true => 0,
                     false => own.features.columns(),
@@ -112,6 +120,7 @@ impl Source {
                     features,
                     classes: own.classes(),
                     class_names: own.class_names,
+                    vertex_types: own.vertex_types,
                     is_known: true,
                 })
             }

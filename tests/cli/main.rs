@@ -40,4 +40,5 @@ mod support;
 mod tasks;
 mod traces;
 mod unplanned;
+mod vertex_types;
 mod weights;

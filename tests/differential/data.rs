@@ -70,12 +70,13 @@ pub fn planted(shape: Shape) -> GraphData {
         data.features = Features::dense(rows, FEATURES, values).in_best_storage();
         assert!(matches!(data.features, Features::Sparse { .. }));
     }
-    with_edge_features(with_vertex_types(data))
+    // The last features are as good as those of types.
+    data.vertex_types = ["a", "b", "c"].into_iter().collect();
+    with_edge_features(data)
 }
 
-/// The same graph with types of vertices, whose columns replace the last features; of sparse features they are
-/// what these happen to be.
-fn with_vertex_types(mut data: GraphData) -> GraphData {
+/// The same graph with one type for each vertex, whose columns replace the last features if these are dense.
+pub fn with_vertex_types(mut data: GraphData) -> GraphData {
     const TYPES: usize = 3;
     if let Features::Dense { .. } = data.features {
         let (rows, columns) = (data.vertices() as usize, data.features.columns());
@@ -87,7 +88,6 @@ fn with_vertex_types(mut data: GraphData) -> GraphData {
         }
         data.features = Features::dense(rows, columns, values);
     }
-    data.vertex_types = ["a", "b", "c"].into_iter().collect();
     data
 }
 

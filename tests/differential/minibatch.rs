@@ -2,7 +2,9 @@
 //! some it is what the interpreter computes on the batches that the sampler draws.
 
 use crate::check::{Case, Way};
-use crate::data::{Shape, planted, with_edge_features, with_numbers, with_several_labels};
+use crate::data::{
+    Shape, planted, with_edge_features, with_numbers, with_several_labels, with_vertex_types,
+};
 use crate::descent::{LEARNING_RATE, differences};
 use crate::models::{
     APPNP, EDGE_MODELS, GAT, GCN, GCNII, GIN, KINDS, OF_EDGES, RGCN, RGCN_WEIGHTS, SAGE, TYPED,
@@ -188,6 +190,12 @@ fn batches_compute_what_the_interpreter_computes_on_them() {
             let data = planted(shape(sparse));
             // Models that read no types are also sampled on graphs that have some.
             let data = if typed || sparse { data } else { untyped(data) };
+            // Other numbers in place of types grow from layer to layer, and rounding with them.
+            let data = if body == TYPED {
+                with_vertex_types(data)
+            } else {
+                data
+            };
             let case = case(layers, body, data);
             let hops = hops(&case);
             for (kind, cut, roots, way) in [

@@ -214,6 +214,8 @@ pub struct DataOptions {
     pub normalize_features: bool,
     /// Replace each vertex's features by its column of an identity matrix.
     pub identity_features: bool,
+    /// Predict links instead, with so many pairs without one for each link to train on.
+    pub links: Option<u32>,
 }
 
 impl Default for TrainSettings {

@@ -13,6 +13,9 @@ pub const MAX_WIDTH: u32 = 1 << 20;
 /// Most edge types: their numbers have 16 bits.
 pub const MAX_RELATIONS: u32 = 65_535;
 
+/// Most pairs without a link for each link.
+pub const MAX_NEGATIVES: u32 = 1000;
+
 /// Most types of vertices, each of which is a column of the features.
 pub const MAX_VERTEX_TYPES: u32 = 1024;
 

@@ -6,8 +6,8 @@ use crate::syntax::ast::{ExprKind, GraphItem, Module};
 use gnnc_ir::graph::model::{DataOptions, GraphSource};
 use gnnc_ir::words::types::MAX_SETS;
 use gnnc_ir::workload::{
-    MAX_EDGES, MAX_RELATIONS, MAX_VERTEX_TYPES, MAX_VERTICES, MAX_WIDTH, NamedSet, Origin,
-    Workload, most_edges,
+    MAX_EDGES, MAX_NEGATIVES, MAX_RELATIONS, MAX_VERTEX_TYPES, MAX_VERTICES, MAX_WIDTH, NamedSet,
+    Origin, Workload, most_edges,
 };
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -47,11 +47,13 @@ pub fn source(item: &GraphItem, diagnostics: &mut Vec<Diagnostic>) -> Option<Gra
         return statistics(item, diagnostics).map(GraphSource::Statistics);
     };
     let before = diagnostics.len();
-    let keys = ["normalize_features", "features"];
+    let keys = ["normalize_features", "features", "links"];
     let mut reader = Reader::new(&item.settings, "graph", &keys, diagnostics);
     let normalize_features = reader.boolean("normalize_features").unwrap_or(false);
     let identity_features = reader.word("features", "identity");
+    let links = reader.count("links", 1.0..=f64::from(MAX_NEGATIVES));
     let options = DataOptions {
+        links: links.map(|links| links as u32),
         normalize_features,
         identity_features,
     };
