@@ -3,7 +3,7 @@
 #[path = "language/modules.rs"]
 mod modules;
 
-use gnnc_ir::graph::model::{GraphSource, Model};
+use gnnc_ir::graph::model::{GraphSource, Model, Optimizer};
 use gnnc_ir::workload::GraphFacts;
 use gnnc_lang::check::{self, STANDARD_LAYERS, builtins::BUILTINS, elaborate};
 use gnnc_lang::diagnostic::{CODES, Diagnostic, has_errors, render, to_json};
@@ -379,5 +379,62 @@ proptest! {
             }
         }
         survive(&text);
+    }
+}
+
+#[test]
+fn numbers_of_training_come_from_outside() {
+    let of = |block: &str, overrides: &[(&str, f64)]| {
+        let text = format!(
+            "graph g = \"g.npz\" model m() on g {{ loss cross_entropy(linear(x, classes), labels) }} {block}"
+        );
+        let all: Vec<_> = overrides
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), *value))
+            .collect();
+        let (module, diagnostics) = parse(&text);
+        assert_eq!(diagnostics, []);
+        elaborate(&module, &facts(&module), &all)
+    };
+    let train = |block: &str, overrides: &[(&str, f64)]| {
+        let (model, diagnostics) = of(block, overrides);
+        assert_eq!(diagnostics, []);
+        model.expect("a model").train
+    };
+    let sgd = "train { optimizer = sgd(0.5, momentum = 0.9) epochs = 7 patience = 3 }";
+    let found = train(sgd, &[("train.epochs", 9.0), ("train.lr", 0.25)]);
+    let expected = Optimizer::Sgd {
+        lr: 0.25,
+        momentum: 0.9,
+    };
+    assert_eq!(
+        (found.epochs, found.patience, found.optimizer),
+        (9, Some(3), expected)
+    );
+    let named = sgd.replace("sgd(0.5,", "sgd(lr = 0.5,");
+    assert_eq!(train(&named, &[("train.lr", 0.25)]).optimizer, expected);
+    // Without a block, and the last of two.
+    let found = train(
+        "",
+        &[
+            ("train.lr", 1.0),
+            ("train.lr", 0.25),
+            ("train.patience", 20.0),
+        ],
+    );
+    let Optimizer::Adam { lr, .. } = found.optimizer else {
+        panic!("{:?}", found.optimizer)
+    };
+    assert_eq!((lr, found.patience, found.epochs), (0.25, Some(20), 200));
+    for (name, value, code) in [
+        ("train.epochs", -1.0, "E0403"),
+        ("train.epochs", 1.5, "E0403"),
+        ("train.metric", 1.0, "E0404"),
+        ("train.", 1.0, "E0404"),
+        ("train.lr", -1.0, "E0403"),
+    ] {
+        let (model, diagnostics) = of(sgd, &[(name, value)]);
+        assert!(model.is_none(), "{name}");
+        assert_eq!(diagnostics[0].code, code, "{name}");
     }
 }

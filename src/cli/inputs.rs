@@ -24,7 +24,7 @@ pub struct ModelArgs {
 /// Overrides for parts of a model file.
 #[derive(Args)]
 pub struct Changes {
-    /// Set a parameter of the model.
+    /// Set a parameter of the model, or a number of its `train` block, such as train.patience=20.
     #[arg(long, value_name = "NAME=VALUE", value_parser = setting)]
     set: Vec<(String, f64)>,
     /// Use this graph file instead of the model's.

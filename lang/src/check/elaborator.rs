@@ -3,6 +3,7 @@
 use super::builtins::{Function, MODEL_VARIABLES, builtin, losses};
 use super::calls::MAX_CALLS;
 use super::names::builtin_signature;
+use super::overrides::is_setting;
 use super::repeat::Loop;
 use super::value::{Tensor, Value};
 use crate::diagnostic::{Diagnostic, Span};
@@ -158,7 +159,7 @@ impl<'a, 'd> Elaborator<'a, 'd> {
         overrides: &[(String, f64)],
     ) -> Vec<(String, f64)> {
         let names = || item.params.iter().map(|p| p.name.name.as_str());
-        for (name, _) in overrides {
+        for (name, _) in overrides.iter().filter(|(name, _)| !is_setting(name)) {
             if !names().any(|n| n == name) {
                 let message = format!("the model has no parameter `{name}`");
                 let help = format!("it has {}", one_of(names()));

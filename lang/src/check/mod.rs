@@ -27,6 +27,7 @@ mod elaborator;
 mod functions;
 mod losses;
 mod names;
+mod overrides;
 mod parameters;
 mod repeat;
 mod settings;
@@ -45,7 +46,8 @@ use gnnc_ir::workload::GraphFacts;
 /// Checks a module and builds the operator graph of its model.
 ///
 /// `facts` are those of the model's data graph ([`GraphFacts::PLACEHOLDER`] if they are not
-/// known); `overrides` are values of model parameters that take the place of the defaults.
+/// known); `overrides` are values of model parameters that take the place of the defaults, and numbers
+/// of the `train` block, whose names begin with `train.`.
 /// There is a model exactly if no diagnostic is an error. Layers that the model does not call
 /// are checked for names and arguments, not for shapes.
 pub fn elaborate(
@@ -56,7 +58,7 @@ pub fn elaborate(
     let mut diagnostics = Vec::new();
     names::check(module, &mut diagnostics);
     let circular = cycles::check(module, &mut diagnostics);
-    let train = settings::train(module, &mut diagnostics);
+    let train = settings::train(module, overrides, &mut diagnostics);
     for graph in module.graphs() {
         source::source(graph, &mut diagnostics);
     }

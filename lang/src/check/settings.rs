@@ -1,6 +1,7 @@
 //! Settings blocks: reads values, checks their kinds and ranges. Includes the `train` block.
 
 use super::bind::{Signature, bind};
+use super::overrides::overridden;
 use crate::diagnostic::{Diagnostic, Span};
 use crate::syntax::ast::{Block, Call, Expr, ExprKind, Module, Setting, UnaryOp};
 use gnnc_ir::graph::model::{Optimizer, Relaxation, TrainSettings};
@@ -17,12 +18,15 @@ const LARGEST: f64 = 9_007_199_254_740_992.0;
 /// Most seeds of a batch, and most edges of a fanout.
 const LARGEST_BATCH: f64 = 1e9;
 
-/// The `train` block of a module, or the defaults.
-pub fn train(module: &Module, diagnostics: &mut Vec<Diagnostic>) -> TrainSettings {
+/// The `train` block of a module with the settings from outside, or the defaults.
+pub fn train(
+    module: &Module,
+    overrides: &[(String, f64)],
+    diagnostics: &mut Vec<Diagnostic>,
+) -> TrainSettings {
     let mut blocks = module.trains();
-    let Some((first, block)) = blocks.next() else {
-        return TrainSettings::default();
-    };
+    let none = Block::default();
+    let (first, block) = blocks.next().unwrap_or((Span::default(), &none));
     for (span, _) in blocks {
         let twice = Diagnostic::new("E0203", "there are two `train` blocks").at(span);
         diagnostics.push(
@@ -51,7 +55,8 @@ pub fn train(module: &Module, diagnostics: &mut Vec<Diagnostic>) -> TrainSetting
         "delay",
         "static",
     ];
-    let mut reader = Reader::new(block, "train", &keys, diagnostics);
+    let block = overridden(block, overrides, diagnostics);
+    let mut reader = Reader::new(&block, "train", &keys, diagnostics);
     let mut settings = TrainSettings::default();
     if let Some(value) = reader.get("optimizer")
         && let Some(optimizer) = reader.optimizer(value)
