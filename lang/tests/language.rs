@@ -34,11 +34,16 @@ fn examples() -> Vec<(String, String)> {
 }
 
 fn facts(module: &Module) -> GraphFacts {
-    let known = module.graph_source().and_then(|s| s.facts());
+    let source = module.graph_source();
+    let links = match &source {
+        Some(GraphSource::Data { options, .. }) => options.links,
+        Some(GraphSource::Statistics(_)) | None => None,
+    };
+    let known = source.and_then(|s| s.facts());
     known.unwrap_or(GraphFacts {
         features: 1433,
-        classes: 7,
-        vertex_types: 0,
+        classes: if links.is_some() { 1 } else { 7 },
+        vertex_types: 3,
         relations: 5,
         edge_features: 3,
         edge_sets: None,

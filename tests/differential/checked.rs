@@ -3,8 +3,10 @@
 
 use crate::data::{Shape, planted, with_edge_features, with_numbers};
 use crate::edge_sets::{many_graphs, with_sets};
+use crate::minibatch::untyped;
 use crate::storage::{options, placements};
 use gnnc::Cache;
+use gnnc::graph::links::{LinkOptions, with_pairs};
 use gnnc::graph::summarise;
 use gnnc::ir::program::{Instr, Program};
 use gnnc::ir::words::storage::Storage;
@@ -36,6 +38,8 @@ fn small(path: &Path, sparse: bool) -> (Loaded, Compiled) {
     let reads = |text: &str| source.text.contains(text);
     let data = if reads("pool(") {
         many_graphs(!reads("cross_entropy"))
+    } else if reads("links = ") {
+        with_pairs(&untyped(planted(shape)), &LinkOptions::default()).unwrap()
     } else if reads("to mesh") {
         with_numbers(with_edge_features(with_sets(shape, ["to mesh", "to grid"])))
     } else {
