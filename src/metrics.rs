@@ -81,11 +81,15 @@ impl Scored<'_> {
                 Some(all.f1())
             }
             Metric::MacroF1 => {
-                // Of one class a vertex, those that occur; of several, all.
+                // Of one class a vertex, those that occur; of several, all of which some labels are known.
                 let several = self.kind == LabelKind::Several;
-                let counts = self.counts(&known).into_iter();
-                let occur = counts.filter(|c| several || c.predicted + c.labeled > 0);
-                mean(occur.map(|c| c.f1()))
+                let is_known = |class| known.iter().any(|v| self.is_known(*v, class));
+                let counts = self.counts(&known).into_iter().enumerate();
+                let counted = counts.filter(|(class, c)| match several {
+                    true => is_known(*class),
+                    false => c.predicted + c.labeled > 0,
+                });
+                mean(counted.map(|(_, c)| c.f1()))
             }
             Metric::RocAuc => mean(self.questions(&known).filter_map(roc_auc)),
             Metric::AveragePrecision => mean(self.questions(&known).filter_map(average_precision)),

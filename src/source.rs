@@ -249,7 +249,13 @@ fn open(path: &Path, options: &DataOptions) -> Result<(GraphData, Dropped), Erro
         negatives,
         ..LinkOptions::default()
     };
-    Ok((with_pairs(&data, &drawn)?, dropped))
+    let pairs = with_pairs(&data, &drawn).map_err(|error| {
+        Error::Input(format!(
+            "`links` in the graph block makes pairs of the vertices of {}: {error}",
+            path.display()
+        ))
+    })?;
+    Ok((pairs, dropped))
 }
 
 /// The identity matrix as features: each vertex has its own.

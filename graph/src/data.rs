@@ -381,7 +381,8 @@ mod tests {
         assert_eq!((data.validate(), data.classes()), (vec![], 3));
         // Vertex 0 is trained, vertex 3 is in no split.
         data.test = vec![false; 8];
-        (values[1], values[9], values[10]) = (f32::NAN, f32::NAN, f32::INFINITY);
+        values[..3].fill(f32::NAN);
+        (values[9], values[10]) = (f32::NAN, f32::INFINITY);
         values.push(0.0);
         data.labels = Labels::Values { width: 3, values };
         let text: Vec<_> = data.validate().iter().map(ToString::to_string).collect();

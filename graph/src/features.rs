@@ -428,7 +428,11 @@ impl Features {
             column: entry.column - from + left,
             ..entry
         });
-        if let Self::Dense { values, .. } = self {
+        // One-hot columns make few numbers many: those are only stored where they are.
+        let is_sparse = 4 * (u64::from(left) + 1) <= u64::from(columns);
+        if let Self::Dense { values, .. } = self
+            && !is_sparse
+        {
             let mut all = vec![0f32; rows * columns as usize];
             let own = values.as_slice().chunks_exact((left as usize).max(1));
             for (row, own) in all.chunks_exact_mut(columns as usize).zip(own) {

@@ -85,6 +85,13 @@ impl VertexTypes {
                 expected: format!("at most {MAX_WIDTH}"),
             });
         }
+        if let Some(rows) = features.rows().filter(|rows| *rows != self.of.len()) {
+            return Err(GraphError::Unsupported {
+                at: at.to_owned(),
+                found: format!("features of {}", counted(rows, "row")),
+                expected: format!("{}, one for each vertex", self.of.len()),
+            });
+        }
         let features = features.with_one_hot(&self.of, types as u32);
         Ok((features, self.names.clone()))
     }
@@ -112,6 +119,18 @@ impl GraphData {
         self.features.columns().saturating_sub(types)
     }
 
+    /// How many vertices each type has.
+    pub fn vertices_by_type(&self) -> Vec<u64> {
+        let own = self.own_features();
+        let mut counts = vec![0; self.vertex_types.len()];
+        for entry in self.features.entries() {
+            if let Some(kind) = entry.column.checked_sub(own) {
+                counts[kind as usize] += 1;
+            }
+        }
+        counts
+    }
+
     /// The vertices of a type; `None` if no type has the name.
     pub fn vertices_of_type(&self, name: &str) -> Option<Vec<u32>> {
         let kind = self.vertex_types.iter().position(|own| own == name)?;
@@ -134,7 +153,7 @@ impl GraphData {
             places.push(place(name).ok_or_else(|| self.other_types(&format!("`{name}`"), names))?);
         }
         if places.is_empty() {
-            return Err(self.other_types("none", names));
+            return Err(self.other_types("a single type, or none,", names));
         }
         let (own, rows) = (self.own_features(), self.vertices() as usize);
         let (mut indptr, mut indices, mut values) = (vec![0], Vec::new(), Vec::new());

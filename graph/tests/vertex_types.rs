@@ -86,7 +86,6 @@ fn types_can_be_left_out_or_have_another_name() {
 fn values_that_some_of_a_type_lack_are_refused() {
     for (from, to, expected) in [
         ("40", "", "no value of `age` for a vertex of type `person`"),
-        ("shop,,\nc", "shop,3,", "a value"),
         ("article,,1.5", "article,x,1.5", ""),
     ] {
         let nodes = NODES.to_owned() + "c,shop,,\n";
@@ -135,6 +134,7 @@ fn read(more: &[(&str, Vec<u8>)]) -> Result<GraphData, GraphError> {
             array("<f4", "(3, 2)", &floats(&[5.0, 0.0, 6.0, 1.0, 7.0, 1.0])),
         ),
     ];
+    all.retain(|(name, _)| more.iter().all(|(new, _)| new != name));
     all.extend(more.iter().map(|(name, bytes)| (*name, bytes.clone())));
     parse_bytes(Format::Npz, &archive(&all), &LoadOptions::default())
 }
@@ -192,6 +192,14 @@ fn archives_with_other_types_are_refused() {
         ),
         (vec![("node_type", i64s(&[1, 0, 5000]))], "5000"),
         (vec![names(&["a", "b"])], "without `vertex_type`"),
+        (
+            vec![("node_type", i64s(&[1, 0, 1])), names(&["a", "a"])],
+            "the name `a`",
+        ),
+        (
+            vec![("node_type", i64s(&[1, 0, 1])), names(&["a", ""])],
+            "different names",
+        ),
         (vec![names(&["a", "b", "c"])], "without `vertex_type`"),
         (
             vec![("vertex_type_names", i64s(&[1]))],
@@ -207,7 +215,7 @@ fn archives_with_other_types_are_refused() {
         ),
         (
             vec![("vertex_type_names", array("<U1", "(1,)", &[0xff; 4]))],
-            "a text that is none",
+            "not valid Unicode",
         ),
         (
             vec![("vertex_type_names", array("|S2", "(1, 1)", b"ab"))],
@@ -217,4 +225,104 @@ fn archives_with_other_types_are_refused() {
         let error = read(&arrays).unwrap_err().to_string();
         assert!(error.contains(expected), "{error}\nexpected {expected}");
     }
+}
+
+#[test]
+fn lists_may_come_after_types_without_them() {
+    let nodes = "id,type,feat,last\np,person,,1\nq,person,,2\na,article,\"[1,2,3]\",3\n";
+    let data = table(nodes, Import::default()).unwrap().data;
+    #[rustfmt::skip]
+    let values = [
+        0.0, 0.0, 0.0, 1.0, 0.0, 1.0,
+        0.0, 0.0, 0.0, 2.0, 0.0, 1.0,
+        1.0, 2.0, 3.0, 3.0, 1.0, 0.0,
+    ];
+    assert_eq!(data.features.to_dense().values(), values);
+    // Two such columns, the second of which is known first.
+    let nodes =
+        "id,type,f,g\np,person,,\"[7,8]\"\na,article,\"[1,2,3]\",\"[9,9]\"\nq,person,,\"[5,6]\"\n";
+    let data = table(nodes, Import::default()).unwrap().data;
+    #[rustfmt::skip]
+    let values = [
+        0.0, 0.0, 0.0, 7.0, 8.0, 0.0, 1.0,
+        1.0, 2.0, 3.0, 9.0, 9.0, 1.0, 0.0,
+        0.0, 0.0, 0.0, 5.0, 6.0, 0.0, 1.0,
+    ];
+    assert_eq!(data.features.to_dense().values(), values);
+    let error = table(&nodes.replace("[7,8]", "[]"), Import::default()).unwrap_err();
+    assert!(
+        error.to_string().contains("an empty list in `g`"),
+        "{error}"
+    );
+    let error = table(&nodes.replace("[5,6]", "5"), Import::default()).unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .contains("found 1 number in `g`, expected 2"),
+        "{error}"
+    );
+}
+
+/// What says something else of a vertex is no type of it: labels among the features would be learned by heart.
+#[test]
+fn labels_and_splits_are_no_types() {
+    let of = |options: Import| table("id,type\np,x\nq,y\na,x\n", options);
+    for options in [
+        Import {
+            label: Some("type".to_owned()),
+            ..Import::default()
+        },
+        Import {
+            id: Some("type".to_owned()),
+            ..Import::default()
+        },
+    ] {
+        let Ok(found) = of(options) else { continue };
+        assert_eq!(
+            (found.data.vertex_types.len(), found.data.features.columns()),
+            (0, 0)
+        );
+    }
+    let error = of(Import {
+        label: Some("type".to_owned()),
+        vertex_type: Some("type".to_owned()),
+        ..Import::default()
+    });
+    assert!(
+        error
+            .unwrap_err()
+            .to_string()
+            .contains("--vertex-type type")
+    );
+    let error = table("id,type\np,x\nq,\na,x\n", Import::default()).unwrap_err();
+    assert!(error.to_string().contains("no `type`"), "{error}");
+}
+
+/// A small file with many vertices and types takes no memory for all columns of all vertices.
+#[test]
+fn many_types_are_stored_where_they_are() {
+    let types: Vec<i64> = (0..3000).map(|v| v % 1000).collect();
+    let ones: Vec<u8> = (0..3000).flat_map(|_| 1f32.to_le_bytes()).collect();
+    let indptr = i64s(&[0; 3001]);
+    let archive = archive(&[
+        ("indptr", indptr),
+        ("indices", i64s(&[])),
+        ("features", array("<f4", "(3000, 1)", &ones)),
+        ("vertex_type", i64s(&types)),
+    ]);
+    let data = parse_bytes(Format::Npz, &archive, &LoadOptions::default()).unwrap();
+    assert_eq!(
+        (data.features.columns(), data.features.stored()),
+        (1001, 6000)
+    );
+    assert_eq!(data.vertices_by_type(), vec![3; 1000]);
+    // Features of other vertices are not cut or filled up.
+    let archive = arrays::archive(&[
+        ("indptr", i64s(&[0; 3001])),
+        ("indices", i64s(&[])),
+        ("features", array("<f4", "(2, 1)", &[0; 8])),
+        ("vertex_type", i64s(&types)),
+    ]);
+    let error = parse_bytes(Format::Npz, &archive, &LoadOptions::default()).unwrap_err();
+    assert!(error.to_string().contains("features of 2 rows"), "{error}");
 }

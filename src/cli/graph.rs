@@ -356,8 +356,8 @@ fn stats_text(data: &GraphData, workload: &Workload) -> String {
         features => {
             let cells = workload.vertices as f64 * f64::from(workload.features);
             let types = match workload.vertex_types {
-                0 => "",
-                _ => " with those of the types",
+                0 => String::new(),
+                types => format!(", including {types} for vertex types"),
             };
             let storage = match features {
                 Features::Sparse { .. } => "sparse",
@@ -412,11 +412,10 @@ fn stats_text(data: &GraphData, workload: &Workload) -> String {
     if !sets.is_empty() {
         lines.insert(3, ("edge sets", sets.join(", ")));
     }
-    let types = (data.vertex_types.iter()).map(|name| {
-        let vertices = data.vertices_of_type(name).map_or(0, |all| all.len());
-        format!("{} of {name}", grouped(vertices as u64))
-    });
-    let types: Vec<String> = types.collect();
+    let types: Vec<String> = (data.vertex_types.iter())
+        .zip(data.vertices_by_type())
+        .map(|(name, vertices)| format!("{} of {name}", grouped(vertices)))
+        .collect();
     if !types.is_empty() {
         lines.insert(2, ("vertex types", types.join(", ")));
     }

@@ -128,7 +128,7 @@ fn several_classes_are_scored_as_scikit_learn_does() {
 fn numbers_are_scored_as_scikit_learn_does() {
     let labels = Labels::Values {
         width: 2,
-        values: vec![0.5, 1.0, -1.0, 1.0, 7.0, -6.0, f32::NAN, 2.0],
+        values: vec![0.5, 1.0, -1.0, 1.0, 7.0, -6.0, f32::NAN, f32::NAN],
     };
     let logits = [0.0, 2.0, -1.0, 2.0, 8.0, -5.0, 3.0, 3.0];
     let scored = Scored {

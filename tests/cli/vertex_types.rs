@@ -103,7 +103,7 @@ model m() on g {{
         &["--vertex-type shop", "one of book, reader"],
     );
     // Another graph with these types, and one with other types.
-    let few = "id,type,age,price,label,split\nann,reader,30,,,\nbook,book,,2,1,test\n";
+    let few = "id,type,age,price,label,split\nann,reader,21,,,\nbook,book,,2,1,test\n";
     let other = text(&folder.file("few.csv", few)).to_owned();
     let links = text(&folder.file(
         "few_edges.csv",

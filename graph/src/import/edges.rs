@@ -2,7 +2,7 @@
 
 use super::edge_columns::EdgeColumns;
 use super::ids::Ids;
-use super::members::{Members, Within};
+use super::members::{Members, TypeOf, Within};
 use super::table::{Layout, Row, Table};
 use super::{Import, Note};
 use crate::names::Names;
@@ -52,9 +52,9 @@ pub(super) struct Stated<'a> {
     /// Their type.
     pub(super) kind: Option<&'a str>,
     /// The type of their sources, of several types of vertices.
-    pub(super) source: Option<&'a str>,
+    pub(super) source: Option<TypeOf<'a>>,
     /// The type of their targets.
-    pub(super) target: Option<&'a str>,
+    pub(super) target: Option<TypeOf<'a>>,
 }
 
 /// The edges of tables.
@@ -217,7 +217,7 @@ impl<'a> Edges<'a> {
             let graph = members.map(|members| members.graph(&table.at, &row));
             let graph = graph.transpose()?;
             let within = |end| match (end, graph) {
-                (Some(name), _) => Within::Type(name),
+                (Some(of), _) => Within::Type(of),
                 (None, Some(graph)) => Within::Graph(graph),
                 (None, None) => Within::All,
             };
@@ -261,7 +261,7 @@ impl<'a> Edges<'a> {
             (Within::Graph(_), _) => {
                 "an id of the table of vertices, in the graph of the edge".to_owned()
             }
-            (Within::Type(name), _) => format!("an id of the table of `{name}`"),
+            (Within::Type(of), _) => format!("an id of the table of `{}`", of.name),
             (Within::All, true) => "an id of the table of vertices".to_owned(),
             (Within::All, false) => "the id of a vertex".to_owned(),
         };

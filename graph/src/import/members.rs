@@ -28,6 +28,13 @@ impl Members<'_> {
     }
 }
 
+/// A type of vertices.
+#[derive(Clone, Copy)]
+pub(super) struct TypeOf<'a> {
+    pub(super) number: usize,
+    pub(super) name: &'a str,
+}
+
 /// Among which vertices an id means one.
 #[derive(Clone, Copy)]
 pub(super) enum Within<'a> {
@@ -35,7 +42,7 @@ pub(super) enum Within<'a> {
     /// Those of a graph, of many.
     Graph(u32),
     /// Those of a type.
-    Type(&'a str),
+    Type(TypeOf<'a>),
 }
 
 impl<'a> Within<'a> {
@@ -44,7 +51,7 @@ impl<'a> Within<'a> {
         match self {
             Self::All => Cow::Borrowed(id),
             Self::Graph(graph) => Cow::Owned(format!("{graph}:{id}")),
-            Self::Type(name) => Cow::Owned(format!("{name}:{id}")),
+            Self::Type(of) => Cow::Owned(format!("{}:{id}", of.number)),
         }
     }
 }

@@ -11,7 +11,7 @@ use super::{Import, Note};
 use crate::names::Names;
 use crate::read::syntax;
 use crate::{Features, GraphData, GraphError, Labels, VertexTypes};
-use columns::{Column, Kind, features};
+use columns::{Columns, Kind};
 use gnnc_ir::words::spelling::counted;
 use std::path::Path;
 
@@ -34,7 +34,7 @@ pub(super) enum About<'a> {
     /// The vertices of a graph.
     Vertices,
     /// The vertices of one type, of several.
-    OfType(&'a str),
+    OfType,
     /// The vertices of many graphs.
     Members(Members<'a>),
     /// Graphs, which have no features.
@@ -96,11 +96,11 @@ pub(super) fn read(
     let split = table.chosen("split-column", options.split.as_deref(), &SPLIT)?;
     let members = match about {
         About::Members(members) => Some(members),
-        About::Vertices | About::OfType(_) | About::Graphs => None,
+        About::Vertices | About::OfType | About::Graphs => None,
     };
     let of_graphs = matches!(about, About::Graphs);
     let kind = match about {
-        About::OfType(_) | About::Graphs => None,
+        About::OfType | About::Graphs => None,
         About::Vertices | About::Members(_) => {
             table.chosen("vertex-type", options.vertex_type.as_deref(), &VERTEX_TYPE)?
         }
@@ -109,19 +109,36 @@ pub(super) fn read(
         let mut without = options.without.iter();
         without.any(|own| own.eq_ignore_ascii_case(name))
     };
-    let kind = kind.filter(|kind| !header.get(*kind).is_some_and(left_out));
     for name in options.without.iter().filter(|_| !of_graphs) {
         if table.column(&[name]).is_none() {
             table.chosen("without", Some(name), &[])?;
         }
     }
     let mut own_masks = MASKS.map(|names| table.column(names));
-    let mut used = vec![Some(id), label, split, kind, members.map(|own| own.column)];
+    let mut used = vec![Some(id), label, split, members.map(|own| own.column)];
     used.extend(own_masks);
+    // What is said of a vertex in another way is no type of it.
+    let is_other =
+        |kind: &usize| used.contains(&Some(*kind)) || header.get(*kind).is_some_and(left_out);
+    if let Some(name) = options
+        .vertex_type
+        .as_ref()
+        .filter(|_| kind.as_ref().is_some_and(is_other))
+    {
+        return Err(GraphError::Unsupported {
+            at,
+            found: format!(
+                "--vertex-type {name}, a column that is left out or means something else"
+            ),
+            expected: "a column of its own".to_owned(),
+        });
+    }
+    let kind = kind.filter(|kind| !is_other(kind));
+    used.push(kind);
     if split.is_some() {
         own_masks = [None; 3];
     }
-    let mut columns: Vec<Column> = (header.iter().enumerate())
+    let places = (header.iter().enumerate())
         .filter(|(index, name)| !used.contains(&Some(*index)) && !left_out(name))
         .filter(|(index, name)| {
             let reason = match table.other(*index) {
@@ -132,10 +149,11 @@ pub(super) fn read(
             notes.push(Note(format!("{at}: left out column `{name}`, {reason}")));
             false
         })
-        .map(|(index, name)| Column::new(index, name))
+        .map(|(index, name)| (index, name.clone()))
         .collect();
+    let mut columns = Columns::new(places);
     let (mut ids, mut graphs) = (Ids::default(), Vec::new());
-    let (mut values, mut labels) = (Vec::new(), Names::default());
+    let mut labels = Names::default();
     let (mut kinds, mut kind_names) = (Ids::default(), Names::default());
     let mut masks = [(); 3].map(|()| Vec::new());
     let mut row = Row::default();
@@ -145,11 +163,7 @@ pub(super) fn read(
         let graph = members.map(|members| members.graph(&at, &row));
         let graph = graph.transpose()?;
         graphs.extend(graph);
-        let within = match (about, graph) {
-            (About::OfType(name), _) => Within::Type(name),
-            (_, Some(graph)) => Within::Graph(graph),
-            (_, None) => Within::All,
-        };
+        let within = graph.map_or(Within::All, Within::Graph);
         if ids.number(&within.id(word), &at)? != known {
             let found = format!("id `{word}` again");
             let expected = match graph {
@@ -176,17 +190,20 @@ pub(super) fn read(
             None => None,
             Some(column) => {
                 let name = row.text(&at, column)?;
+                if name.is_empty() {
+                    let column = table.name(column);
+                    let expected = "the type of the vertex; fill it in, or leave the column out with --without";
+                    return Err(syntax(&at, row.line, format!("no {column}"), expected));
+                }
                 kind_names.push(name);
                 let number = kinds.number(name, &at)? as usize;
                 Some(Kind { number, name })
             }
         };
-        for column in &mut columns {
-            column.read(&at, &row, of, table.shortest_list, &mut values)?;
-        }
+        columns.read(&at, &row, of, table.shortest_list)?;
     }
-    notes.extend(columns.iter().filter_map(|column| column.refused(&at)));
-    let features = features(&at, &columns, values, ids.names.len())?;
+    notes.extend(columns.refused(&at));
+    let features = columns.features(&at)?;
     let types = VertexTypes::of_texts(&at, &kind_names)?;
     let (features, vertex_types) = types.beside(&at, features)?;
     let (labels, classes) = classes(&labels);

@@ -127,7 +127,10 @@ pub(super) fn below(at: &str, row: &Row, column: usize, limit: u64) -> Result<u3
     let number = word.parse::<u32>().ok();
     let number = number.filter(|number| u64::from(*number) < limit);
     number.ok_or_else(|| {
-        let expected = format!("a number from 0 to {}", limit.saturating_sub(1));
+        let expected = match limit {
+            0 => "no rows, since there is nothing to number".to_owned(),
+            limit => format!("a number from 0 to {}", limit - 1),
+        };
         syntax(at, row.line, quoted(word), expected)
     })
 }

@@ -53,8 +53,8 @@ pub(super) fn read(options: &Import, notes: &mut Vec<Note>) -> Result<Found, Gra
             )
         } else {
             format!(
-                "{place}: edges as they are stored, so nothing is passed against them; --symmetrize adds \
-                 the reverse of each type of edges as a further type"
+                "{place}: edges as they are stored, so messages only flow along their direction; --symmetrize \
+                 adds the reverse of each type of edges as a further type"
             )
         }));
     }

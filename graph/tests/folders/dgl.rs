@@ -69,7 +69,7 @@ fn what_gnnc_cannot_train_on_is_refused() {
         (
             "ntype: person",
             "ntype: place",
-            "an id of the table of `person`",
+            "edges of vertices of type `person`",
         ),
         ("dataset_name: small", "separator: '--'", "separator \"--\""),
         ("edge_data:", "edges:", "edge_data"),

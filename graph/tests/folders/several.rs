@@ -92,6 +92,21 @@ fn folders_of_ogb_that_are_wrong_are_refused() {
         ),
         (
             "raw/num-node-dict.csv.gz",
+            "paper,author,/tmp\n3,2,1\n",
+            "the type `/tmp`",
+        ),
+        (
+            "raw/num-node-dict.csv.gz",
+            "paper,author,author\n3,2,1\n",
+            "the type `author`",
+        ),
+        (
+            "raw/triplet-type-list.csv.gz",
+            "paper,cites,paper\npaper,cites,paper\n",
+            "each type of edges once",
+        ),
+        (
+            "raw/num-node-dict.csv.gz",
             "paper,author,place\n3,2,x\n",
             "`x`",
         ),
@@ -205,4 +220,28 @@ fn folders_of_dgl_that_are_wrong_are_refused() {
     assert!(!data.train.contains(&true));
     let error = of("reader").unwrap_err().to_string();
     assert!(error.contains("one of author, paper, place"), "{error}");
+}
+
+/// Colons in names and spaces in types of edges keep vertices and relations apart.
+#[test]
+fn names_of_types_may_hold_anything() {
+    let meta = "\
+edge_data:
+- {file_name: one.csv, etype: ['a', 'b c', 'a:b']}
+- {file_name: two.csv, etype: ['a', 'b', 'a:b']}
+node_data:
+- {file_name: a.csv, ntype: a}
+- {file_name: b.csv, ntype: 'a:b'}
+";
+    let set = Folder::new(&[
+        ("meta.yaml", meta),
+        ("a.csv", "node_id,feat\nb:c,1\n"),
+        ("b.csv", "node_id,feat\nc,2\n"),
+        ("one.csv", "src_id,dst_id\nb:c,c\n"),
+        ("two.csv", "src_id,dst_id\nb:c,c\n"),
+    ]);
+    let data = set.read().unwrap().data;
+    let edges: Vec<_> = data.topology.typed_edges().collect();
+    assert_eq!((data.vertices(), edges), (2, vec![(0, 1, 0), (0, 1, 1)]));
+    assert_eq!(data.ids.iter().collect::<Vec<_>>(), ["a:b:c", "a:b:c"]);
 }

@@ -4,8 +4,10 @@ use super::{EdgeTable, Meta, NodeTable, Tables, named_ids};
 use crate::import::edges::{Columns, Edges, Stated};
 use crate::import::graphs::Found;
 use crate::import::ids::Ids;
+use crate::import::members::{TypeOf, Within};
 use crate::import::nodes::{self, About};
 use crate::import::{Import, Note, typed};
+use crate::names::Names;
 use crate::{GraphData, GraphError};
 
 /// Reads a data set. The types of vertices are in the order of their names, and a type of edges is one of
@@ -27,7 +29,7 @@ pub(super) fn read(
     };
     if meta.graph_data.is_some() {
         let found = "many graphs with several types of vertices".to_owned();
-        let expected = "one graph, or vertices of one type with a column `type` in their table";
+        let expected = "one graph";
         return Err(wrong(found, expected));
     }
     let lacks = |file: &std::path::Path, key: &str| {
@@ -45,17 +47,15 @@ pub(super) fn read(
         return Err(wrong(found, "one table for each type"));
     }
     let mut types = Vec::new();
-    let mut ids = Ids::default();
-    for (kind, table) in vertices {
+    let (mut ids, mut names) = (Ids::default(), Names::default());
+    for (number, (kind, table)) in vertices.iter().enumerate() {
         let options = named_ids(options, &table.node_id_field);
-        let nodes = nodes::read(
-            tables.open(&table.file_name)?,
-            About::OfType(kind),
-            &options,
-            notes,
-        )?;
+        let opened = tables.open(&table.file_name)?;
+        let nodes = nodes::read(opened, About::OfType, &options, notes)?;
+        let of = TypeOf { number, name: kind };
         for id in nodes.ids.names.iter() {
-            ids.number(id, at)?;
+            ids.number(&Within::Type(of).id(id), at)?;
+            names.push(&format!("{kind}:{id}"));
         }
         types.push(nodes.of_type(kind));
     }
@@ -66,9 +66,11 @@ pub(super) fn read(
         edge_tables.push((kind.ok_or_else(|| lacks(&table.file_name, "etype"))?, table));
     }
     edge_tables.sort_by_key(|(kind, _)| *kind);
+    // Names of types may hold anything, so their places stand for them.
+    let mut relations: Vec<&[String; 3]> = edge_tables.iter().map(|(kind, _)| *kind).collect();
+    relations.dedup();
     for (kind, table) in edge_tables {
         let [source, _, target] = kind;
-        let name = kind.join(" ");
         let options = table.options(options);
         let mut table = tables.open(&table.file_name)?;
         let columns = Columns {
@@ -76,16 +78,33 @@ pub(super) fn read(
             ..Columns::of(&table, &options, notes)?
         };
         notes.extend(columns.rest(&table));
+        let of = |name: &str| -> Result<TypeOf, GraphError> {
+            let found = vertices
+                .iter()
+                .enumerate()
+                .find(|(_, (own, _))| *own == name);
+            let of = found.map(|(number, (name, _))| TypeOf { number, name });
+            of.ok_or_else(|| {
+                wrong(
+                    format!("edges of vertices of type `{name}`"),
+                    "a type that has a table in node_data",
+                )
+            })
+        };
+        let relation = relations
+            .binary_search(&kind)
+            .unwrap_or_default()
+            .to_string();
         let stated = Stated {
-            kind: Some(&name),
-            source: Some(source),
-            target: Some(target),
+            kind: Some(&relation),
+            source: Some(of(source)?),
+            target: Some(of(target)?),
         };
         edges.add(&mut table, columns, stated)?;
     }
     let found = edges.finish(notes)?;
     let mut data = GraphData::new("", found.topology);
-    data.ids = found.names;
+    data.ids = names;
     typed::describe(at, types, options.label_type.as_deref(), &mut data)?;
     Ok((data, found.dropped).into())
 }

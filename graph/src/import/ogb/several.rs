@@ -124,6 +124,11 @@ pub(super) fn read(
     Ok((data, dropped).into())
 }
 
+/// Whether a name can be a part of a path within the data set.
+fn can_be_in_path(name: &str) -> bool {
+    !["", ".", ".."].contains(&name) && !name.contains(['/', '\\'])
+}
+
 /// The number of vertices of each type: names above a row of numbers.
 fn counts(path: &Path) -> Result<BTreeMap<String, u32>, GraphError> {
     let layout = Layout {
@@ -133,6 +138,15 @@ fn counts(path: &Path) -> Result<BTreeMap<String, u32>, GraphError> {
     let mut table = Table::open(path, &layout)?;
     let at = table.at.clone();
     let names = table.header.clone().unwrap_or_default();
+    for (place, name) in names.iter().enumerate() {
+        if !can_be_in_path(name) || names[..place].contains(name) {
+            return Err(GraphError::Unsupported {
+                at,
+                found: format!("the type `{name}`"),
+                expected: "different names of types, which are also names of folders".to_owned(),
+            });
+        }
+    }
     let mut row = Row::default();
     let mut counts = BTreeMap::new();
     let mut graphs = 0;
@@ -155,20 +169,23 @@ fn relations(path: &Path) -> Result<Vec<Relation>, GraphError> {
     let mut relations = Vec::new();
     while table.next(&mut row)? {
         let text = |column: usize| -> Result<String, GraphError> {
-            match row.text(&at, column)? {
-                // It becomes a part of a path.
-                name if name.is_empty() || name.contains(['/', '\\']) => {
-                    let expected = "the type of the sources, a name and the type of the targets";
-                    Err(syntax(&at, row.line, format!("`{name}`"), expected))
-                }
-                name => Ok(name.to_owned()),
+            let name = row.text(&at, column)?;
+            let expected = "the type of the sources, a name and the type of the targets";
+            match can_be_in_path(name) {
+                true => Ok(name.to_owned()),
+                false => Err(syntax(&at, row.line, format!("`{name}`"), expected)),
             }
         };
-        relations.push(Relation {
+        let relation = Relation {
             source: text(0)?,
             name: text(1)?,
             target: text(2)?,
-        });
+        };
+        if relations.contains(&relation) {
+            let found = format!("`{}` of the same types again", relation.name);
+            return Err(syntax(&at, row.line, found, "each type of edges once"));
+        }
+        relations.push(relation);
         if relations.len() > MAX_RELATIONS as usize {
             let expected = format!("at most {MAX_RELATIONS} types of edges");
             return Err(syntax(&at, row.line, "one more".to_owned(), expected));

@@ -1,9 +1,13 @@
 //! Texts in arrays: of NumPy's strings, or the lines of a text of which an array has the bytes.
 
-use super::{Array, Header, Kind};
+use super::{Array, Header};
 use crate::GraphError;
 use crate::names::Names;
 use std::io::Read;
+
+/// What texts are read from.
+const EXPECTED: &str = "an array of strings (.astype(str)), or unsigned bytes of a text in UTF-8 with a line for each \
+                        element";
 
 /// NumPy's strings of a fixed length.
 #[derive(Clone, Copy)]
@@ -71,13 +75,17 @@ pub(crate) fn names(
         .read_to_end(&mut bytes)
         .map_err(damaged)?;
     let header = Header::read(&at, &mut &bytes[..])?;
-    let Some(strings) = Strings::of(&header.descr) else {
-        return Array::read(at, &mut &bytes[..], bytes.len() as u64)?.lines();
-    };
     let unsupported = |found: String, expected: &str| GraphError::Unsupported {
         at: at.clone(),
         found,
         expected: expected.to_owned(),
+    };
+    let Some(strings) = Strings::of(&header.descr) else {
+        if !header.descr.ends_with("u1") {
+            let found = format!("an array of `{}`", header.descr);
+            return Err(unsupported(found, EXPECTED));
+        }
+        return Array::read(at, &mut &bytes[..], bytes.len() as u64)?.lines();
     };
     let [count] = header.shape[..] else {
         let found = format!("an array of texts of {} dimensions", header.shape.len());
@@ -100,7 +108,12 @@ pub(crate) fn names(
     }
     let texts = stored.chunks_exact(size).map(|text| strings.decode(text));
     let texts: Option<Names> = texts.collect();
-    texts.ok_or_else(|| unsupported("a text that is none".to_owned(), "characters of Unicode"))
+    texts.ok_or_else(|| {
+        unsupported(
+            "a text that is not valid Unicode".to_owned(),
+            "characters of Unicode",
+        )
+    })
 }
 
 impl Array {
@@ -110,13 +123,8 @@ impl Array {
         let unsupported = |found: String| GraphError::Unsupported {
             at: self.at.clone(),
             found,
-            expected: "an array of strings, or unsigned bytes of a text in UTF-8 with a line for \
-                       each element"
-                .to_owned(),
+            expected: EXPECTED.to_owned(),
         };
-        if (self.element.kind, self.element.size) != (Kind::Unsigned, 1) {
-            return Err(unsupported(format!("an array of `{}`", self.header.descr)));
-        }
         let text = std::str::from_utf8(&self.bytes);
         let text = text.map_err(|_| unsupported("bytes that are no UTF-8".to_owned()))?;
         Ok(Names::from_lines(text))

@@ -3,8 +3,9 @@
 use super::Arrays;
 use crate::features::Entry;
 use crate::vertex_types::VertexTypes;
-use crate::{GraphData, GraphError};
+use crate::{GraphData, GraphError, Names};
 use gnnc_ir::workload::MAX_VERTEX_TYPES;
+use std::collections::BTreeSet;
 use std::io::{Read, Seek};
 
 /// Reads `vertex_type`, the number of each vertex's type, and the names of the types, and adds the types to
@@ -23,6 +24,9 @@ pub(super) fn read<R: Read + Seek>(
         if names.is_none() {
             names = arrays.names(array)?;
         }
+    }
+    if let Some(names) = &names {
+        check_names(&arrays.at, names)?;
     }
     for name in ["vertex_type", "node_type"] {
         let Some(array) = arrays.optional(name)? else {
@@ -52,8 +56,7 @@ pub(super) fn read<R: Read + Seek>(
     let (columns, types) = (data.features.columns(), names.len() as u32);
     data.vertex_types = names;
     let own = data.own_features();
-    let is_hot = |entry: Entry| entry.column < own || entry.value == 1.0;
-    if types > columns || types > MAX_VERTEX_TYPES || !data.features.entries().all(is_hot) {
+    if types > columns || types > MAX_VERTEX_TYPES || !is_one_hot(data, own) {
         return Err(GraphError::Unsupported {
             at: arrays.at.clone(),
             found: format!("names of {types} types of vertices without `vertex_type`"),
@@ -64,4 +67,30 @@ pub(super) fn read<R: Read + Seek>(
         });
     }
     Ok(())
+}
+
+/// Whether the columns from `first` are 0, or 1 in one of them in each row.
+fn is_one_hot(data: &GraphData, first: u32) -> bool {
+    let mut last = None;
+    let mut entries = data
+        .features
+        .entries()
+        .filter(|entry| entry.column >= first);
+    entries.all(|Entry { row, value, .. }| last.replace(row) != Some(row) && value == 1.0)
+}
+
+/// Checks that names tell types apart.
+fn check_names(at: &str, names: &Names) -> Result<(), GraphError> {
+    let mut known = BTreeSet::new();
+    match names
+        .iter()
+        .find(|name| name.is_empty() || !known.insert(*name))
+    {
+        None => Ok(()),
+        Some(name) => Err(GraphError::Unsupported {
+            at: at.to_owned(),
+            found: format!("the name `{name}` of a type of vertices"),
+            expected: "different names that are not empty".to_owned(),
+        }),
+    }
 }
