@@ -111,7 +111,7 @@ pub(super) fn read(
             limit: most,
         });
     }
-    let (topology, dropped) = Topology::typed(vertices, relations.len() as u32, edges.into_iter())?;
+    let (topology, dropped) = Topology::typed(vertices, relations.len() as u32, edges)?;
     let mut data = GraphData::new("", topology);
     let numbered = counts
         .iter()
