@@ -29,7 +29,7 @@ fn each_graph_has_a_prediction() {
         let base = ["train", &model, "--epochs", "3", "--workers", workers];
         report(&[&base, more].concat())
     };
-    let one = train("1", &["--checkpoint", &run]);
+    let one = train("1", &["--checkpoint", &run, "--placement", "graph"]);
     assert_eq!(one["metric"], "rmse", "{one}");
     for (workers, placement) in [
         ("2", "graph"),
@@ -93,7 +93,7 @@ fn batches_of_graphs_train_alike_on_any_number_of_workers() {
         near(&one["train_loss"], &train(workers, placement)["train_loss"]);
     }
     // Two epochs of 32 steps are worth more than two steps.
-    let whole = report(&["train", &model, "--epochs", "2"]);
+    let whole = report(&["train", &model, "--epochs", "2", "--placement", "graph"]);
     assert!(
         one["test_rmse"].as_f64() < whole["test_rmse"].as_f64(),
         "{one} {whole}"

@@ -22,10 +22,10 @@ def molecules():
     data = np.load(EXAMPLES / "data/solubility.npz", allow_pickle=False)
     labels = data["y"].astype(np.float64)
     model = EXAMPLES / "gine_solubility.gir"
-    report = facts("train", model, "--epochs", 60, "--schedule", "cosine:5", "--checkpoint", "run.ckpt", "--quiet")
+    report = facts("train", model, "--epochs", 40, "--checkpoint", "run.ckpt", "--quiet")
     equal("the metric of the model", report["metric"], "rmse")
-    # Measured: 0.927, and 2.016 of the mean.
-    at_most("test RMSE", report["test_rmse"], 1.2)
+    # Measured: 0.657, and 2.016 of the mean.
+    at_most("test RMSE", report["test_rmse"], 0.9)
 
     test = data["test_mask"]
     mean = np.full(test.sum(), labels[data["train_mask"]].mean())
