@@ -52,8 +52,7 @@ pub struct EvalContext {
     pub edge_features: Vec<f64>,
     /// The feature matrix, `[V x F]`.
     pub features: Tensor,
-    /// As many as [`Loss::per_vertex`](crate::graph::op::Loss::per_vertex) says, row by row.
-    /// Numbers that are unknown are NaN.
+    /// As many as [`Loss::per_vertex`](crate::graph::op::Loss::per_vertex) says, row by row; NaN if unknown.
     pub labels: Vec<f64>,
     /// Whether each vertex counts in the loss.
     pub train: Vec<bool>,

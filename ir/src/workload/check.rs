@@ -80,19 +80,12 @@ impl Workload {
             let wide = u64::from(MAX_WIDTH);
             expect((1..=MAX_WIDTH).contains(&found), field, found, from_1(wide))?;
         }
-        expect(
-            self.vertex_types <= features,
-            "vertex_types",
-            self.vertex_types,
-            format!("at most {features}, as `features` says"),
-        )?;
-        let most = format!("at most {MAX_RELATIONS}");
-        expect(
-            self.relations <= MAX_RELATIONS,
-            "relations",
-            self.relations,
-            most,
-        )?;
+        for (field, found, most) in [
+            ("vertex_types", self.vertex_types, features),
+            ("relations", self.relations, MAX_RELATIONS),
+        ] {
+            expect(found <= most, field, found, format!("at most {most}"))?;
+        }
         let cells = vertices * u64::from(features);
         expect(
             self.feature_nonzeros <= cells,
