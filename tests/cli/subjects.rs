@@ -35,7 +35,7 @@ fn each_graph_has_a_prediction() {
         ("2", "graph"),
         ("4", "graph"),
         ("2", "tensor"),
-        ("4", "push-pull"),
+        ("4", "mixed"),
     ] {
         near(
             &one["train_loss"],
