@@ -17,12 +17,13 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs/from-pyg-dgl.md"
 GRAPH = """graph g {
   vertices = 1_000 edges = 5_000 features = 32 classes = 7 train_fraction = 0.5 edge_features = 1 relations = 3
+  vertex_types = 2
   edge_sets = { "graphs": 1_000, "sources": 100, "targets": 100 }
 }"""
 # Names that stand alone in a cell, such as arrays of a file; everything else must be checked.
 NAMES = set(
     "--workers .npz batch beta by_relation edge_features edge_type features gat_conv gcn_conv identity max mean "
-    "normalize_features pool pos relations train_mask type".split()
+    "node_type normalize_features pool pos relations train_mask type".split()
 )
 
 
