@@ -1,6 +1,7 @@
 //! Types of vertices: columns behind the features, one for each type, with a 1 in the column of the vertex's
 //! type. A vertex that stands for a graph or a pair has no type, and zeros in all of them.
 
+use crate::features::Entry;
 use crate::{Features, GraphData, GraphError, Names};
 use gnnc_ir::words::spelling::counted;
 use gnnc_ir::workload::{MAX_VERTEX_TYPES, MAX_WIDTH};
@@ -156,28 +157,16 @@ impl GraphData {
             return Err(self.other_types("a single type, or none,", names));
         }
         let (own, rows) = (self.own_features(), self.vertices() as usize);
-        let (mut indptr, mut indices, mut values) = (vec![0], Vec::new(), Vec::new());
-        let mut entries = self.features.entries().peekable();
-        for row in 0..rows {
-            while let Some(entry) = entries.next_if(|entry| entry.row == row) {
-                let column = match entry.column.checked_sub(own) {
-                    None => entry.column,
-                    Some(kind) => own + places[kind as usize] as u32,
-                };
-                indices.push(column);
-                values.push(entry.value);
-            }
-            indptr.push(indices.len() as u64);
-        }
-        drop(entries);
         // A row has one type, so its columns still ascend.
-        self.features = Features::Sparse {
-            columns: own + names.len() as u32,
-            indptr,
-            indices,
-            values,
-        }
-        .in_best_storage();
+        let entries = self.features.entries().map(|entry| Entry {
+            column: match entry.column.checked_sub(own) {
+                None => entry.column,
+                Some(kind) => own + places[kind as usize] as u32,
+            },
+            ..entry
+        });
+        let features = Features::of_entries(rows, own + names.len() as u32, entries);
+        self.features = features.in_best_storage();
         self.vertex_types = names.clone();
         Ok(())
     }

@@ -74,19 +74,28 @@ impl Features {
             }
             return Self::dense(rows, columns, all);
         }
-        let (mut indptr, mut indices, mut values) = (vec![0], Vec::new(), Vec::new());
         let (mut left, mut right) = (self.entries().peekable(), right.peekable());
-        for row in 0..rows {
-            while let Some(entry) = left.next_if(|entry| entry.row == row) {
-                indices.push(entry.column);
-                values.push(entry.value);
-            }
-            while let Some(entry) = right.next_if(|entry| entry.row == row) {
-                indices.push(entry.column);
-                values.push(entry.value);
-            }
-            indptr.push(indices.len() as u64);
+        let by_row = std::iter::from_fn(|| match (left.peek(), right.peek()) {
+            (Some(own), Some(other)) if other.row < own.row => right.next(),
+            (Some(_), _) => left.next(),
+            (None, _) => right.next(),
+        });
+        Self::of_entries(rows, columns, by_row)
+    }
+
+    /// Sparse features of entries in the order of their rows, and of their columns in each row.
+    pub(crate) fn of_entries(
+        rows: usize,
+        columns: u32,
+        entries: impl Iterator<Item = Entry>,
+    ) -> Self {
+        let (mut indptr, mut indices, mut values) = (vec![0], Vec::new(), Vec::new());
+        for entry in entries {
+            indptr.resize(entry.row + 1, indices.len() as u64);
+            indices.push(entry.column);
+            values.push(entry.value);
         }
+        indptr.resize(rows + 1, indices.len() as u64);
         Self::Sparse {
             columns,
             indptr,

@@ -1,6 +1,7 @@
 //! Vertices of several types, each with features, labels and splits of its own, as one graph: the types one
 //! after the other, with a block of columns for the features of each.
 
+use crate::features::Entry;
 use crate::names::Names;
 use crate::vertex_types::VertexTypes;
 use crate::{Features, GraphData, GraphError, Labels};
@@ -111,24 +112,17 @@ fn blocks(types: &[OfType]) -> Result<Features, u64> {
     if columns > u64::from(MAX_WIDTH) {
         return Err(columns);
     }
-    let (mut indptr, mut indices, mut values) = (vec![0], Vec::new(), Vec::new());
-    let mut first = 0;
-    for of in types {
-        let mut entries = of.features.entries().peekable();
-        for row in 0..of.rows {
-            while let Some(entry) = entries.next_if(|entry| entry.row == row) {
-                indices.push(first + entry.column);
-                values.push(entry.value);
-            }
-            indptr.push(indices.len() as u64);
-        }
-        first += of.features.columns();
-    }
-    let all = Features::Sparse {
-        columns: columns as u32,
-        indptr,
-        indices,
-        values,
-    };
+    let rows = types.iter().map(|of| of.rows).sum();
+    let (mut row, mut column) = (0, 0);
+    let entries = types.iter().flat_map(|of| {
+        let (first_row, first_column) = (row, column);
+        (row, column) = (row + of.rows, column + of.features.columns());
+        of.features.entries().map(move |entry| Entry {
+            row: first_row + entry.row,
+            column: first_column + entry.column,
+            ..entry
+        })
+    });
+    let all = Features::of_entries(rows, columns as u32, entries);
     Ok(all.in_best_storage())
 }
