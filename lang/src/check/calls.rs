@@ -50,14 +50,19 @@ impl<'a> Elaborator<'a, '_> {
         Some(self.emit(Op::Input(input), &[], span))
     }
 
+    /// Reports that the graph or its edges do not have what is asked for.
+    fn lacks<T>(&mut self, message: impl Into<String>, help: &str, span: Span) -> Option<T> {
+        self.report(Diagnostic::new("E0312", message).at(span).help(help));
+        None
+    }
+
     /// The columns of the vertices' types; `None` after reporting that vertices have no types.
     fn vertex_types(&mut self, span: Span) -> Option<Value<'a>> {
         let len = self.facts.vertex_types;
         if len == 0 {
             let message = "`vertex_types` needs types of vertices, which the graph does not have";
             let help = "set `vertex_types = N` for statistics, or add the array `vertex_type` to a graph file";
-            self.report(Diagnostic::new("E0312", message).at(span).help(help));
-            return None;
+            return self.lacks(message, help, span);
         }
         let features = self.op(Op::Input(Input::Features), &[], span)?;
         let start = self.facts.features - len;
@@ -72,8 +77,7 @@ impl<'a> Elaborator<'a, '_> {
         let message = format!("`{name}` needs edge types, which the graph does not have");
         let help =
             "set `relations = N` for statistics, or add the array `edge_type` to a graph file";
-        self.report(Diagnostic::new("E0312", message).at(span).help(help));
-        None
+        self.lacks(message, help, span)
     }
 
     /// The edges of the layer, with their types; `None` after reporting that they have none.
@@ -86,14 +90,12 @@ impl<'a> Elaborator<'a, '_> {
             let message =
                 format!("`{name}` is in a layer on a named set of edges, which have no types");
             let help = "only the edges that belong to no named set have types";
-            self.report(Diagnostic::new("E0312", message).at(span).help(help));
-            return None;
+            return self.lacks(message, help, span);
         }
         let message =
             format!("`{name}` is in a layer on `edges + loops`, and self loops have no type");
         let help = "make it a layer on `edges`, and add the vertex's own term in it";
-        self.report(Diagnostic::new("E0312", message).at(span).help(help));
-        None
+        self.lacks(message, help, span)
     }
 
     /// The edges of the layer, with their features; `None` after reporting that they have none.
@@ -102,8 +104,7 @@ impl<'a> Elaborator<'a, '_> {
         if count == 0 {
             let message = "the edges of the graph have no features";
             let help = "set `edge_features = N` for statistics, or add the array `edge_features` to a graph file";
-            self.report(Diagnostic::new("E0312", message).at(span).help(help));
-            return None;
+            return self.lacks(message, help, span);
         }
         let set = self.frame().edges;
         if set.loops() == 0 {
@@ -113,8 +114,7 @@ impl<'a> Elaborator<'a, '_> {
         let message =
             "`edge_features` is in a layer on `edges + loops`, and self loops have no features";
         let help = "make it a layer on `edges`, and add the vertex's own term in it";
-        self.report(Diagnostic::new("E0312", message).at(span).help(help));
-        None
+        self.lacks(message, help, span)
     }
 
     /// The layer with a name. The standard library does not see the layers of the file.
