@@ -23,16 +23,16 @@ pub struct Links {
     #[arg(long, value_name = "TABLE", conflicts_with_all = ["val", "test", "negatives", "eval_negatives", "same_source", "seed"])]
     pairs: Option<PathBuf>,
     /// Share of the links to validate on; the model does not see them.
-    #[arg(long, value_name = "SHARE", default_value = "0.05", value_parser = within(0.0..=0.9))]
+    #[arg(long, value_name = "SHARE", default_value_t = LinkOptions::default().val, value_parser = within(0.0..=0.9))]
     val: f64,
     /// Share of the links to test on; the model does not see them.
-    #[arg(long, value_name = "SHARE", default_value = "0.1", value_parser = within(0.0..=0.9))]
+    #[arg(long, value_name = "SHARE", default_value_t = LinkOptions::default().test, value_parser = within(0.0..=0.9))]
     test: f64,
     /// Pairs without a link for each link to train on.
-    #[arg(long, value_name = "N", default_value = "10", value_parser = within(NEGATIVES))]
+    #[arg(long, value_name = "N", default_value_t = LinkOptions::default().negatives, value_parser = within(NEGATIVES))]
     negatives: u32,
     /// Pairs without a link for each link to validate and to test on.
-    #[arg(long, value_name = "N", default_value = "1", value_parser = within(NEGATIVES))]
+    #[arg(long, value_name = "N", default_value_t = LinkOptions::default().eval_negatives, value_parser = within(NEGATIVES))]
     eval_negatives: u32,
     /// Draw these pairs with the source of their link, to rank links among pairs of one source (MRR).
     #[arg(long)]

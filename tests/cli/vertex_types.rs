@@ -1,4 +1,4 @@
-//! Types of vertices, and links, from tables and models to predictions.
+//! Types of vertices, from tables to predictions.
 
 use super::support::{Folder, example, gnnc, refused, text};
 use serde_json::Value;
@@ -153,64 +153,4 @@ model m() on g {
     let wrong = statistics.replace("vertex_types = 4", "vertex_types = 1");
     let model = text(&folder.file("w.gir", wrong)).to_owned();
     refused(1, &["check", &model], &["vertex_types"]);
-}
-
-/// `links = 5` makes the pairs that `gnnc graph links --negatives 5` makes.
-#[test]
-fn models_make_pairs_of_a_graph() {
-    let folder = Folder::new();
-    let (cora, pairs) = (
-        example("data/cora.npz"),
-        text(&folder.join("p.npz")).to_owned(),
-    );
-    gnnc(["graph", "links", &cora, "--negatives", "5", "--out", &pairs]).ok();
-    let model = |graph: &str, option: &str| {
-        let body = format!(
-            "graph g = \"{graph}\" {{ normalize_features = true {option} }}
-model gae() on g {{
-  let z = x |> gcn_conv(16) |> relu |> gcn_conv(8)
-  loss bce_with_logits(dot_decoder(z), labels, on = train, weights = [5])
-}}
-train {{ epochs = 3  metric = \"roc_auc\" }}\n"
-        );
-        text(&folder.file("m.gir", body)).to_owned()
-    };
-    let train = |model: String, more: &[&str]| -> Value {
-        gnnc(["train", &model, "--format", "json"].iter().chain(more)).json()
-    };
-    let run = text(&folder.join("run.ckpt")).to_owned();
-    let given = train(model(&pairs, ""), &[]);
-    let made = train(model(&cora, "links = 5"), &["--checkpoint", &run]);
-    for key in ["train_loss", "test_roc_auc"] {
-        assert_eq!(
-            (&made[key], made[key].is_null()),
-            (&given[key], false),
-            "{key}"
-        );
-    }
-    // Pairs of a file stay what they are.
-    let model = model(&cora, "links = 5");
-    let table = text(&folder.join("t.csv")).to_owned();
-    let predict = [
-        "predict",
-        &model,
-        "--checkpoint",
-        &run,
-        "--graph",
-        &pairs,
-        "--out",
-        &table,
-    ];
-    gnnc(predict.iter().chain(&["--vertices", "test"])).ok();
-    assert_eq!(read_to_string(&table).unwrap().lines().count(), 1 + 2 * 527);
-    let wrong = text(
-        &folder.file(
-            "w.gir",
-            read_to_string(&model)
-                .unwrap()
-                .replace("links = 5", "links = 0"),
-        ),
-    )
-    .to_owned();
-    refused(1, &["check", &wrong], &["links"]);
 }
