@@ -49,7 +49,7 @@ pub struct ImportCommand {
     /// Column of a vertex's type [default: `type`, `vertex_type`, `node_type` or `ntype`, or else none].
     #[arg(long, value_name = "COLUMN")]
     vertex_type: Option<String>,
-    /// Type of vertices whose labels and split to take, of a data set with labels of several types.
+    /// Take the labels and the split of this type of vertices, if several types have labels.
     #[arg(long, value_name = "TYPE")]
     label_type: Option<String>,
     /// Columns of the vertices that are no features.

@@ -59,7 +59,7 @@ impl Features {
             column: entry.column - from + left,
             ..entry
         });
-        // One-hot columns make few numbers many: those are only stored where they are.
+        // One-hot columns are mostly 0. The result is sparse if they outnumber the features three to one.
         let is_sparse = 4 * (u64::from(left) + 1) <= u64::from(columns);
         if let Self::Dense { values, .. } = self
             && !is_sparse

@@ -117,7 +117,7 @@ pub(super) fn read(
     let mut own_masks = MASKS.map(|names| table.column(names));
     let mut used = vec![Some(id), label, split, members.map(|own| own.column)];
     used.extend(own_masks);
-    // What is said of a vertex in another way is no type of it.
+    // A column that has another meaning does not hold types: labels among the features would give them away.
     let is_other =
         |kind: &usize| used.contains(&Some(*kind)) || header.get(*kind).is_some_and(left_out);
     if let Some(name) = options

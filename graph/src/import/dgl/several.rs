@@ -66,7 +66,7 @@ pub(super) fn read(
         edge_tables.push((kind.ok_or_else(|| lacks(&table.file_name, "etype"))?, table));
     }
     edge_tables.sort_by_key(|(kind, _)| *kind);
-    // Names of types may hold anything, so their places stand for them.
+    // Relations are named by their places, since names of types may contain any character.
     let mut relations: Vec<&[String; 3]> = edge_tables.iter().map(|(kind, _)| *kind).collect();
     relations.dedup();
     for (kind, table) in edge_tables {
