@@ -339,6 +339,18 @@ impl Extent {
         }
     }
 
+    /// Whether rows are vertices, or edges, of a rank's own part of a batch, or of the set at hand.
+    pub fn of_one_set(self) -> bool {
+        match self {
+            Self::Level(level) | Self::LevelEdges(level, _) => level.of == Of::One,
+            Self::Fixed(_) | Self::Inner | Self::Local | Self::Halo | Self::All => false,
+            Self::Edges(_) | Self::AllEdges(_) => false,
+            Self::FeatureNonzeros | Self::SliceNonzeros | Self::Run(..) | Self::EdgeRun(..) => {
+                false
+            }
+        }
+    }
+
     /// Whether rows are vertices, or edges, of a sampled batch.
     pub fn of_batch(self) -> bool {
         match self {

@@ -4,6 +4,7 @@ mod batch;
 mod chunks;
 mod reach;
 mod replication;
+mod sets;
 
 pub use batch::{BatchPlan, BatchPlans};
 pub use chunks::ChunkShare;

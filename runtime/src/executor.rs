@@ -261,6 +261,7 @@ impl Worker {
                 | Instr::AllReduce(_)
                 | Instr::Redistribute(_)
                 | Instr::ServeRows(_)
+                | Instr::Shift(_)
                 | Instr::Send(_)
                 | Instr::Receive(_) => self.communicate(instr, iteration, step_context)?,
                 Instr::AskRows(_) => self.ask_rows(instr)?,
@@ -313,7 +314,8 @@ impl Worker {
                             None => share as f32,
                             // The mean over the seeds of all batches of the epoch.
                             Some(batch) => {
-                                let adds = self.own.place.batch > Some(0);
+                                let place = &self.own.place;
+                                let adds = place.batch > Some(0) || place.set > Some(0);
                                 let before = if adds { *out } else { 0.0 };
                                 before + (share * batch.share()) as f32
                             }
@@ -352,7 +354,8 @@ impl Worker {
                 Instr::Sample(_) => self.sample(program, instr, step_context)?,
                 Instr::Numbers(numbers) => self.numbers(program, numbers),
                 Instr::FetchRows(fetch) => self.fetch_rows(program, fetch, iteration),
-                Instr::Repeat(_) | Instr::Chunks(_) | Instr::Batches(_) | Instr::Lag(_) => {}
+                Instr::Repeat(_) | Instr::Chunks(_) | Instr::Batches(_) => {}
+                Instr::Lag(_) | Instr::Sets(_) => {}
             }
         }
         Ok(())

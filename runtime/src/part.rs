@@ -236,11 +236,17 @@ impl Part {
         own as u64 + self.batches.each().map(Batch::bytes).sum::<u64>()
     }
 
-    /// Goes on with a batch that was drawn; one that was not is drawn next.
-    pub(crate) fn go_to(&mut self, number: u32) {
-        if let Some(batch) = self.batches.at_hand_mut()
-            && let Some(sizes) = batch.go_to(number)
-        {
+    /// Goes on with a batch that was drawn, or with one of its sets; a batch that was not is drawn next.
+    pub(crate) fn go_to(&mut self, number: u32, set: Option<u32>) {
+        let Some(batch) = self.batches.at_hand_mut() else {
+            return;
+        };
+        let sizes = batch.go_to(number);
+        let sizes = sizes.map(|all| match set {
+            Some(set) => batch.go_to_set(set).unwrap_or(all),
+            None => all,
+        });
+        if let Some(sizes) = sizes {
             self.sizes.batch = sizes;
         }
     }

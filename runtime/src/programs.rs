@@ -11,6 +11,7 @@ use gnnc_ir::program::instr::{self, Collective};
 use gnnc_ir::program::{Among, Buffer, Capacity, Extent, Instr, Moved, Program, Ref, Role, Rule};
 use gnnc_ir::words::spelling::counted;
 use gnnc_ir::words::storage::Storage;
+use gnnc_ir::words::types::Level;
 use std::sync::Arc;
 
 /// The programs of a session's ranks: one for all of them, one per rank if slices of columns differ
@@ -219,10 +220,10 @@ fn same_list(place: &str, a: (&Program, &[Instr]), b: (&Program, &[Instr])) -> R
             same_list(&place, (a.0, body), (b.0, other_body))?;
             continue;
         }
-        if let (
-            Instr::Batches(instr::Batches { body }),
-            Instr::Batches(instr::Batches { body: other }),
-        ) = (x, y)
+        let batches = matches!((x, y), (Instr::Batches(_), Instr::Batches(_)));
+        let sets = matches!((x, y), (Instr::Sets(_), Instr::Sets(_)));
+        if (batches || sets)
+            && let (Some(body), Some(other)) = (x.body(), y.body())
         {
             same_list(&place, (a.0, body), (b.0, other))?;
             continue;
@@ -253,7 +254,7 @@ enum Message {
     /// tensor, which rows move, and their storage.
     Rows(Redistribute, u32, u32, Moved, Option<Storage>),
     /// The level that is asked for.
-    Ask(u8),
+    Ask(Level),
     /// The level from which outwards levels are shared, and whether with places.
     Share(u8, bool),
     /// The tag of a half, and the whole instruction.
@@ -308,6 +309,9 @@ fn message(program: &Program, instr: &Instr) -> Message {
         Some(Collective::AskRows(instr::AskRows { level })) => Message::Ask(*level),
         Some(Collective::ShareLevels(instr::ShareLevels { level, places })) => {
             Message::Share(*level, *places)
+        }
+        Some(Collective::Shift(shift)) => {
+            Message::Sum(Among::All, None, vec![Some(shift.floats(program))])
         }
         Some(Collective::ServeRows(instr::ServeRows { to, .. })) => {
             Message::Halo(buffer(to.buffer).map(|b| (b.columns, b.storage)), None)

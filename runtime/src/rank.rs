@@ -12,6 +12,7 @@ use crate::staleness::Staleness;
 use crate::step_context::StepContext;
 use crate::steps::{Step, Steps};
 use gnnc_graph::rng::Stream;
+use gnnc_graph::sample::SetSeeds;
 use gnnc_ir::kernel::Body;
 use gnnc_ir::program::instr;
 use gnnc_ir::program::memory::{ALIGN, Layout};
@@ -71,6 +72,8 @@ pub(crate) struct Place {
     turn: u32,
     /// The batch of the epoch; `None` outside of batches.
     pub(crate) batch: Option<u32>,
+    /// The set of the batch; `None` outside of sets.
+    pub(crate) set: Option<u32>,
 }
 
 /// When an instruction ran, in microseconds, and how much it sent.
@@ -126,12 +129,20 @@ impl Rank {
             program.list(phase),
             self.place.order.clone(),
             self.batches(phase),
+            self.sets(),
         )
     }
 
     /// Batches of a list; 1 if it does not sample.
     pub(crate) fn batches(&self, phase: Phase) -> u32 {
         self.part.batches.of(phase).map_or(1, Batch::count)
+    }
+
+    /// Sets of a batch.
+    fn sets(&self) -> u32 {
+        let sampling = self.program.sampling.as_ref();
+        let merges = sampling.and_then(|sampling| sampling.merges);
+        merges.map_or(1, |merges| SetSeeds::count(self.program.ranks, merges))
     }
 
     /// Records the current instruction.
@@ -142,8 +153,9 @@ impl Rank {
         place.name = step.instr.name(&self.program);
         (place.chunk, place.turn) = (step.chunk, step.turn);
         place.batch = step.batch;
+        place.set = step.set;
         if let Some(batch) = step.batch {
-            self.part.go_to(batch);
+            self.part.go_to(batch, step.set);
         }
     }
 

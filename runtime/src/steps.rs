@@ -9,6 +9,8 @@ pub(crate) struct Steps<'a> {
     order: Vec<u32>,
     /// Batches of an epoch.
     batches: u32,
+    /// Sets of a batch.
+    sets: u32,
 }
 
 /// One visited instruction.
@@ -23,6 +25,8 @@ pub(crate) struct Step<'a> {
     pub(crate) turn: u32,
     /// The batch of the epoch; `None` outside of batches.
     pub(crate) batch: Option<u32>,
+    /// The set of the batch; `None` outside of sets.
+    pub(crate) set: Option<u32>,
 }
 
 /// A list and the position in it.
@@ -36,6 +40,8 @@ struct Level<'a> {
     lag: u32,
     /// The iteration index of the repetitions outside of it.
     outer: u32,
+    /// Of sets: the batch that they belong to.
+    batch: Option<i64>,
 }
 
 /// How often loops run whose length the data say.
@@ -43,6 +49,7 @@ struct Level<'a> {
 struct Counts {
     chunks: u32,
     batches: u32,
+    sets: u32,
 }
 
 /// The loop whose body a list is.
@@ -52,11 +59,12 @@ enum Loop {
     Repeat { count: u32, reverse: bool },
     Chunks { reverse: bool },
     Batches,
+    Sets,
 }
 
 impl<'a> Steps<'a> {
-    /// The steps of a list, with chunks in this order and so many batches.
-    pub(crate) fn new(list: &'a [Instr], order: Vec<u32>, batches: u32) -> Self {
+    /// The steps of a list, with chunks in this order and so many batches of so many sets.
+    pub(crate) fn new(list: &'a [Instr], order: Vec<u32>, batches: u32, sets: u32) -> Self {
         let level = Level {
             list,
             next: 0,
@@ -64,11 +72,13 @@ impl<'a> Steps<'a> {
             turn: 0,
             lag: 0,
             outer: 0,
+            batch: None,
         };
         Self {
             levels: vec![level],
             order,
             batches,
+            sets,
         }
     }
 
@@ -86,6 +96,7 @@ impl<'a> Iterator for Steps<'a> {
             let counts = Counts {
                 chunks: self.order.len() as u32,
                 batches: self.batches,
+                sets: self.sets,
             };
             let level = self.levels.last_mut()?;
             let list = level.list;
@@ -103,12 +114,12 @@ impl<'a> Iterator for Steps<'a> {
                 level.lag = lag.by;
                 continue;
             }
+            let batch = level.batch();
+            if batch.is_some_and(|batch| batch >= i64::from(counts.batches) || batch < 0) {
+                continue;
+            }
             let Some((around, body)) = Loop::of(instr) else {
                 let (chunk, turn) = level.chunk(&self.order);
-                let batch = level.batch();
-                if batch.is_some_and(|batch| batch >= i64::from(counts.batches) || batch < 0) {
-                    continue;
-                }
                 let batch = batch.map(|batch| batch as u32);
                 return Some(Step {
                     instr,
@@ -116,6 +127,7 @@ impl<'a> Iterator for Steps<'a> {
                     chunk,
                     turn,
                     batch,
+                    set: level.set(),
                 });
             };
             if around.turns(body, counts) > 0 {
@@ -126,6 +138,7 @@ impl<'a> Iterator for Steps<'a> {
                     turn: 0,
                     lag: 0,
                     outer: iteration,
+                    batch,
                 });
             }
         }
@@ -142,6 +155,9 @@ impl Loop {
         if matches!(instr, Instr::Batches(_)) {
             return Some((Self::Batches, body));
         }
+        if matches!(instr, Instr::Sets(_)) {
+            return Some((Self::Sets, body));
+        }
         let reverse = matches!(instr, Instr::Chunks(instr::Chunks { reverse: true, .. }));
         Some((Self::Chunks { reverse }, body))
     }
@@ -152,6 +168,7 @@ impl Loop {
             Self::None => 1,
             Self::Repeat { count, .. } => count,
             Self::Chunks { .. } => counts.chunks,
+            Self::Sets => counts.sets,
             Self::Batches if counts.batches == 0 => 0,
             Self::Batches => counts.batches + instr::Batches::lag(body),
         }
@@ -169,14 +186,21 @@ impl Level<'_> {
                 };
                 self.outer * count + index
             }
-            Loop::None | Loop::Chunks { .. } | Loop::Batches => self.outer,
+            Loop::None | Loop::Chunks { .. } | Loop::Batches | Loop::Sets => self.outer,
         }
     }
 
     /// The batch, within batches; there may be no such batch.
     fn batch(&self) -> Option<i64> {
-        let batches = matches!(self.around, Loop::Batches);
-        batches.then(|| i64::from(self.turn) - i64::from(self.lag))
+        match self.around {
+            Loop::Batches => Some(i64::from(self.turn) - i64::from(self.lag)),
+            Loop::None | Loop::Repeat { .. } | Loop::Chunks { .. } | Loop::Sets => self.batch,
+        }
+    }
+
+    /// The set, within sets.
+    fn set(&self) -> Option<u32> {
+        matches!(self.around, Loop::Sets).then_some(self.turn)
     }
 
     fn chunk(&self, order: &[u32]) -> (Option<u32>, u32) {
@@ -201,7 +225,7 @@ mod tests {
     }
 
     fn visited(list: &[Instr], order: Vec<u32>) -> Vec<(Vec<usize>, u32, Option<u32>, u32)> {
-        let mut steps = Steps::new(list, order, 1);
+        let mut steps = Steps::new(list, order, 1, 1);
         let mut found = Vec::new();
         while let Some(step) = steps.next() {
             found.push((

@@ -1,7 +1,7 @@
 //! The knobs of placements on the command line: one table for the options of a run and for
 //! `--pin KEY=VALUE` of a search.
 
-use super::numbers::{CHUNKS, DEVICES, EPOCHS, LAGS, VERTICES, within};
+use super::numbers::{CHUNKS, DEVICES, EPOCHS, LAGS, MERGES, VERTICES, within};
 use super::output::{Failure, input};
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use gnnc::ir::plan::{Knobs, Layout};
@@ -216,6 +216,28 @@ const KNOBS: &[Knob] = &[
         set: |knobs, text| text.parse().map(|mesh| knobs.sampling.slices = Some(mesh)),
     },
     Knob {
+        name: "migrate",
+        alias: None,
+        option: Form::Value("NAME"),
+        values: "",
+        help: "What goes with a model to the next worker in placement model-migration: full (the default: weights and \
+               the sum of gradients, as published), gradient (weights are the same everywhere), or off (nothing: sums \
+               are added at the end)",
+        set: |knobs, text| {
+            text.parse()
+                .map(|migrate| knobs.sampling.migrate = Some(migrate))
+        },
+    },
+    Knob {
+        name: "merges",
+        alias: None,
+        option: Form::Value("N"),
+        values: "",
+        help: "How many of the visits of a model to workers are merged with others in placement model-migration, less \
+               than there are workers; by default 0, and a plan chooses. Fewer visits move less, and fetch more rows",
+        set: |knobs, text| within(MERGES)(text).map(|merges| knobs.sampling.merges = Some(merges)),
+    },
+    Knob {
         name: "static",
         alias: None,
         option: Form::Flag("static", "yes"),
@@ -317,7 +339,7 @@ pub struct BatchArgs {
 }
 
 /// Names of these knobs.
-const OF_BATCHES: [&str; 10] = [
+const OF_BATCHES: [&str; 12] = [
     "batch",
     "fanouts",
     "eval-fanouts",
@@ -327,6 +349,8 @@ const OF_BATCHES: [&str; 10] = [
     "prefetch",
     "delay",
     "slices",
+    "migrate",
+    "merges",
     "static",
 ];
 

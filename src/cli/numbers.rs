@@ -18,6 +18,9 @@ pub const CHUNKS: RangeInclusive<u32> = 1..=65_536;
 /// Batches that are under way beside the one that is trained on.
 pub const LAGS: RangeInclusive<u32> = 0..=MOST_LAG;
 
+/// Visits of a model that are merged with others: fewer than there are ranks.
+pub const MERGES: RangeInclusive<u32> = 0..=16_383;
+
 /// Epochs of a run, or between two of its events, as in a model's `train` block.
 pub const EPOCHS: RangeInclusive<u32> = 1..=1_000_000_000;
 

@@ -218,9 +218,13 @@ impl Train {
         let batches = self.knobs(None).with_batches(&train.sampling);
         let late = batches.sampling.delay.is_some_and(|delay| delay > 0);
         let of_rows = !late && batches.sampling.slices.is_none();
+        let moves = batches.sampling.merges.is_some() || batches.sampling.migrate.is_some();
         let known = permitted && batches.sampling.sampling().is_some();
         if known && of_rows && self.device.is_cpu() {
-            return Placement::Minibatch;
+            return match moves {
+                true => Placement::ModelMigration,
+                false => Placement::Minibatch,
+            };
         }
         Placement::Graph
     }

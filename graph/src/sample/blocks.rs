@@ -30,6 +30,13 @@ pub struct Layer {
 }
 
 impl Blocks {
+    /// No levels.
+    pub const NONE: Self = Self {
+        ids: Vec::new(),
+        sizes: Vec::new(),
+        layers: Vec::new(),
+    };
+
     /// Number of layers `L`, which is also the level of the seeds; 0 before the first batch.
     pub fn layers(&self) -> usize {
         self.sizes.len().saturating_sub(1)

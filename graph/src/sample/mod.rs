@@ -37,6 +37,7 @@ mod numbers;
 mod pilot;
 mod roots;
 mod sampler;
+mod sets;
 mod together;
 
 pub use all::{AllBlocks, message_length, write_message};
@@ -47,8 +48,9 @@ pub use estimate::{DegreeClass, Degrees, Estimate, by_degrees, by_edges};
 pub use gnnc_ir::words::sampling::{ALL, Cut, Fanout, Kind, MAX_HOPS};
 pub use hop_edges::HopEdges;
 pub use pilot::{PILOT, Pilot, room};
-pub use roots::{At, RankSeeds, Replay, check_roots, seeds};
+pub use roots::{At, RankBatch, RankSeeds, RankSet, Replay, check_roots, seeds};
 pub use sampler::Sampler;
+pub use sets::{Gathered, SetSeeds};
 
 use crate::Topology;
 use gnnc_ir::EdgeSet;

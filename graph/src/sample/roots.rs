@@ -1,6 +1,6 @@
 //! The seeds that one rank works on, and how large its part of a batch is.
 
-use super::{Batches, Blocks, Cut, Epoch, SampleError, Sampler, home, shares};
+use super::{Batches, Blocks, Cut, Epoch, Gathered, SampleError, Sampler, SetSeeds, home, shares};
 use crate::partition::Partition;
 use crate::{GraphData, Topology};
 use gnnc_ir::program::BatchSizes;
@@ -74,6 +74,24 @@ pub fn seeds(data: &GraphData, phase: Phase) -> Vec<u32> {
     (0..data.vertices()).filter(is_seed).collect()
 }
 
+/// A rank's part of a batch: one set of seeds with its levels, or several.
+#[derive(Clone, Debug, Default)]
+pub struct RankBatch {
+    /// The sets, one after the other.
+    pub sets: Vec<RankSet>,
+    /// The vertices of all sets, if seeds are in sets.
+    pub gathered: Gathered,
+}
+
+/// The levels of a set of seeds.
+#[derive(Clone, Debug, Default)]
+pub struct RankSet {
+    /// The levels, and the edges between them.
+    pub blocks: Blocks,
+    /// Their rows.
+    pub sizes: BatchSizes,
+}
+
 /// The seeds of one rank, batch by batch.
 #[derive(Clone, Debug)]
 pub struct RankSeeds {
@@ -86,8 +104,12 @@ pub struct RankSeeds {
     epoch: Option<u32>,
     /// Its order, for each entry of `batches`.
     orders: Vec<Epoch>,
+    /// How many sets are merged with others, if seeds are in sets.
+    merges: Option<u32>,
     /// Own seeds of the batch at hand.
     seeds: Vec<u32>,
+    /// The same in sets.
+    sets: SetSeeds,
 }
 
 impl RankSeeds {
@@ -116,7 +138,9 @@ impl RankSeeds {
             batches,
             epoch: None,
             orders: Vec::new(),
+            merges: sampling.merges.filter(|_| partition.parts() > 1),
             seeds: Vec::new(),
+            sets: SetSeeds::default(),
         })
     }
 
@@ -145,6 +169,11 @@ impl RankSeeds {
         }
         let ranks = self.partition.parts();
         let of_rank = self.orders.get(self.rank as usize);
+        if let (Some(merges), [order]) = (self.merges, &self.orders[..]) {
+            self.sets = SetSeeds::of(order.seeds(batch), &self.partition, self.rank, merges);
+            self.seeds = self.sets.sets().concat();
+            return Ok(());
+        }
         match (&self.orders[..], of_rank) {
             ([order], _) if self.roots == Roots::Dealt => {
                 self.seeds.clear();
@@ -186,7 +215,17 @@ impl RankSeeds {
         self.orders.iter().map(Epoch::used).sum()
     }
 
-    /// Draws a batch, and counts its rows.
+    /// Whether seeds are in sets.
+    fn in_sets(&self) -> bool {
+        self.merges.is_some() && self.batches.len() == 1
+    }
+
+    /// The sets of the batch at hand, if seeds are in sets.
+    pub fn sets(&self) -> &SetSeeds {
+        &self.sets
+    }
+
+    /// Draws a batch, and counts its rows; with several sets, the most that any of them has.
     ///
     /// # Errors
     /// As [`Self::go_to`] and [`Sampler::sample`].
@@ -194,14 +233,19 @@ impl RankSeeds {
         &mut self,
         sampler: &mut Sampler<T>,
         at: At,
-        blocks: &mut Blocks,
+        batch: &mut RankBatch,
     ) -> Result<BatchSizes, SampleError> {
         self.go_to(at.epoch, at.batch)?;
+        if self.in_sets() {
+            return self.draw_sets(sampler, at, batch);
+        }
+        batch.sets.resize_with(1, RankSet::default);
+        let RankSet { blocks, sizes } = &mut batch.sets[0];
         sampler.sample(&self.seeds, at.step, blocks)?;
-        let mut sizes = blocks.batch_sizes();
+        *sizes = blocks.batch_sizes();
         sizes.count = self.count().into();
         if self.partition.parts() == 1 {
-            return Ok(sizes);
+            return Ok(*sizes);
         }
         let owner = self.partition.owner();
         let elsewhere = |v: &&u32| owner[**v as usize] != self.rank;
@@ -212,7 +256,38 @@ impl RankSeeds {
             known = ids.len();
             sizes.remote[level] = remote;
         }
-        Ok(sizes)
+        Ok(*sizes)
+    }
+
+    /// Draws the sets of the batch at hand one by one, and gathers their vertices.
+    fn draw_sets<T: Borrow<Topology> + Send + Sync>(
+        &mut self,
+        sampler: &mut Sampler<T>,
+        at: At,
+        batch: &mut RankBatch,
+    ) -> Result<BatchSizes, SampleError> {
+        let RankBatch { sets, gathered } = batch;
+        sets.resize_with(self.sets.sets().len(), RankSet::default);
+        for (set, seeds) in sets.iter_mut().zip(self.sets.sets()) {
+            sampler.sample(seeds, at.step, &mut set.blocks)?;
+        }
+        let owner = self.partition.owner();
+        gathered.gather(sets.iter().map(|set| &set.blocks), owner.len());
+        let mut shared = BatchSizes::NONE;
+        gathered.count(owner, self.rank, &mut shared);
+        shared.sets = sets.len() as u64;
+        shared.count = self.count().into();
+        let mut most = shared;
+        for set in sets {
+            let own = set.blocks.batch_sizes();
+            set.sizes = BatchSizes {
+                levels: own.levels,
+                edges: own.edges,
+                ..shared
+            };
+            most = most.max(set.sizes);
+        }
+        Ok(most)
     }
 }
 
@@ -220,7 +295,7 @@ impl RankSeeds {
 pub struct Replay<T> {
     sampler: Sampler<T>,
     ranks: Vec<RankSeeds>,
-    blocks: Blocks,
+    batch: RankBatch,
 }
 
 impl<T: Borrow<Topology> + Send + Sync> Replay<T> {
@@ -240,7 +315,7 @@ impl<T: Borrow<Topology> + Send + Sync> Replay<T> {
         Ok(Self {
             sampler,
             ranks: ranks?,
-            blocks: Blocks::default(),
+            batch: RankBatch::default(),
         })
     }
 
@@ -268,9 +343,26 @@ impl<T: Borrow<Topology> + Send + Sync> Replay<T> {
         let Self {
             sampler,
             ranks,
-            blocks,
+            batch,
         } = self;
-        let of_rank = |rank: &mut RankSeeds| rank.draw(sampler, at, blocks);
+        let of_rank = |rank: &mut RankSeeds| rank.draw(sampler, at, batch);
+        ranks.iter_mut().map(of_rank).collect()
+    }
+
+    /// The rows of the sets of a batch, rank by rank and set by set.
+    ///
+    /// # Errors
+    /// As [`RankSeeds::draw`].
+    pub fn sets(&mut self, at: At) -> Result<Vec<Vec<BatchSizes>>, SampleError> {
+        let Self {
+            sampler,
+            ranks,
+            batch,
+        } = self;
+        let of_rank = |rank: &mut RankSeeds| {
+            rank.draw(sampler, at, batch)?;
+            Ok(batch.sets.iter().map(|set| set.sizes).collect())
+        };
         ranks.iter_mut().map(of_rank).collect()
     }
 }

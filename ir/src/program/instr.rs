@@ -27,6 +27,7 @@ mod operand;
 mod parse;
 mod product;
 mod sample;
+mod sets;
 mod share;
 mod sparse;
 mod stage;
@@ -41,6 +42,7 @@ pub use loss::{Labels, Loss, Metrics};
 pub use operand::{Operand, Use};
 pub use product::{MatMul, Product};
 pub use sample::{DrawnBuffer, FetchRows, Numbers, Sample};
+pub use sets::{Sets, Shift};
 pub use share::ShareLevels;
 pub use sparse::{Densify, SparseDropout, SparseMatMul};
 pub use stage::{StageEnd, StageMessage};
@@ -90,6 +92,10 @@ pub enum Instr {
     Batches(Batches),
     /// Goes on with an earlier batch.
     Lag(Lag),
+    /// A loop over the sets of a batch's seeds.
+    Sets(Sets),
+    /// Moves on with the model of a set.
+    Shift(Shift),
     /// Draws the batch at hand.
     Sample(Sample),
     /// Writes numbers of the batch at hand.
@@ -237,6 +243,8 @@ macro_rules! each {
             Instr::Chunks($one) => $call,
             Instr::Batches($one) => $call,
             Instr::Lag($one) => $call,
+            Instr::Sets($one) => $call,
+            Instr::Shift($one) => $call,
             Instr::Sample($one) => $call,
             Instr::Numbers($one) => $call,
             Instr::FetchRows($one) => $call,

@@ -45,11 +45,18 @@ impl Program {
         found
     }
 
-    /// The instructions of all loops over batches.
+    /// The instructions of all loops over batches, with those of the loops inside of them.
     pub fn of_batches(&self) -> impl Iterator<Item = &Instr> {
-        let lists = Phase::ALL.into_iter().flat_map(|phase| self.list(phase));
-        let loops = lists.filter(|instr| matches!(instr, Instr::Batches(_)));
-        loops.flat_map(|instr| instr.body().unwrap_or_default())
+        Phase::ALL
+            .into_iter()
+            .flat_map(|phase| self.batch_of(phase))
+    }
+
+    /// The instructions of a list's batches, with those of the loops inside of them.
+    pub fn batch_of(&self, phase: Phase) -> impl Iterator<Item = &Instr> {
+        let loops = (self.list(phase).iter()).filter(|instr| matches!(instr, Instr::Batches(_)));
+        let bodies = loops.flat_map(|instr| instr.body().unwrap_or_default());
+        bodies.flat_map(|instr| instr.body().unwrap_or(std::slice::from_ref(instr)))
     }
 
     /// The most hops of a batch, which is also the highest level of the program.

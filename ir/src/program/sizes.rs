@@ -13,7 +13,7 @@ pub struct BatchSizes {
     pub levels: [u64; MAX_HOPS + 1],
     /// Edges kept into each level, without self loops.
     pub edges: [u64; MAX_HOPS + 1],
-    /// Vertices of each level that other ranks own.
+    /// Vertices of each level that other ranks own, of all sets together.
     #[serde(default = "no_rows", skip_serializing_if = "are_none")]
     pub remote: [u64; MAX_HOPS + 1],
     /// Vertices of each level on all ranks together, each counted on every rank that has it; 0 where
@@ -23,6 +23,13 @@ pub struct BatchSizes {
     /// Edges kept into each level on all ranks together.
     #[serde(default = "no_rows", skip_serializing_if = "are_none")]
     pub all_edges: [u64; MAX_HOPS + 1],
+    /// Vertices that any set of a batch has in each level, if its seeds are in sets; `levels` and `edges`
+    /// are then those of one set.
+    #[serde(default = "no_rows", skip_serializing_if = "are_none")]
+    pub of_sets: [u64; MAX_HOPS + 1],
+    /// Sets of a batch; 0 if its seeds are not in sets.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub sets: u64,
     /// Batches of an epoch.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub count: u64,
@@ -36,6 +43,8 @@ impl BatchSizes {
         remote: [0; MAX_HOPS + 1],
         all_levels: [0; MAX_HOPS + 1],
         all_edges: [0; MAX_HOPS + 1],
+        of_sets: [0; MAX_HOPS + 1],
+        sets: 0,
         count: 0,
     };
 
@@ -54,6 +63,8 @@ impl BatchSizes {
             remote: pairs(self.remote, other.remote),
             all_levels: pairs(self.all_levels, other.all_levels),
             all_edges: pairs(self.all_edges, other.all_edges),
+            of_sets: pairs(self.of_sets, other.of_sets),
+            sets: self.sets.max(other.sets),
             count: self.count.max(other.count),
         }
     }
@@ -62,7 +73,8 @@ impl BatchSizes {
     pub fn within(&self, other: &Self) -> bool {
         let most = self.max(*other);
         let own = (most.levels, most.edges) == (other.levels, other.edges);
-        own && (most.all_levels, most.all_edges) == (other.all_levels, other.all_edges)
+        let all = (most.all_levels, most.all_edges) == (other.all_levels, other.all_edges);
+        own && all && most.of_sets == other.of_sets
     }
 
     /// The sizes with those of all ranks, of which each has its own in `ranks`.
@@ -86,6 +98,7 @@ impl BatchSizes {
         let levels = match level.of {
             Of::One => &self.levels,
             Of::All => &self.all_levels,
+            Of::Sets => &self.of_sets,
         };
         levels.get(usize::from(level.number)).copied().unwrap_or(0)
     }
@@ -93,8 +106,10 @@ impl BatchSizes {
     /// Edges of a set kept into a level.
     pub fn edges(&self, level: Level, set: EdgeSet) -> u64 {
         let edges = match level.of {
-            Of::One => &self.edges,
-            Of::All => &self.all_edges,
+            Of::One => self.edges,
+            Of::All => self.all_edges,
+            // Sets are walked one by one.
+            Of::Sets => [0; MAX_HOPS + 1],
         };
         let kept = edges.get(usize::from(level.number)).copied().unwrap_or(0);
         match set {

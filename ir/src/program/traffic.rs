@@ -25,6 +25,8 @@ pub struct Traffic {
     pub stage_message: u64,
     /// Bytes of the rows of sampled batches, of their ids, and of levels that ranks share.
     pub fetch: u64,
+    /// Bytes that move with models from rank to rank.
+    pub shift: u64,
     /// Bytes of all instructions.
     pub total_bytes: u64,
 }
@@ -65,7 +67,7 @@ pub fn traffic(instrs: &[Instr], program: &Program, reads: &Reads, sizes: &[Rank
         instr.traffic(program, reads, sizes, &mut sum);
     }
     let rows = sum.halo_exchange + sum.halo_reduce + sum.redistribute;
-    let rows = rows + sum.stage_message + sum.fetch;
+    let rows = rows + sum.stage_message + sum.fetch + sum.shift;
     sum.total_bytes = rows.saturating_add(sum.all_reduce);
     sum
 }
@@ -213,6 +215,7 @@ impl Traffic {
         self.redistribute += times * other.redistribute;
         self.stage_message += times * other.stage_message;
         self.fetch += times * other.fetch;
+        self.shift += times * other.shift;
         self.all_reduce = other
             .all_reduce
             .saturating_mul(times)

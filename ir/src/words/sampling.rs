@@ -79,6 +79,27 @@ spelling!(Roots {
     Own => "own",
 });
 
+/// What moves with a model to the rank of its next set of seeds (Chen et al., HopGNN).
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum Migrate {
+    /// Its weights and the sum of its gradients, as published.
+    #[default]
+    Full,
+    /// The sum of its gradients: weights are the same on all ranks.
+    Gradient,
+    /// Nothing: each rank sums the gradients of its sets, and all ranks' sums are added afterwards.
+    Off,
+}
+
+spelling!(Migrate {
+    Full => "full",
+    Gradient => "gradient",
+    Off => "off",
+});
+
 /// How many edges into a vertex one hop keeps.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -155,6 +176,10 @@ pub struct Sampling {
     /// Which rank works on a seed.
     #[serde(default)]
     pub roots: Roots,
+    /// If each rank's seeds are in sets, one for each model that visits it, how many visits of a model are
+    /// merged with others; see `gnnc_graph::sample::SetSeeds`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub merges: Option<u32>,
 }
 
 impl Sampling {
@@ -207,6 +232,12 @@ pub struct SamplingSettings {
     /// slice a rank.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slices: Option<Mesh>,
+    /// What moves with a model in placement model-migration. Default: full.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub migrate: Option<Migrate>,
+    /// How many visits of a model are merged with others in placement model-migration. Default: 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub merges: Option<u32>,
     /// Whether aggregations that depend on the data alone are made beforehand, once and over all
     /// neighbors; batches then have a hop less. Default: false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -231,6 +262,7 @@ impl SamplingSettings {
             kind: self.sampler.unwrap_or_default(),
             cut: self.cut.unwrap_or_default(),
             roots: self.roots.unwrap_or_default(),
+            merges: None,
         })
     }
 
@@ -273,6 +305,8 @@ impl SamplingSettings {
             prefetch: self.prefetch.or(other.prefetch),
             delay: self.delay.or(other.delay),
             slices: self.slices.or(other.slices),
+            migrate: self.migrate.or(other.migrate),
+            merges: self.merges.or(other.merges),
             beforehand: self.beforehand.or(other.beforehand),
         }
     }

@@ -192,6 +192,8 @@ pub enum Of {
     One,
     /// All ranks', on every rank. A vertex has a row for each rank whose part it is in.
     All,
+    /// All sets' of the rank's own part, each vertex once; see [`crate::words::sampling::Sets`].
+    Sets,
 }
 
 impl Level {
@@ -208,6 +210,14 @@ impl Level {
         Self {
             number,
             of: Of::All,
+        }
+    }
+
+    /// The vertices that any set of the rank's own part of the batch has in a level.
+    pub const fn of_sets(number: u8) -> Self {
+        Self {
+            number,
+            of: Of::Sets,
         }
     }
 
@@ -447,6 +457,7 @@ impl fmt::Display for Of {
         f.write_str(match self {
             Self::One => "",
             Self::All => "all ",
+            Self::Sets => "sets ",
         })
     }
 }

@@ -32,6 +32,7 @@ pub fn from_owners(mut program: Program) -> Program {
             }
             let sampled = (body.iter()).position(|instr| matches!(instr, Instr::Sample(_)));
             let behind = sampled.map_or(0, |sample| sample + 1);
+            let level = Level::own(level);
             body.insert(behind, Instr::AskRows(AskRows { level }));
         }
         program.list_mut(phase)[index] = Instr::Batches(instr::Batches { body });

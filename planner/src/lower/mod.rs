@@ -32,6 +32,7 @@ mod produce;
 mod region;
 mod sampled;
 mod scan;
+pub mod sets;
 pub mod stage;
 pub mod storage;
 

@@ -203,7 +203,9 @@ impl Classes {
             }
             Instr::Repeat(instr::Repeat { body, .. })
             | Instr::Chunks(instr::Chunks { body, .. })
-            | Instr::Batches(instr::Batches { body }) => self.list(of, body),
+            | Instr::Batches(instr::Batches { body })
+            | Instr::Sets(instr::Sets { body }) => self.list(of, body),
+            Instr::Shift(shift) => shift.buffers.iter().for_each(|r| self.stay(at, r.buffer)),
             Instr::Numbers(instr::Numbers { outputs }) => {
                 outputs.iter().for_each(|one| self.stay(at, one.at.buffer));
             }

@@ -1,6 +1,7 @@
 //! The sampled batches of an epoch, as far as a plan depends on them.
 
 use super::Parts;
+use super::sets::Curve;
 use gnnc_graph::sample::{
     Batches, Degrees, Pilot, Rule, SampleError, by_degrees, check_roots, room,
 };
@@ -23,6 +24,8 @@ pub struct BatchPlan {
     /// Whether batches were drawn, or their sizes follow from a formula over the degrees.
     pub basis: AlphaBasis,
     drawn: Arc<Drawn>,
+    /// How the rows of a batch grow with its seeds; `None` if its sets were drawn.
+    curve: Option<Curve>,
 }
 
 /// The sizes of some batches, each rank by rank, without those that ranks share.
@@ -71,8 +74,12 @@ impl BatchPlans {
     /// Settings that do not fit the graph, such as no training vertices.
     pub fn on(&self, parts: &Parts, workload: &Workload) -> Result<BatchPlan, SampleError> {
         let division = (parts.sizes.len() as u32, parts.partitioner);
+        let curve = Some(Curve::of(workload, &self.sampling)?);
         if let Some(drawn) = self.drawn.get(&division) {
-            return Ok(drawn.clone());
+            return Ok(BatchPlan {
+                curve,
+                ..drawn.clone()
+            });
         }
         let estimated = |(sampling, seeds)| estimated(parts, workload, sampling, seeds);
         let found = self.with_seeds(workload).map(estimated);
@@ -84,7 +91,10 @@ impl BatchPlans {
             evaluated: found.get(1).map(on_all),
             graph: (workload.vertices, workload.edges + named.sum::<u64>()),
         };
-        Ok(BatchPlan::of(drawn, AlphaBasis::Estimated))
+        Ok(BatchPlan {
+            curve,
+            ..BatchPlan::of(drawn, AlphaBasis::Estimated)
+        })
     }
 }
 
@@ -117,14 +127,35 @@ impl BatchPlan {
             room: BatchSizes::NONE,
             basis,
             drawn: Arc::new(drawn),
+            curve: None,
         };
         plan.resolve(&|ranks| ranks.to_vec());
         plan
     }
 
-    /// The batches of a program, whose ranks may share levels.
+    /// The batches of a program, whose ranks may share levels, or train seeds in sets.
     pub(super) fn share(&mut self, program: &Program) {
+        let merges = program.sampling.as_ref().and_then(|one| one.merges);
+        if let (Some(merges), Some(curve)) = (merges, self.curve.clone()) {
+            self.divide(&|sizes| curve.in_sets(sizes, program.ranks, merges));
+            return;
+        }
         self.resolve(&|ranks| program.with_shared(ranks));
+    }
+
+    /// The batches to train on in sets; those to evaluate on are not.
+    fn divide(&mut self, in_sets: &dyn Fn(&BatchSizes) -> BatchSizes) {
+        let drawn = Arc::clone(&self.drawn);
+        let (whole, most) = by_rank(&drawn.trained);
+        self.expected = whole.iter().map(in_sets).collect();
+        let mut most = in_sets(&most);
+        let evaluated = drawn.evaluated.as_ref().map(|batches| by_rank(batches));
+        self.evaluated = evaluated.map(|(mean, larger)| {
+            most = most.max(larger);
+            mean
+        });
+        let (vertices, edges) = drawn.graph;
+        self.room = room(most, vertices, edges);
     }
 
     fn resolve(&mut self, shared: &dyn Fn(&[BatchSizes]) -> Vec<BatchSizes>) {

@@ -31,8 +31,25 @@ pub fn lower(
                 .to_owned(),
         ));
     }
+    stays(spec)?;
     let program = by_batches(training, ranks, &batches(training, spec)?, None)?;
     Ok(with_rows(program, spec))
+}
+
+/// Checks that no model is to move.
+///
+/// # Errors
+/// Knobs of placement model-migration.
+pub(super) fn stays(spec: &PlacementSpec) -> Result<(), LowerError> {
+    let settings = &spec.knobs.sampling;
+    match settings.merges.is_none() && settings.migrate.is_none() {
+        true => Ok(()),
+        false => Err(LowerError::Illegal(format!(
+            "each worker keeps its model in placement {}; leave out --merges and --migrate, or train with \
+             placement model-migration",
+            spec.placement
+        ))),
+    }
 }
 
 /// The program that gets the rows of its batches: from their owners, or else where they are. Tensors

@@ -4,6 +4,7 @@ mod broadcast;
 mod graph;
 mod minibatch;
 mod mixed;
+mod model_migration;
 mod one_rank;
 mod pipeline;
 mod push_pull;
@@ -165,6 +166,17 @@ pub const TABLE: &[Row] = &[
         batches: OnBatches::Always,
         relaxations: &[],
         lower: Lower::Rank(minibatch::lower),
+    },
+    Row {
+        placement: Placement::ModelMigration,
+        alone: false,
+        by_parts: true,
+        mixes: false,
+        slices: false,
+        skips: false,
+        batches: OnBatches::Always,
+        relaxations: &[],
+        lower: Lower::Rank(model_migration::lower),
     },
     staged(Placement::Pipeline),
     staged(Placement::Hybrid),

@@ -6,7 +6,7 @@
 //! on its part of a batch, and computes the first layer of all ranks' parts, whose lower levels it gets.
 
 use super::PlacementSpec;
-use super::minibatch::{batches, with_rows};
+use super::minibatch::{batches, stays, with_rows};
 use crate::error::LowerError;
 use crate::layout::{Graphs, Pure, Ranks};
 use crate::lower::{Training, by_batches, by_layouts};
@@ -28,6 +28,7 @@ pub fn lower(
             Pure::of(graphs, ranks.slices()).push_pull
         });
     }
+    stays(spec)?;
     let (batches, delay) = (batches(training, spec)?, spec.delay());
     if !DELAYS.contains(&delay) {
         return Err(LowerError::Illegal(format!(

@@ -75,15 +75,41 @@ impl PlanRequest<'_> {
                 vec![None]
             }
         };
-        let tried = meshes.into_iter().filter(|_| self.batches.is_some());
-        let with_mesh = |slices| Knobs {
-            sampling: SamplingSettings {
-                slices,
-                ..sampling.clone()
-            },
-            ..self.common()
+        let merges = match row.placement == Placement::ModelMigration {
+            true => self.merges(ranks),
+            false => {
+                sampling.migrate = None;
+                vec![None]
+            }
         };
-        tried.map(with_mesh).collect()
+        let mut found = Vec::new();
+        for slices in meshes.into_iter().filter(|_| self.batches.is_some()) {
+            for merges in &merges {
+                found.push(Knobs {
+                    sampling: SamplingSettings {
+                        slices,
+                        merges: *merges,
+                        ..sampling.clone()
+                    },
+                    ..self.common()
+                });
+            }
+        }
+        found
+    }
+
+    /// How many visits of a model may be merged with others: none, and powers of two as long as two visits
+    /// are left, and all but one; or as pinned.
+    fn merges(&self, ranks: u32) -> Vec<Option<u32>> {
+        let pinned = self.pin.knobs.sampling.merges;
+        if pinned.is_some() {
+            return vec![pinned];
+        }
+        let powers = std::iter::successors(Some(1), |merges| Some(2 * merges));
+        let powers = powers.take_while(|merges| merges + 1 < ranks).map(Some);
+        let one_visit = ranks.checked_sub(1).filter(|merges| *merges > 0);
+        let all = std::iter::once(None).chain(powers);
+        all.chain(one_visit.map(Some)).collect()
     }
 
     /// How slices of the features may be spread over the ranks: one a rank, one a node, as many as a

@@ -14,7 +14,7 @@ pub(super) struct BatchNeeds {
     /// Edges whose sources are also named as vertices.
     vertices: Vec<Extent>,
     /// The level of which rows are fetched from other ranks.
-    pub(super) asks: Option<u8>,
+    pub(super) asks: Option<Level>,
     /// The levels that ranks have of each other.
     shares: Option<ShareLevels>,
     /// How many ranks share them.
@@ -36,10 +36,9 @@ impl BatchNeeds {
             under_way: program.lag(phase) + 1,
             ..Self::default()
         };
-        let bodies = program.list(phase).iter().filter_map(Instr::body);
-        bodies
-            .flatten()
-            .for_each(|instr| needs.collect(instr, program));
+        for instr in program.batch_of(phase) {
+            needs.collect(instr, program);
+        }
         needs
     }
 
@@ -86,7 +85,7 @@ impl BatchNeeds {
         let asked = match (self.alone, self.asks) {
             (true, _) | (_, None) => 0,
             (false, Some(level)) => {
-                8 * sizes.rows(Extent::Level(Level::own(level))) + 4 * sizes.batch.remote(level)
+                8 * sizes.rows(Extent::Level(level)) + 4 * sizes.batch.remote(level.number)
             }
         };
         let all = self

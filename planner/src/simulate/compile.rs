@@ -255,6 +255,9 @@ impl<'a> Compiler<'a> {
             }
             return Step::Batches { count, phases };
         }
+        if let Instr::Sets(_) = whole {
+            return self.each_set(&line.body);
+        }
         if let Instr::Chunks(instr::Chunks { reverse, .. }) = whole {
             return self.each_chunk(*reverse, &line.body);
         }
@@ -265,6 +268,27 @@ impl<'a> Compiler<'a> {
         };
         // The work of what computes is declared beside the instruction.
         self.computed(line, 1.0 / f64::from(interval))
+    }
+
+    /// The sets of a batch, which are taken for alike. Models go on after all but the last one.
+    fn each_set(&mut self, body: &[Line]) -> Step {
+        let sets = self
+            .sizes
+            .first()
+            .map_or(1, |sizes| sizes.batch.sets.max(1)) as u32;
+        let all = self.list(body);
+        let stays = |line: &&Line| !line.instr.communicates();
+        let last = body
+            .iter()
+            .filter(stays)
+            .map(|line| self.step(line))
+            .collect();
+        let times = |count, body| Step::Loop {
+            count,
+            reverse: false,
+            body,
+        };
+        times(1, vec![times(sets - 1, all), times(1, last)])
     }
 
     fn each_chunk(&mut self, reverse: bool, body: &[Line]) -> Step {

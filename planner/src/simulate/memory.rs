@@ -355,7 +355,8 @@ impl Needs {
         // Others ask for about as many rows as they are asked for.
         let words = self.sent.iter().map(|sent| sent.fetched).max();
         let fetched = self.batches.iter().map(|(_, batch)| {
-            let asked = (batch.asks).map_or(0, |level| parts.sizes[rank].batch.remote(level));
+            let asked =
+                (batch.asks).map_or(0, |level| parts.sizes[rank].batch.remote(level.number));
             // As many batches of rows are in flight as periods pass until they are taken.
             let flights = u64::from(batch.under_way.saturating_sub(1).max(1));
             flights.saturating_mul(asked.saturating_mul(words.unwrap_or(0)))

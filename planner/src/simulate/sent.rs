@@ -77,6 +77,10 @@ impl Sent {
                 let chunks = moved.chunk().map_or(1, |chunk| u64::from(chunk.of.max(1)));
                 sent.redistributed = columns.div_ceil(chunks);
             }
+            Some(Collective::Shift(shift)) => {
+                let others = u64::from(program.stage_ranks().saturating_sub(1).max(1));
+                sent.reduced = shift.floats(program).div_ceil(others);
+            }
             Some(Collective::AskRows(_)) => sent.fetched = 1,
             Some(Collective::ShareLevels(share)) => {
                 sent.shared = Some(Shared {

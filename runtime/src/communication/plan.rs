@@ -5,12 +5,13 @@ use super::{CommStep, CommSteps, Memory, Rows, Words};
 use crate::clocks::Squares;
 use crate::fault::Fault;
 use crate::part::asked::OfBatch;
+use crate::part::batch::Batch;
 use crate::part::lists::List;
 use crate::part::rows::Sent;
 use crate::rank::Rank;
-use gnnc_ir::program::instr::{AllReduce, MOST_LAG};
+use gnnc_ir::program::instr::{AllReduce, MOST_LAG, Shift};
 use gnnc_ir::program::traffic::chunk;
-use gnnc_ir::program::{Instr, Ref, StageMessage, Transfer};
+use gnnc_ir::program::{Among, Instr, Ref, StageMessage, Transfer};
 use std::ops::Range;
 
 /// Tags of programs are below this bit.
@@ -115,6 +116,8 @@ impl Rank {
             plan.redistribute(one);
         } else if let Instr::ServeRows(one) = whole {
             plan.serve(one.from, one.to);
+        } else if let Instr::Shift(one) = whole {
+            plan.shift(one);
         } else if let Instr::Send(stage_message) = whole {
             plan.send(stage_message)?;
         } else if let Instr::Receive(stage_message) = whole {
@@ -379,6 +382,29 @@ impl Plan<'_> {
         for (other, chunk) in owners() {
             steps.receive(group.rank(other), pieces(spans(), chunk), Write::Replace);
         }
+    }
+
+    /// Buffers go on with the model of the set at hand, as one message, and those of the model that comes
+    /// here take their place.
+    fn shift(&mut self, one: &Shift) {
+        let Self { own, steps, what } = self;
+        let batch = own.part.batches.at_hand();
+        let Some(distance) = batch.and_then(Batch::distance) else {
+            return;
+        };
+        let group = own.group(Among::All);
+        let rank = group.place(own.number);
+        let to = group.rank((rank + distance) % group.ranks);
+        let from = group.rank((rank + group.ranks - distance % group.ranks) % group.ranks);
+        let spans = || one.buffers.iter().map(|at| own.summed(*at, what.iteration));
+        let rows = || spans().map(|span| Rows::words(Words::of(span)));
+        let floats = spans().map(|span| span.len()).sum();
+        steps.send(to, rows());
+        steps.expect(from, floats);
+        steps.round();
+        steps.add(CommStep::Packed);
+        steps.add(CommStep::Await);
+        steps.receive(from, rows(), Write::Replace);
     }
 
     /// Rows go to another stage.

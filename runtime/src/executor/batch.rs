@@ -29,7 +29,7 @@ fn live(program: &Program, phase: Phase, at: &Instr) -> BTreeSet<BufferId> {
     let mut passed = false;
     for instr in program.list(phase) {
         let in_batches = instr.body().is_some();
-        for instr in instr.body().unwrap_or(std::slice::from_ref(instr)) {
+        for instr in inside(instr).iter().flat_map(inside) {
             passed |= instr == at;
             instr.each_access(&mut |used, writes| {
                 let id = used.buffer;
@@ -45,6 +45,11 @@ fn live(program: &Program, phase: Phase, at: &Instr) -> BTreeSet<BufferId> {
         }
     }
     live
+}
+
+/// What a loop runs, or else the instruction itself.
+fn inside(instr: &Instr) -> &[Instr] {
+    instr.body().unwrap_or(std::slice::from_ref(instr))
 }
 
 /// The numbers of a message.
@@ -239,7 +244,8 @@ impl Worker {
         }
         let of = target.extent.level().map_or(Of::One, |level| level.of);
         let batch = self.own.part.batches.at_hand();
-        let ids = batch.map_or(&[][..], |batch| batch.ids(of));
+        let from_level = program.buffer(from.buffer).extent.level();
+        let ids = batch.map_or(&[][..], |batch| batch.rows_in(from_level, of));
         let ids = &ids[..rows];
         let each = (PIECE / (4 * words.max(1))).max(1);
         let pieces = rows.div_ceil(each);

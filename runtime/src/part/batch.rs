@@ -8,7 +8,8 @@ use super::walks::{Layers, LevelWays, Listed, each_edge, scales};
 use crate::RuntimeError;
 use crate::fault::Fault;
 use gnnc_graph::sample::{
-    AllBlocks, At, Blocks, Layer, RankSeeds, Sampler, message_length, room, write_message,
+    AllBlocks, At, Blocks, Gathered, Layer, RankBatch, RankSeeds, RankSet, Sampler, message_length,
+    room, write_message,
 };
 use gnnc_graph::{Labels, Topology};
 use gnnc_ir::EdgeSet;
@@ -19,6 +20,8 @@ use gnnc_ir::words::sampling::{Drawn, Sampling};
 use gnnc_ir::words::types::{BySet, Level, Of};
 use std::sync::Arc;
 
+static NO_BLOCKS: Blocks = Blocks::NONE;
+
 /// A rank's part of a batch that was drawn.
 #[derive(Default)]
 struct UnderWay {
@@ -28,9 +31,13 @@ struct UnderWay {
     seeds: u32,
     /// Their weight in the mean of their losses.
     weight: f64,
+    /// Its rows; with several sets, the most that any of them has.
     sizes: BatchSizes,
-    blocks: Blocks,
-    layers: Layers,
+    drawn: RankBatch,
+    /// The edges of each set.
+    layers: Vec<Layers>,
+    /// Ranks that the model of each set goes on by; `None` after its last set.
+    distances: Vec<Option<u32>>,
     /// Its rows by owner.
     asked: Asked,
     /// The lower levels of all ranks' parts.
@@ -113,11 +120,13 @@ pub(crate) struct Batch {
     /// The levels that ranks have of each other.
     shares: Option<ShareLevels>,
     /// The level of which rows are fetched from other ranks.
-    asks: Option<u8>,
+    asks: Option<Level>,
     /// Batches under way; number `n` of an epoch is at `n` modulo their count.
     under_way: Vec<UnderWay>,
     /// Index of the one at hand.
     at_hand: usize,
+    /// Index of its set at hand.
+    set: usize,
     /// Seeds of all batches of the epoch, on all ranks.
     of_epoch: u32,
     /// The sizes of each batch of the epoch so far.
@@ -148,6 +157,7 @@ impl Batch {
             seeds,
             under_way: (0..=needs.lag).map(|_| UnderWay::default()).collect(),
             at_hand: 0,
+            set: 0,
             ways: needs.layers,
             shares: needs.shares,
             asks: needs.asks,
@@ -179,8 +189,9 @@ impl Batch {
     /// Numbers that 32 bits do not hold.
     pub(crate) fn draw(&mut self, at: At) -> Result<BatchSizes, Fault> {
         self.at_hand = at.batch as usize % self.under_way.len();
+        self.set = 0;
         let batch = &mut self.under_way[self.at_hand];
-        batch.sizes = (self.seeds).draw(&mut self.sampler, at, &mut batch.blocks)?;
+        batch.sizes = (self.seeds).draw(&mut self.sampler, at, &mut batch.drawn)?;
         (batch.number, batch.seeds) = (at.batch, self.seeds.of_all(at.batch));
         batch.weight = self.shared.weight(&self.seeds, at.batch);
         if at.batch == 0 {
@@ -188,24 +199,62 @@ impl Batch {
             self.drawn.clear();
         }
         self.drawn.push(batch.sizes);
-        if let Some(level) = self.asks {
-            let level = batch.blocks.level(usize::from(level));
-            batch.asked.sort(level, &self.shared.owners);
+        if let Some(Level { number, of }) = self.asks
+            && let Some(first) = batch.drawn.sets.first()
+        {
+            let level = usize::from(number);
+            let vertices = match of {
+                Of::Sets => batch.drawn.gathered.level(level),
+                Of::One | Of::All => first.blocks.level(level),
+            };
+            batch.asked.sort(vertices, &self.shared.owners);
         }
         let edges = Listed {
             edges: &self.shared.edges,
             sampling: &self.sampling,
         };
-        edges.list(&batch.blocks, &self.ways.own, &mut batch.layers);
+        let sets = batch.drawn.sets.len();
+        batch.layers.resize_with(sets, Layers::default);
+        batch.distances.clear();
+        for (number, layers) in batch.layers.iter_mut().enumerate() {
+            edges.list(&batch.drawn.sets[number].blocks, &self.ways.own, layers);
+            batch.distances.push(self.seeds.sets().distance(number));
+        }
         Ok(batch.sizes)
+    }
+
+    /// Goes on with a set of the batch at hand; its sizes, if there is one.
+    pub(crate) fn go_to_set(&mut self, number: u32) -> Option<BatchSizes> {
+        self.set = number as usize;
+        let set = self.at_hand().drawn.sets.get(self.set)?;
+        Some(set.sizes)
+    }
+
+    /// Ranks that the model of the set at hand goes on by; `None` after its last set.
+    pub(crate) fn distance(&self) -> Option<u32> {
+        self.at_hand().distances.get(self.set).copied().flatten()
+    }
+
+    /// The vertices of all sets of the batch at hand.
+    fn gathered(&self) -> &Gathered {
+        &self.at_hand().drawn.gathered
+    }
+
+    /// For each vertex of a level of the set at hand, or of all ranks, its row in a tensor with rows of
+    /// all vertices, or of those of all sets.
+    pub(crate) fn rows_in(&self, from: Option<Level>, of: Of) -> &[u32] {
+        match from.map(|level| level.of) {
+            Some(Of::Sets) => self.gathered().places(self.set),
+            Some(Of::One | Of::All) | None => self.ids(of),
+        }
     }
 
     /// Numbers of the message that gives other ranks the lower levels of the batch at hand.
     pub(crate) fn message_length(&self) -> usize {
         let batch = self.at_hand();
         match self.shares {
-            Some(share) if batch.blocks.layers() > 0 => {
-                message_length(&batch.blocks, share.level, share.places)
+            Some(share) if batch.blocks(0).layers() > 0 => {
+                message_length(batch.blocks(0), share.level, share.places)
             }
             _ => 0,
         }
@@ -214,7 +263,7 @@ impl Batch {
     /// Writes that message.
     pub(crate) fn write_message(&self, out: &mut [u32]) {
         if let Some(share) = self.shares {
-            write_message(&self.at_hand().blocks, share.level, share.places, out);
+            write_message(self.at_hand().blocks(0), share.level, share.places, out);
         }
     }
 
@@ -259,9 +308,9 @@ impl Batch {
     pub(crate) fn go_to(&mut self, number: u32) -> Option<BatchSizes> {
         let place = number as usize % self.under_way.len();
         let batch = &self.under_way[place];
-        let drawn = batch.number == number && batch.blocks.layers() > 0;
+        let drawn = batch.number == number && batch.blocks(0).layers() > 0;
         drawn.then(|| {
-            self.at_hand = place;
+            (self.at_hand, self.set) = (place, 0);
             batch.sizes
         })
     }
@@ -270,16 +319,25 @@ impl Batch {
         &self.under_way[self.at_hand]
     }
 
+    /// The levels of the set at hand, or of all ranks' parts of the batch.
+    fn blocks(&self, of: Of) -> &Blocks {
+        match of {
+            Of::One | Of::Sets => self.at_hand().blocks(self.set),
+            Of::All => self.at_hand().all.blocks(),
+        }
+    }
+
     /// Vertices of the batch, or of all ranks' parts of it; those of a level are the first ones.
     pub(crate) fn ids(&self, of: Of) -> &[u32] {
-        self.at_hand().blocks(of).ids()
+        self.blocks(of).ids()
     }
 
     /// The edges into a level.
     pub(crate) fn edges(&self, layer: Level, set: EdgeSet) -> Option<&Edges> {
         let layers = match layer.of {
-            Of::One => &self.at_hand().layers,
+            Of::One => self.at_hand().layers.get(self.set)?,
             Of::All => &self.at_hand().all_layers,
+            Of::Sets => return None,
         };
         let number = usize::from(layer.number).checked_sub(1)?;
         layers.get(number)?.of(set).as_ref()
@@ -328,7 +386,7 @@ impl Batch {
     /// Writes numbers of the batch, one a row.
     pub(crate) fn write(&self, drawn: Drawn, out: &mut [f32]) {
         let level = drawn.level();
-        let blocks = self.at_hand().blocks(level.of);
+        let blocks = self.blocks(level.of);
         let number = usize::from(level.number);
         if number > blocks.layers() {
             return;
@@ -401,18 +459,20 @@ impl Batch {
 }
 
 impl UnderWay {
-    fn blocks(&self, of: Of) -> &Blocks {
-        match of {
-            Of::One => &self.blocks,
-            Of::All => self.all.blocks(),
-        }
+    /// The levels of a set.
+    fn blocks(&self, set: usize) -> &Blocks {
+        self.drawn
+            .sets
+            .get(set)
+            .map_or(&NO_BLOCKS, |set| &set.blocks)
     }
 
     fn bytes(&self) -> u64 {
-        let layers = self.layers.iter().chain(&self.all_layers);
+        let layers = self.layers.iter().flatten().chain(&self.all_layers);
         let edges = layers.flat_map(BySet::values).flatten().map(Edges::bytes);
-        let blocks = 12 * self.blocks.edges() + 4 * self.sizes.levels[0];
+        let of_set = |set: &RankSet| 12 * set.blocks.edges() + 4 * set.sizes.levels[0];
+        let blocks: u64 = self.drawn.sets.iter().map(of_set).sum();
         let lists = edges.sum::<usize>() + self.asked.bytes() + self.all.bytes();
-        lists as u64 + blocks
+        (lists + self.drawn.gathered.bytes()) as u64 + blocks
     }
 }

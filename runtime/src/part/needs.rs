@@ -8,7 +8,7 @@ use gnnc_ir::program::instr::{DrawnBuffer, ShareLevels};
 use gnnc_ir::program::trace::Phase;
 use gnnc_ir::program::{Extent, Instr, Launch, Product, Program, Role};
 use gnnc_ir::words::sampling::{Drawn, Sampling};
-use gnnc_ir::words::types::BySet;
+use gnnc_ir::words::types::{BySet, Level};
 
 /// The ways edges are walked.
 #[derive(Clone, Copy, Default)]
@@ -63,7 +63,7 @@ pub(crate) struct BatchNeeds {
     /// The levels of a batch that ranks have of each other.
     pub(crate) shares: Option<ShareLevels>,
     /// The level of a batch whose rows are fetched from other ranks.
-    pub(crate) asks: Option<u8>,
+    pub(crate) asks: Option<Level>,
     /// Periods between the first and the last instruction of a batch.
     pub(crate) lag: u32,
 }
@@ -83,8 +83,7 @@ impl BatchNeeds {
             asks: program.asks(phase),
             lag: program.lag(phase),
         };
-        let bodies = program.list(phase).iter().filter_map(Instr::body);
-        for launch in bodies.flatten().filter_map(Instr::launch) {
+        for launch in program.batch_of(phase).filter_map(Instr::launch) {
             needs.launch(program, launch);
         }
         needs

@@ -26,6 +26,7 @@ impl LevelWays {
         let ways = match layer.of {
             Of::One => &mut self.own,
             Of::All => &mut self.all,
+            Of::Sets => return None,
         };
         ways.get_mut(usize::from(layer.number).checked_sub(1)?)
     }

@@ -1,6 +1,6 @@
 //! Communication among all ranks of a group.
 
-use super::{AskRows, Instruction, Operand, ServeRows, ShareLevels, Use};
+use super::{AskRows, Instruction, Operand, ServeRows, ShareLevels, Shift, Use};
 use crate::graph::op;
 use crate::program::access::Touched;
 use crate::program::text::line::{after, arrow, matrix, matrix_at, optional, words};
@@ -83,6 +83,8 @@ pub enum Collective<'a> {
     ServeRows(&'a ServeRows),
     /// Puts the lower levels of all ranks side by side.
     ShareLevels(&'a ShareLevels),
+    /// Moves sums of gradients, and weights, to the rank of a model's next set.
+    Shift(&'a Shift),
 }
 
 impl Instruction for HaloExchange {

@@ -3,20 +3,20 @@
 use super::{Batches, Collective, Instruction, Operand, Use};
 use crate::program::access::Touched;
 use crate::program::text::line::arrow;
-use crate::program::text::{Reader, Text, TextError, own_level};
+use crate::program::text::{Reader, Text, TextError};
 use crate::program::trace::Phase;
 use crate::program::traffic::{Reads, Traffic, row_bytes};
 use crate::program::verify::{Check, Checked};
 use crate::program::work::{Counts, INDEX, Terms, Work};
 use crate::program::{Extent, Instr, Program, RankSizes, Ref};
-use crate::words::types::Level;
+use crate::words::types::{Level, Of};
 use serde::{Deserialize, Serialize};
 
 /// Tells every rank which of its rows this one needs at a level of the batch at hand.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AskRows {
-    /// The level.
-    pub level: u8,
+    /// The level, of the rank's own part of the batch or of all its sets.
+    pub level: Level,
 }
 
 /// Sends the rows that other ranks asked for, and fills the rows of a level: own vertices from this
@@ -40,11 +40,11 @@ impl Instruction for AskRows {
 
     fn check(&self, check: &Check) -> Checked {
         let hops = check.program.hops();
-        match self.level <= hops {
+        match self.level.number <= hops && self.level.of != Of::All {
             true => Ok(()),
             false => Err(format!(
-                "asks for rows of level {}, expected one of levels 0 to {hops}",
-                self.level
+                "asks for rows of level {}{}, expected one of own levels 0 to {hops}",
+                self.level.of, self.level.number
             )),
         }
     }
@@ -56,11 +56,11 @@ impl Instruction for AskRows {
     unpriced!();
 
     fn traffic(&self, _: &Program, _: &Reads, sizes: &[RankSizes], sum: &mut Traffic) {
-        sum.fetch += INDEX * remote(sizes, self.level);
+        sum.fetch += INDEX * remote(sizes, self.level.number);
     }
 
     fn print(&self, _: &Program) -> String {
-        format!("ask-rows {}", Extent::Level(Level::own(self.level)).text())
+        format!("ask-rows {}", Extent::Level(self.level).text())
     }
 
     fn collective(&self) -> Option<Collective<'_>> {
@@ -70,7 +70,9 @@ impl Instruction for AskRows {
 
 impl AskRows {
     pub(super) fn parse(from: &mut Reader<'_>) -> Result<Self, TextError> {
-        own_level(from).map(|level| Self { level })
+        let level = Extent::parse(from)?.level();
+        let level = level.ok_or_else(|| from.wrong_before("the rows of a level, such as level(0)"));
+        Ok(Self { level: level? })
     }
 }
 
@@ -131,9 +133,8 @@ impl Program {
     }
 
     /// The level of which a list's batches read rows of other ranks, if they do.
-    pub fn asks(&self, phase: Phase) -> Option<u8> {
-        let bodies = self.list(phase).iter().filter_map(Instr::body);
-        bodies.flatten().find_map(|instr| {
+    pub fn asks(&self, phase: Phase) -> Option<Level> {
+        self.batch_of(phase).find_map(|instr| {
             if let Instr::AskRows(ask) = instr.whole() {
                 Some(ask.level)
             } else {

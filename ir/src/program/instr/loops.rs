@@ -263,7 +263,7 @@ fn order(reverse: bool) -> &'static str {
     if reverse { " reversed" } else { "" }
 }
 
-fn block(from: &mut Reader<'_>) -> Result<Vec<Instr>, TextError> {
+pub(super) fn block(from: &mut Reader<'_>) -> Result<Vec<Instr>, TextError> {
     from.expect("{")?;
     let body = from.deeper(Reader::instructions)?;
     from.expect("}")?;

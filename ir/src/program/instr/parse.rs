@@ -3,7 +3,7 @@
 use super::{
     AllReduce, AskRows, Batches, Chunks, Densify, FetchRows, HaloExchange, HaloReduce, Instr, Lag,
     Launch, Loss, MatMul, Metrics, Move, Numbers, Redistribute, Remember, Repeat, Sample,
-    ServeRows, ShareLevels, SparseDropout, SparseMatMul, StageMessage, Transfer,
+    ServeRows, Sets, ShareLevels, Shift, SparseDropout, SparseMatMul, StageMessage, Transfer,
 };
 use crate::program::text::{Reader, TextError};
 
@@ -34,6 +34,8 @@ impl Instr {
             "chunks" => Self::Chunks(Chunks::parse(from)?),
             "batches" => Self::Batches(Batches::parse(from)?),
             "lag" => Self::Lag(Lag::parse(from)?),
+            "sets" => Self::Sets(Sets::parse(from)?),
+            "shift" => Self::Shift(Shift::parse(from)?),
             "sample" => Self::Sample(Sample {}),
             "numbers" => Self::Numbers(Numbers::parse(from)?),
             "fetch-rows" => Self::FetchRows(FetchRows::parse(from)?),

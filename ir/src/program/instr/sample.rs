@@ -32,11 +32,11 @@ pub struct DrawnBuffer {
     pub at: Ref,
 }
 
-/// Copies the rows of a level's vertices from a tensor of all own vertices, or of all vertices. That
-/// tensor may be on the host, whose memory is then read row by row.
+/// Copies the rows of a level's vertices from a tensor of all own vertices, of all vertices, or of those
+/// of all sets. That tensor may be on the host, whose memory is then read row by row.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FetchRows {
-    /// Rows of own vertices, or of all vertices.
+    /// Rows of own vertices, of all vertices, or of a level of all sets.
     pub from: Ref,
     /// Rows of a level.
     pub to: Ref,
@@ -246,8 +246,13 @@ impl Check<'_> {
         let [from, to] = [source, target].map(|at| self.program.buffer(at.buffer));
         let own = matches!(from.extent, Extent::Inner | Extent::Local);
         let fits = to.extent.level().is_some_and(|level| match level.of {
-            Of::One => own || from.extent == Extent::All,
+            Of::One => {
+                let sets = from.extent.level().filter(|level| level.of == Of::Sets);
+                let covered = sets.is_some_and(|sets| sets.number <= level.number);
+                own || covered || from.extent == Extent::All
+            }
             Of::All => from.extent == Extent::All,
+            Of::Sets => own,
         });
         if !fits {
             return Err(format!(

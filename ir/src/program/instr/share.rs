@@ -91,8 +91,7 @@ impl ShareLevels {
 impl Program {
     /// Which levels ranks have of each other's part of a list's batches, if they have any.
     pub fn shares(&self, phase: Phase) -> Option<ShareLevels> {
-        let bodies = self.list(phase).iter().filter_map(Instr::body);
-        bodies.flatten().find_map(|instr| {
+        self.batch_of(phase).find_map(|instr| {
             if let Instr::ShareLevels(share) = instr.whole() {
                 Some(*share)
             } else {

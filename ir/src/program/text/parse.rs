@@ -303,6 +303,10 @@ impl<'a> Reader<'a> {
         let roots: Vec<(&str, Roots)> = Roots::ALL.iter().map(|one| (one.name(), *one)).collect();
         let (kind, cut) = (self.named(&kinds)?, self.named(&cuts)?);
         let roots = self.named(&roots)?;
+        let merges = match self.skip("merges") {
+            true => Some(self.number()?),
+            false => None,
+        };
         Ok(Sampling {
             batch,
             fanouts,
@@ -310,6 +314,7 @@ impl<'a> Reader<'a> {
             kind,
             cut,
             roots,
+            merges,
         })
     }
 

@@ -159,6 +159,7 @@ fn sampling(batches: &Sampling) -> String {
         kind,
         cut,
         roots,
+        merges,
         ..
     } = batches;
     let sets: String = over.iter().map(|set| format!(" {}", set.text())).collect();
@@ -166,7 +167,8 @@ fn sampling(batches: &Sampling) -> String {
         true => String::new(),
         false => format!(" over{sets}"),
     };
-    format!("batch {batch} fanouts{fanouts}{over} {kind} {cut} {roots}")
+    let merges = merges.map_or(String::new(), |count| format!(" merges {count}"));
+    format!("batch {batch} fanouts{fanouts}{over} {kind} {cut} {roots}{merges}")
 }
 
 fn param(spec: &ParamSpec) -> String {

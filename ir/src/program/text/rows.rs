@@ -186,14 +186,20 @@ impl Text for Extent {
     }
 }
 
-/// The number of a level, after `all` if it has rows of all ranks.
+/// The number of a level, after `all` if it has rows of all ranks, or `sets` if of all sets.
 impl Text for Level {
     fn print(&self, out: &mut String) {
         *out += &format!("{}{}", self.of, self.number);
     }
 
     fn parse(from: &mut Reader<'_>) -> Result<Self, TextError> {
-        let of = if from.skip("all") { Of::All } else { Of::One };
+        let of = if from.skip("all") {
+            Of::All
+        } else if from.skip("sets") {
+            Of::Sets
+        } else {
+            Of::One
+        };
         let number: u8 = from.number()?;
         match usize::from(number) <= MAX_HOPS {
             true => Ok(Self { number, of }),

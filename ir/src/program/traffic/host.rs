@@ -20,6 +20,8 @@ pub fn moved(instrs: &[Instr], program: &Program, sizes: &RankSizes) -> [u64; 2]
         } else if let Instr::Batches(one) = instr {
             let count = sizes.batch.count.max(1);
             (count, moved(&one.body, program, sizes))
+        } else if let Instr::Sets(one) = instr {
+            (sizes.batch.sets, moved(&one.body, program, sizes))
         } else if let Instr::Begin(transfer) = instr {
             let what = std::slice::from_ref(&*transfer.what);
             (1, moved(what, program, sizes))

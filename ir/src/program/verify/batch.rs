@@ -56,13 +56,24 @@ pub(super) fn verify(program: &Program) -> Result<(), ProgramError> {
             let mut known = Known {
                 hops: sampling.hops(),
                 evaluates: phase == Phase::Eval,
+                in_sets: sampling.merges.is_some(),
                 ..Known::default()
             };
             for (index, instr) in body.iter().enumerate().skip(1) {
-                inside(instr, &mut known, program).map_err(|what| {
-                    let place = format!("{place}.{index}");
-                    ProgramError::new(what).at(&place, instr, program)
-                })?;
+                let place = format!("{place}.{index}");
+                let at = |what: String| ProgramError::new(what).at(&place, instr, program);
+                let Instr::Sets(instr::Sets { body }) = instr else {
+                    inside(instr, &mut known, program).map_err(at)?;
+                    continue;
+                };
+                sets(&mut known, program).map_err(at)?;
+                for (index, instr) in body.iter().enumerate() {
+                    of_set(instr, &mut known, program).map_err(|what| {
+                        let place = format!("{place}.{index}");
+                        ProgramError::new(what).at(&place, instr, program)
+                    })?;
+                }
+                known.of_set = false;
             }
         }
     }
@@ -184,6 +195,8 @@ fn outside(instr: &Instr, program: &Program) -> Result<(), String> {
             | Instr::ServeRows(_)
             | Instr::ShareLevels(_)
             | Instr::Batches(_)
+            | Instr::Sets(_)
+            | Instr::Shift(_)
     );
     level |= instr.launch().is_some_and(|launch| launch.rows.of_batch());
     instr.each_access(&mut |at, _| {
@@ -204,10 +217,42 @@ struct Known {
     hops: u8,
     /// Whether it is one of an evaluation, for which ranks know the splits of its seeds.
     evaluates: bool,
+    /// Whether its seeds are in sets.
+    in_sets: bool,
+    /// Whether one of the sets is at hand.
+    of_set: bool,
     /// The level of the last question whose answers may be sent.
-    asked: Option<u8>,
+    asked: Option<Level>,
     /// The level from which outwards a rank has the levels of all ranks.
     shared: Option<u8>,
+}
+
+/// Checks that a loop over sets may be here.
+fn sets(known: &mut Known, program: &Program) -> Result<(), String> {
+    if program.ranks <= 1 || !known.in_sets {
+        return Err("sets of a batch whose seeds are not in sets".to_owned());
+    }
+    known.of_set = true;
+    Ok(())
+}
+
+/// Checks an instruction of a set: all ranks get here at once, and nothing but a shift moves between them.
+fn of_set(instr: &Instr, known: &mut Known, program: &Program) -> Result<(), String> {
+    if let Instr::Shift(_) = instr {
+        return Ok(());
+    }
+    let halves = matches!(instr, Instr::Begin(_) | Instr::Finish(_) | Instr::Lag(_));
+    let moves = matches!(
+        instr,
+        Instr::AskRows(_) | Instr::ServeRows(_) | Instr::ShareLevels(_)
+    );
+    if halves || moves || instr.communicates() {
+        return Err(format!(
+            "{} inside of sets, expected work of one rank, or a shift",
+            instr.name(program)
+        ));
+    }
+    inside(instr, known, program)
 }
 
 /// Checks an instruction of a batch after its sample. Rows that other ranks own must have been asked
@@ -217,13 +262,17 @@ fn inside(instr: &Instr, known: &mut Known, program: &Program) -> Result<(), Str
     if instr.body().is_some() || matches!(instr, Instr::Sample(_)) {
         return Err(format!("{name} inside of batches"));
     }
+    if let Instr::Shift(_) = instr {
+        return Err(format!("{name} outside of sets"));
+    }
     let rows = instr.launch().map(|launch| launch.rows);
     if matches!(rows, Some(Extent::LevelEdges(..))) {
         return Err(format!("{name} over edges, expected over a level"));
     }
     if let Instr::FetchRows(fetch) = instr {
         let from = program.buffer(fetch.from.buffer).extent;
-        if program.ranks > 1 && from != Extent::All {
+        let of_sets = from.level().is_some_and(|level| level.of == Of::Sets);
+        if program.ranks > 1 && from != Extent::All && !of_sets {
             return Err(format!(
                 "{name} of {from} rows on several ranks, expected serve-rows"
             ));
@@ -240,12 +289,17 @@ fn inside(instr: &Instr, known: &mut Known, program: &Program) -> Result<(), Str
         .and_then(Extent::level)
         .filter(|level| level.of == Of::All);
     let mut highest = rows.and_then(Extent::level).map(|level| level.number);
+    let mut own = rows.is_some_and(Extent::of_one_set);
     instr.each_access(&mut |at, _| {
         let buffer = program.buffers.get(at.buffer.0 as usize);
         most = most.max(buffer.and_then(|buffer| buffer.extent.of_all_ranks()));
         let level = buffer.and_then(|buffer| buffer.extent.level());
         highest = highest.max(level.map(|level| level.number));
+        own |= buffer.is_some_and(|buffer| buffer.extent.of_one_set());
     });
+    if own && known.in_sets && !known.of_set {
+        return Err(format!("{name} uses rows of a set outside of sets"));
+    }
     if highest > Some(known.hops) {
         return Err(format!(
             "{name} uses level {} of batches with {} hops",
@@ -283,7 +337,7 @@ fn inside(instr: &Instr, known: &mut Known, program: &Program) -> Result<(), Str
     }
     if let Instr::ServeRows(serve) = instr.whole() {
         let level = program.buffer(serve.to.buffer).extent.level();
-        if level.is_none() || level != known.asked.map(Level::own) {
+        if level.is_none() || level != known.asked {
             let to = program.buffer(serve.to.buffer).extent;
             return Err(format!("{name} to {to} rows, which were not asked for"));
         }

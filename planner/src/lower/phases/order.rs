@@ -99,6 +99,8 @@ impl Facts {
             | Instr::Chunks(_)
             | Instr::Batches(_)
             | Instr::Lag(_)
+            | Instr::Sets(_)
+            | Instr::Shift(_)
             | Instr::Sample(_)
             | Instr::Numbers(_)
             | Instr::FetchRows(_)

@@ -40,6 +40,9 @@ impl Compiler<'_> {
             Some(Collective::ShareLevels(_)) => {
                 TransferCost::Everyone(self.all_to_all(Among::Slices, false, self.fetched(instr)))
             }
+            Some(Collective::Shift(shift)) => {
+                TransferCost::Everyone(self.shift(4 * shift.floats(self.program)))
+            }
             None => TransferCost::Everyone(CollectiveCost::default()),
         };
         Step::Transfer {
@@ -86,6 +89,23 @@ impl Compiler<'_> {
     fn fetched(&self, instr: &Instr) -> u64 {
         let one = std::slice::from_ref(instr);
         traffic(one, self.program, &Reads::default(), self.sizes).fetch
+    }
+
+    /// Every rank sends so many bytes to another one, and hears as many from a third. If there are several
+    /// nodes, some of these messages leave theirs.
+    fn shift(&self, bytes: u64) -> CollectiveCost {
+        let several = self.fabric.nodes.len() > 1;
+        let link = match several {
+            true => &self.cluster.between,
+            false => &self.cluster.inside,
+        };
+        let pass = self.pass(bytes as f64, bytes as f64, 0.0);
+        CollectiveCost {
+            before: pass,
+            messages: self.latency(1, several) + self.seconds(bytes as f64, link),
+            after: pass,
+            bytes_sent: [bytes, 0],
+        }
     }
 
     /// A reduce-scatter, then an all-gather: in each, every rank sends a chunk of `1 / ranks` of

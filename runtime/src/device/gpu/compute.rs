@@ -108,6 +108,8 @@ impl DeviceRank {
             | Instr::Chunks(_)
             | Instr::Batches(_)
             | Instr::Lag(_)
+            | Instr::Sets(_)
+            | Instr::Shift(_)
             | Instr::Sample(_)
             | Instr::Numbers(_)
             | Instr::FetchRows(_)

@@ -186,7 +186,7 @@ impl DeviceRank {
         let mut needs = Needs::default();
         for phase in [Phase::Setup, Phase::Step, Phase::Eval] {
             let (mut flags, order) = (0, (0..chunks).collect());
-            for step in crate::steps::Steps::new(program.list(phase), order, 1) {
+            for step in crate::steps::Steps::new(program.list(phase), order, 1, 1) {
                 self.own.place.chunk = step.chunk;
                 let rows = self.own.part.own(step.chunk).len() as u64;
                 let instr = if matches!(step.instr, Instr::Finish(_)) {
