@@ -45,6 +45,8 @@ mod layouts;
 mod meshes;
 #[path = "differential/messages.rs"]
 mod messages;
+#[path = "differential/migration.rs"]
+mod migration;
 #[path = "differential/minibatch.rs"]
 mod minibatch;
 #[path = "differential/models.rs"]

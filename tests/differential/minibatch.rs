@@ -111,6 +111,7 @@ pub fn sampling(batch: u32, fanouts: Vec<u32>, kind: Kind, cut: Cut) -> Sampling
         kind,
         cut,
         roots: Roots::Home,
+        merges: None,
     }
 }
 

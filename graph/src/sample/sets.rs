@@ -202,6 +202,8 @@ impl Gathered {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::example::g8;
+    use crate::sample::{Fanout, Kind, Rule, Sampler};
 
     /// Seeds of each model on each rank, as lists of vertices of a partition.
     fn table(counts: [[usize; 3]; 3]) -> Table {
@@ -259,6 +261,77 @@ mod tests {
                     };
                     assert!((0..).zip(&ranks).all(home));
                 }
+            }
+        }
+    }
+
+    /// The blocks of each set, drawn on the graph of eight vertices in step 1.
+    fn drawn(sets: &[Vec<u32>]) -> Vec<Blocks> {
+        let topology = g8().topology;
+        let rule = Rule::new(Kind::Neighbor, vec![Fanout::Each(2); 2], 0).unwrap();
+        let mut sampler = Sampler::new(&topology, &rule, 1).unwrap();
+        let mut of_set = |seeds: &Vec<u32>| {
+            let mut blocks = Blocks::default();
+            sampler.sample(seeds, 1, &mut blocks).unwrap();
+            blocks
+        };
+        sets.iter().map(&mut of_set).collect()
+    }
+
+    fn halves() -> Partition {
+        Partition::new(2, vec![0, 0, 0, 0, 1, 1, 1, 1]).unwrap()
+    }
+
+    /// The rows that a rank fetches for its sets.
+    fn remote(seeds: &[u32], rank: u32, merges: u32) -> u64 {
+        let partition = halves();
+        let sets = SetSeeds::of(seeds, &partition, rank, merges);
+        let blocks = drawn(sets.sets());
+        let mut gathered = Gathered::default();
+        gathered.gather(blocks.iter(), 8);
+        let mut sizes = BatchSizes::NONE;
+        gathered.count(partition.owner(), rank, &mut sizes);
+        assert_eq!(sizes.of_sets[0], gathered.level(0).len() as u64);
+        sizes.remote[0]
+    }
+
+    #[test]
+    fn sets_of_the_graph_of_eight_vertices_fetch_these_rows() {
+        // Models with seeds 1, 6 and 0, 7; each half of the vertices on a rank of its own.
+        let seeds = [1, 6, 0, 7];
+        let sets = SetSeeds::of(&seeds, &halves(), 1, 0);
+        let blocks = drawn(sets.sets());
+        assert_eq!(blocks[0].level(0), [7, 5, 6, 3, 4]);
+        assert_eq!(blocks[1].level(0), [6, 4, 7, 3, 5]);
+        let mut gathered = Gathered::default();
+        for _ in 0..2 {
+            gathered.gather(blocks.iter(), 8);
+            assert_eq!(gathered.level(2), [7, 6]);
+            assert_eq!(gathered.level(1), [7, 6, 5, 4]);
+            assert_eq!(gathered.level(0), [7, 6, 5, 4, 3]);
+            assert_eq!(gathered.places(1), [1, 3, 0, 4, 2]);
+        }
+        // Both sets need row 3, which is fetched once.
+        assert_eq!([remote(&seeds, 0, 0), remote(&seeds, 1, 0)], [0, 1]);
+        // With one visit a model, each rank fetches half of the graph.
+        assert_eq!([remote(&seeds, 0, 1), remote(&seeds, 1, 1)], [4, 4]);
+    }
+
+    #[test]
+    fn sets_have_the_vertices_of_all_their_seeds() {
+        for seeds in [vec![], vec![3], vec![5, 0, 2], (0..8).collect::<Vec<u32>>()] {
+            let (left, right) = seeds.split_at(seeds.len() / 2);
+            let sets = [left.to_vec(), right.to_vec()];
+            let mut gathered = Gathered::default();
+            gathered.gather(drawn(&sets).iter(), 8);
+            let whole = drawn(std::slice::from_ref(&seeds));
+            for level in 0..=2 {
+                let sorted = |ids: &[u32]| {
+                    let mut ids = ids.to_vec();
+                    ids.sort_unstable();
+                    ids
+                };
+                assert_eq!(sorted(gathered.level(level)), sorted(whole[0].level(level)));
             }
         }
     }
