@@ -43,8 +43,9 @@ fn moving(mut case: Case, migrate: Migrate, merges: u32) -> Case {
 fn models_that_move_compute_what_the_interpreter_computes() {
     let mut found = Vec::new();
     for (layers, body, typed) in models() {
-        for ((ranks, migrate, merges), partitioner) in
-            MOVES.into_iter().zip(["hash", "metis", "range"].into_iter().cycle())
+        for ((ranks, migrate, merges), partitioner) in MOVES
+            .into_iter()
+            .zip(["hash", "metis", "range"].into_iter().cycle())
         {
             let data = planted(shape(typed || ranks == 4));
             let data = if typed { data } else { untyped(data) };
@@ -145,7 +146,11 @@ fn models_that_move_agree_in_whatever_else_is_asked_for() {
             ..way(3, "hash")
         };
         let (expected, _) = numbers(made(), still);
-        for (migrate, merges) in [(Migrate::Full, 0), (Migrate::Gradient, 1), (Migrate::Off, 2)] {
+        for (migrate, merges) in [
+            (Migrate::Full, 0),
+            (Migrate::Gradient, 1),
+            (Migrate::Off, 2),
+        ] {
             let (found, more) = numbers(moving(made(), migrate, merges), way(3, "hash"));
             grown += more;
             let far = |(a, b): (&f64, &f64)| (a - b).abs() > most * b.abs();
@@ -204,7 +209,9 @@ fn moves_that_cannot_be_are_refused() {
     };
     let said = refused(Placement::ModelMigration, &|_, _| {});
     assert!(said.contains("found 3 merges for 3 workers"), "{said}");
-    let said = refused(Placement::ModelMigration, &|some, _| some.roots = Roots::Dealt);
+    let said = refused(Placement::ModelMigration, &|some, _| {
+        some.roots = Roots::Dealt
+    });
     assert!(said.contains("leave out --roots"), "{said}");
     for placement in [Placement::Minibatch, Placement::PushPull] {
         let said = refused(placement, &|_, _| {});
