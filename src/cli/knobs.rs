@@ -188,6 +188,30 @@ const KNOBS: &[Knob] = &[
         set: |knobs, text| text.parse().map(|roots| knobs.sampling.roots = Some(roots)),
     },
     Knob {
+        name: "exclude",
+        alias: None,
+        option: Form::Value("NAME"),
+        values: "",
+        help: "Edges that batches of pairs leave out of all their hops: seeds (the default), those between the ends of \
+               each link that is a seed, in both directions; nothing",
+        set: |knobs, text| {
+            text.parse()
+                .map(|exclude| knobs.sampling.exclude = Some(exclude))
+        },
+    },
+    Knob {
+        name: "negatives",
+        alias: None,
+        option: Form::Value("NAME"),
+        values: "",
+        help: "Pairs without a link that batches of pairs train on: given (the default), those of the graph; fresh, both \
+               ends drawn anew in every step; targets, the second end drawn anew",
+        set: |knobs, text| {
+            text.parse()
+                .map(|drawn| knobs.sampling.negatives = Some(drawn))
+        },
+    },
+    Knob {
         name: "prefetch",
         alias: None,
         option: Form::Value("N"),
@@ -346,6 +370,8 @@ const OF_BATCHES: [&str; 12] = [
     "sampler",
     "cut",
     "roots",
+    "exclude",
+    "negatives",
     "prefetch",
     "delay",
     "slices",

@@ -13,7 +13,9 @@ use crate::models::{
 use gnnc::graph::{EdgeFeatures, GraphData, Topology};
 use gnnc::ir::graph::model::Optimizer;
 use gnnc::ir::plan::Placement;
-use gnnc::ir::words::sampling::{ALL, Cut, Fanout, Kind, Roots, Sampling, SamplingSettings};
+use gnnc::ir::words::sampling::{
+    ALL, Cut, Exclude, Fanout, Kind, Negatives, Roots, Sampling, SamplingSettings,
+};
 use gnnc::planner::placement::PlacementSpec;
 
 const POOL: &str = "layer pool(h, out) { return gather(h@src, max) |> linear(out) }";
@@ -98,6 +100,8 @@ pub fn with(mut case: Case, sampling: &Sampling) -> Case {
         sampler: Some(sampling.kind),
         cut: Some(sampling.cut),
         roots: Some(sampling.roots),
+        exclude: Some(sampling.exclude),
+        negatives: Some(sampling.negatives),
         ..SamplingSettings::default()
     };
     case
@@ -112,6 +116,8 @@ pub fn sampling(batch: u32, fanouts: Vec<u32>, kind: Kind, cut: Cut) -> Sampling
         cut,
         roots: Roots::Home,
         merges: None,
+        exclude: Exclude::Seeds,
+        negatives: Negatives::Given,
     }
 }
 

@@ -62,6 +62,54 @@ pub enum Roots {
     Own,
 }
 
+/// Which edges the hops of a batch of pairs leave out.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum Exclude {
+    /// Those between the two ends of each link among the seeds of the batch, in both directions. A model
+    /// would learn to read the answer off them.
+    #[default]
+    Seeds,
+    /// None.
+    Nothing,
+}
+
+/// Which pairs without a link stand beside the links that a model is trained on, in batches of pairs.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum Negatives {
+    /// Those of the graph, in every epoch.
+    #[default]
+    Given,
+    /// As many, with both ends drawn anew in every step.
+    Fresh,
+    /// As many, each with its first end and another second one in every step.
+    Targets,
+}
+
+impl Negatives {
+    /// How ends are drawn, if they are.
+    pub fn drawn(self) -> Option<Self> {
+        match self {
+            Self::Given => None,
+            Self::Fresh | Self::Targets => Some(self),
+        }
+    }
+}
+
+spelling!(Exclude {
+    Seeds => "seeds",
+    Nothing => "nothing",
+});
+spelling!(Negatives {
+    Given => "given",
+    Fresh => "fresh",
+    Targets => "targets",
+});
 spelling!(Kind {
     Neighbor => "neighbor",
     Labor => "labor",
@@ -180,6 +228,12 @@ pub struct Sampling {
     /// merged with others; see `gnnc_graph::sample::SetSeeds`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub merges: Option<u32>,
+    /// Which edges hops leave out.
+    #[serde(default)]
+    pub exclude: Exclude,
+    /// Which pairs without a link are trained on.
+    #[serde(default)]
+    pub negatives: Negatives,
 }
 
 impl Sampling {
@@ -220,6 +274,12 @@ pub struct SamplingSettings {
     /// Which rank works on a seed. Default: home.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub roots: Option<Roots>,
+    /// Which edges hops leave out in training. Default: seeds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exclude: Option<Exclude>,
+    /// Which pairs without a link are trained on. Default: given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub negatives: Option<Negatives>,
     /// Periods between the draw of a batch and its training, while its rows are fetched from other
     /// ranks. Changes no number. Default: 2, or 0 if nothing may overlap.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -263,12 +323,15 @@ impl SamplingSettings {
             cut: self.cut.unwrap_or_default(),
             roots: self.roots.unwrap_or_default(),
             merges: None,
+            exclude: self.exclude.unwrap_or_default(),
+            negatives: self.negatives.unwrap_or_default(),
         })
     }
 
     /// The batches to evaluate on; `None` for the whole graph. They are as large as those to train on,
     /// and cover every seed. Shares of the training vertices say nothing about other vertices, so seeds
-    /// of [`Roots::Own`] go to their owners. [`Kind::Full`] is kind neighbor with fanouts that keep all.
+    /// of [`Roots::Own`] go to their owners. Pairs are those of the graph, and no edge is left out, as the
+    /// graph lacks those that are asked for. [`Kind::Full`] is kind neighbor with fanouts that keep all.
     pub fn evaluation(&self) -> Option<Sampling> {
         if self.eval_fanouts.is_empty() {
             return None;
@@ -285,6 +348,8 @@ impl SamplingSettings {
                 Roots::Dealt => Roots::Dealt,
                 Roots::Home | Roots::Own => Roots::Home,
             },
+            exclude: Exclude::Nothing,
+            negatives: Negatives::Given,
             ..training
         })
     }
@@ -302,6 +367,8 @@ impl SamplingSettings {
             sampler: self.sampler.or(other.sampler),
             cut: self.cut.or(other.cut),
             roots: self.roots.or(other.roots),
+            exclude: self.exclude.or(other.exclude),
+            negatives: self.negatives.or(other.negatives),
             prefetch: self.prefetch.or(other.prefetch),
             delay: self.delay.or(other.delay),
             slices: self.slices.or(other.slices),

@@ -7,7 +7,9 @@ use crate::syntax::ast::{Block, Call, Expr, ExprKind, Module, Setting, UnaryOp};
 use gnnc_ir::graph::model::{Optimizer, Relaxation, TrainSettings};
 use gnnc_ir::program::instr::MOST_LAG;
 use gnnc_ir::words::metric::Metric;
-use gnnc_ir::words::sampling::{ALL, Cut, Fanout, Kind, MAX_HOPS, Roots, SamplingSettings};
+use gnnc_ir::words::sampling::{
+    ALL, Cut, Exclude, Fanout, Kind, MAX_HOPS, Negatives, Roots, SamplingSettings,
+};
 use gnnc_ir::words::schedule::Schedule;
 use gnnc_ir::words::spelling::{did_you_mean, one_of};
 use std::ops::RangeInclusive;
@@ -51,6 +53,8 @@ pub fn train(
         "sampler",
         "cut",
         "roots",
+        "exclude",
+        "negatives",
         "prefetch",
         "delay",
         "static",
@@ -90,6 +94,8 @@ pub fn train(
         sampler: reader.choice("sampler", Kind::ALL, Kind::name),
         cut: reader.choice("cut", Cut::ALL, Cut::name),
         roots: reader.choice("roots", Roots::ALL, Roots::name),
+        exclude: reader.choice("exclude", Exclude::ALL, Exclude::name),
+        negatives: reader.choice("negatives", Negatives::ALL, Negatives::name),
         prefetch: reader
             .count("prefetch", 0.0..=f64::from(MOST_LAG))
             .map(|n| n as u32),

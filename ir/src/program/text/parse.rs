@@ -5,7 +5,7 @@ use super::words::{Text, storage};
 use crate::graph::{Element, Init, ParamSpec, Shard};
 use crate::program::{Buffer, BufferId, Extent, Halo, Instr, Pipeline, Program, Ref, Role};
 use crate::words::mesh::Mesh;
-use crate::words::sampling::{Cut, Kind, Roots, Sampling};
+use crate::words::sampling::{Cut, Exclude, Kind, Negatives, Roots, Sampling};
 use crate::words::types::{EdgeSet, Type};
 use std::str::FromStr;
 
@@ -307,6 +307,20 @@ impl<'a> Reader<'a> {
             true => Some(self.number()?),
             false => None,
         };
+        let exclude: Vec<(&str, Exclude)> =
+            Exclude::ALL.iter().map(|one| (one.name(), *one)).collect();
+        let exclude = match self.skip("exclude") {
+            true => self.named(&exclude)?,
+            false => Exclude::default(),
+        };
+        let negatives: Vec<(&str, Negatives)> = Negatives::ALL
+            .iter()
+            .map(|one| (one.name(), *one))
+            .collect();
+        let negatives = match self.skip("negatives") {
+            true => self.named(&negatives)?,
+            false => Negatives::default(),
+        };
         Ok(Sampling {
             batch,
             fanouts,
@@ -315,6 +329,8 @@ impl<'a> Reader<'a> {
             cut,
             roots,
             merges,
+            exclude,
+            negatives,
         })
     }
 

@@ -4,7 +4,7 @@ use super::words::Text;
 use crate::graph::ParamSpec;
 use crate::program::trace::Phase;
 use crate::program::{Buffer, Halo, Instr, Program};
-use crate::words::sampling::Sampling;
+use crate::words::sampling::{Exclude, Sampling};
 use std::fmt;
 
 /// The first line of an instruction as a listing shows it.
@@ -160,7 +160,9 @@ fn sampling(batches: &Sampling) -> String {
         cut,
         roots,
         merges,
-        ..
+        exclude,
+        negatives,
+        fanouts: _,
     } = batches;
     let sets: String = over.iter().map(|set| format!(" {}", set.text())).collect();
     let over = match over.is_empty() {
@@ -168,7 +170,15 @@ fn sampling(batches: &Sampling) -> String {
         false => format!(" over{sets}"),
     };
     let merges = merges.map_or(String::new(), |count| format!(" merges {count}"));
-    format!("batch {batch} fanouts{fanouts}{over} {kind} {cut} {roots}{merges}")
+    let exclude = match exclude {
+        Exclude::Seeds => String::new(),
+        Exclude::Nothing => format!(" exclude {exclude}"),
+    };
+    let negatives = match negatives.drawn() {
+        None => String::new(),
+        Some(drawn) => format!(" negatives {drawn}"),
+    };
+    format!("batch {batch} fanouts{fanouts}{over} {kind} {cut} {roots}{merges}{exclude}{negatives}")
 }
 
 fn param(spec: &ParamSpec) -> String {
