@@ -1,6 +1,8 @@
 //! Pairs of vertices to predict links between: each pair is a further vertex, with an edge from each of
 //! its two ends. Labels and splits belong to these vertices: 1 for a link, 0 for a pair without one.
 
+mod ends;
+
 use crate::many::with_rows;
 use crate::rng::Stream;
 use crate::{GraphData, GraphError, Labels, ListedEdge, Names, Topology};
@@ -72,10 +74,12 @@ impl Pair {
 }
 
 /// The two ends of a pair.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-struct Ends {
-    source: u32,
-    target: u32,
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Ends {
+    /// Where a link would begin.
+    pub source: u32,
+    /// Where it would end.
+    pub target: u32,
 }
 
 /// The graph without the links of the validation and the test, in both directions if every edge has its
@@ -295,32 +299,6 @@ fn joined(data: &GraphData, pairs: &[Pair], both_ways: bool) -> Result<GraphData
     (out.subjects, out.ids) = (added as u32, ids);
     out.class_names = ["link"].into_iter().collect();
     Ok(out)
-}
-
-impl GraphData {
-    /// Whether the last vertices stand for pairs.
-    pub fn has_pairs(&self) -> bool {
-        self.topology.set_names().iter().any(|name| name == SOURCES)
-    }
-
-    /// For each vertex, those among which it is ranked have the same number: for a pair its source, for
-    /// others 0.
-    pub fn rivals(&self) -> Vec<u32> {
-        let mut rivals = vec![0; self.vertices() as usize];
-        let sources = self
-            .topology
-            .set_names()
-            .iter()
-            .position(|name| name == SOURCES);
-        let Some(place) = sources else {
-            return rivals;
-        };
-        let edges = self.topology.only(gnnc_ir::EdgeSet::Named(place as u8 + 1));
-        for v in self.subjects() {
-            rivals[v as usize] = edges.in_neighbours(v).first().copied().unwrap_or(0);
-        }
-        rivals
-    }
 }
 
 #[cfg(test)]

@@ -398,7 +398,8 @@ fn refused(error: SampleError) -> Failure {
         SampleError::EmptyBatch => "--batch: ",
         SampleError::TooManySteps { .. } => "--batches: ",
         SampleError::Threads { .. } => "--threads: ",
-        SampleError::NoSeeds | SampleError::NoSuchSeed { .. } | SampleError::NoSet { .. } => "",
+        SampleError::NoSeeds | SampleError::NoSuchSeed { .. } => "",
+        SampleError::NoSet { .. } | SampleError::NoPairs { .. } => "",
     };
     input(format!("{option}{error}"))
 }

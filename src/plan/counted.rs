@@ -136,7 +136,7 @@ pub(crate) fn replay<T: Borrow<Topology> + Send + Sync>(
     seed: u64,
 ) -> Result<Replay<T>, Error> {
     let made = move || {
-        let edges = HopEdges::new(topology, &data.topology, &sampling.over);
+        let edges = HopEdges::new(topology, data, &sampling.over);
         let sampler = Sampler::over(edges, &Rule::of(sampling, seed)?, 1)?;
         Replay::new(sampler, &seeds(data, phase), sampling, partition, seed)
     };

@@ -3,13 +3,14 @@
 use crate::check::{Case, Way};
 use gnnc::graph::partition::{Partition, by_name};
 use gnnc::graph::sample::{Batches, Blocks, HopEdges, RankSeeds, Rule, Sampler};
-use gnnc::graph::{GraphData, Topology};
+use gnnc::graph::{GraphData, Labels, Topology};
 use gnnc::ir::graph::autodiff::{TrainingGraph, differentiate};
 use gnnc::ir::graph::eval::{DropoutKey, EvalBatch, EvalContext, EvalLayer, Tensor, evaluate};
-use gnnc::ir::words::sampling::{Roots, Sampling};
+use gnnc::ir::words::sampling::{Exclude, Roots, Sampling};
 use gnnc::ir::{EdgeSet, Graph};
 use gnnc::planner::sampled::sampled;
 use gnnc::{Trainer, runtime};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// The largest of the differences between parameters, relative to the largest step of the tensor.
@@ -18,8 +19,51 @@ const TOLERANCE: f64 = 1e-3;
 
 pub const LEARNING_RATE: f64 = 0.0625;
 
-/// The batch as the interpreter reads it, with its numbers computed from the graph.
-pub fn read(data: &GraphData, sampling: &Sampling, blocks: &Blocks) -> EvalBatch {
+/// Edges, by source and destination.
+pub type Gone = BTreeSet<(u32, u32)>;
+
+/// The edges that a batch of pairs lacks: those between the ends of links among its seeds.
+fn gone(data: &GraphData, sampling: &Sampling, seeds: &[u32]) -> Gone {
+    let Labels::Values { width: 1, values } = &data.labels else {
+        return Gone::new();
+    };
+    if sampling.exclude == Exclude::Nothing || !data.has_pairs() {
+        return Gone::new();
+    }
+    let ends = [1, 2].map(|number| data.topology.only(EdgeSet::Named(number)));
+    let links = seeds.iter().filter(|v| values[**v as usize] == 1.0);
+    let of_link = |v: &u32| {
+        let [source, target] = [0, 1].map(|n| ends[n].in_neighbours(*v)[0]);
+        [(source, target), (target, source)]
+    };
+    links.flat_map(of_link).collect()
+}
+
+/// The inputs of the interpreter on a graph without some plain edges.
+fn without(context: &EvalContext, gone: &Gone) -> EvalContext {
+    let mut out = context.clone();
+    if gone.is_empty() {
+        return out;
+    }
+    assert!(context.edge_features.is_empty());
+    (out.indices, out.types, out.sets, out.indptr) = (vec![], vec![], vec![], vec![0]);
+    for (v, ends) in (0..).zip(context.indptr.windows(2)) {
+        for at in ends[0] as usize..ends[1] as usize {
+            if context.sets[at] == 0 && gone.contains(&(context.indices[at], v)) {
+                continue;
+            }
+            out.indices.push(context.indices[at]);
+            out.sets.push(context.sets[at]);
+            out.types.extend(context.types.get(at));
+        }
+        out.indptr.push(out.indices.len() as u64);
+    }
+    out
+}
+
+/// The batch as the interpreter reads it, with its numbers computed from the graph without the edges that are
+/// `gone`.
+pub fn read(data: &GraphData, sampling: &Sampling, blocks: &Blocks, gone: &Gone) -> EvalBatch {
     let layers = (1..=blocks.layers()).map(|number| {
         let (layer, ids) = (blocks.layer(number), blocks.level(number - 1));
         let set = sampling.set_into(number);
@@ -36,6 +80,9 @@ pub fn read(data: &GraphData, sampling: &Sampling, blocks: &Blocks) -> EvalBatch
         for (row, ends) in layer.edges.indptr.windows(2).enumerate() {
             let v = ids[row];
             let all = topology.types_into(v);
+            let sources = topology.in_neighbours(v);
+            let is_there = |at: &usize| set != EdgeSet::Plain || !gone.contains(&(sources[*at], v));
+            let there: Vec<usize> = (0..sources.len()).filter(is_there).collect();
             let places = ends[0] as usize..ends[1] as usize;
             let kind = |at: usize| all.get(layer.positions[at] as usize).copied();
             for at in places.clone() {
@@ -44,8 +91,8 @@ pub fn read(data: &GraphData, sampling: &Sampling, blocks: &Blocks) -> EvalBatch
                     .filter(|other| kind(*other) == kind(at))
                     .count();
                 let there = match kind(at) {
-                    Some(own) => all.iter().filter(|other| **other == own).count(),
-                    None => topology.in_neighbours(v).len(),
+                    Some(own) => there.iter().filter(|other| all[**other] == own).count(),
+                    None => there.len(),
                 };
                 read.scales.push(there as f64 / kept as f64);
                 read.degrees.push(there as f64);
@@ -69,7 +116,7 @@ pub fn read(data: &GraphData, sampling: &Sampling, blocks: &Blocks) -> EvalBatch
 /// Draws the batches of a program from a graph.
 pub fn sampler(data: &GraphData, sampling: &Sampling, seed: u64) -> Sampler<Arc<Topology>> {
     let plain = Arc::new(data.topology.only(EdgeSet::Plain).into_owned());
-    let edges = HopEdges::new(plain, &data.topology, &sampling.over);
+    let edges = HopEdges::new(plain, data, &sampling.over);
     Sampler::over(edges, &Rule::of(sampling, seed).unwrap(), 1).unwrap()
 }
 
@@ -130,13 +177,18 @@ impl<'a> Oracle<'a> {
                 Roots::Home | Roots::Dealt => epoch.seeds(batch).to_vec(),
                 Roots::Own => self.shares(sampling, way, (number, batch)),
             };
-            sampler.sample(&seeds, self.step, &mut blocks).unwrap();
-            self.context.batch = Some(read(self.data, sampling, &blocks));
+            let all = seeds.iter().copied();
+            sampler
+                .sample_of(&seeds, all, self.step, &mut blocks)
+                .unwrap();
+            let gone = gone(self.data, sampling, &seeds);
+            self.context.batch = Some(read(self.data, sampling, &blocks, &gone));
             self.context.dropout = Some(DropoutKey {
                 seed,
                 epoch: self.step,
             });
-            let results = evaluate(&self.training.graph, &self.context).unwrap();
+            let context = without(&self.context, &gone);
+            let results = evaluate(&self.training.graph, &context).unwrap();
             let share = seeds.len() as f64 / f64::from(epoch.used());
             loss += share * results[self.training.loss].data[0];
             self.context.params = newest;

@@ -101,7 +101,7 @@ fn expected(case: &Case, trainer: &Trainer) -> Metrics {
     let mut sampler = sampler(data, &sampling, seed);
     sampler.sample(&seeds, u32::MAX, &mut blocks).unwrap();
     let mut context = case.context().clone();
-    context.batch = Some(read(data, &sampling, &blocks));
+    context.batch = Some(read(data, &sampling, &blocks, &Default::default()));
     context.params = elements(&form.batch, &trainer.session.parameters().unwrap());
     let logits = evaluate(&form.batch, &context).unwrap().remove(0).data;
     let Labels::Single(labels) = &data.labels else {

@@ -11,7 +11,7 @@
 //! edge it is decides about its type.
 
 use super::draw::scale_of;
-use super::{Blocks, HopEdges};
+use super::{Blocks, HopEdges, LeftOut};
 use crate::Topology;
 use gnnc_ir::EdgeSet;
 use std::borrow::Borrow;
@@ -90,7 +90,7 @@ impl AllBlocks {
     }
 
     /// Puts the messages of all ranks side by side. `set_into` says over which of the `edges` the layer into a
-    /// level runs. False if one of them is no message about the levels from `top` outwards, or if 32 bits
+    /// level runs, which lack those `left_out`. False if one of them is no message about the levels from `top` outwards, or if 32 bits
     /// cannot number their rows.
     #[must_use]
     pub fn merge<T: Borrow<Topology>>(
@@ -99,9 +99,18 @@ impl AllBlocks {
         places: bool,
         edges: &HopEdges<T>,
         set_into: &dyn Fn(usize) -> EdgeSet,
+        left_out: &LeftOut,
     ) -> bool {
+        let none = LeftOut::default();
+        let of_layer = |set: EdgeSet| {
+            let lacks = match set {
+                EdgeSet::Plain | EdgeSet::Looped => left_out,
+                EdgeSet::Named(_) => &none,
+            };
+            edges.of(set).map(|edges| (edges, lacks))
+        };
         let sets = (1..=usize::from(top)).rev().map(set_into);
-        let of_layers = sets.map(|set| edges.of(set)).collect::<Option<Vec<_>>>();
+        let of_layers = sets.map(of_layer).collect::<Option<Vec<_>>>();
         let (Some(of_layers), Some(plain)) = (of_layers, edges.of(EdgeSet::Plain)) else {
             return false;
         };
@@ -126,8 +135,8 @@ impl AllBlocks {
             }
             self.blocks.sizes.push(self.blocks.ids.len());
         }
-        for (depth, topology) in of_layers.into_iter().enumerate() {
-            self.layer(depth, topology);
+        for (depth, (topology, left_out)) in of_layers.into_iter().enumerate() {
+            self.layer(depth, topology, left_out);
         }
         true
     }
@@ -176,7 +185,7 @@ impl AllBlocks {
     }
 
     /// Writes the layer whose edges lead into the level `depth` below the top.
-    fn layer(&mut self, depth: usize, topology: &Topology) {
+    fn layer(&mut self, depth: usize, topology: &Topology, left_out: &LeftOut) {
         let below = &self.rows[self.rows.len() - 2 - depth];
         let layer = &mut self.blocks.layers[depth];
         layer.positions.clear();
@@ -210,12 +219,15 @@ impl AllBlocks {
         }
         let rows = layer.edges.indptr.windows(2).zip(&self.blocks.ids);
         for (ends, vertex) in rows {
-            let (kept, degree) = (ends[1] - ends[0], topology.in_neighbours(*vertex).len());
+            let lacks = left_out.into(*vertex);
+            let degree = topology.in_neighbours(*vertex).len() - lacks.len();
+            let kept = ends[1] - ends[0];
             layer.degrees.push(degree as u32);
             let placed = layer.positions.len() == layer.edges.indices.len();
             if topology.relations() > 0 && placed {
                 let positions = &layer.positions[ends[0] as usize..ends[1] as usize];
-                scales_by_type(topology.types_into(*vertex), positions, &mut layer.scales);
+                let types = topology.types_into(*vertex);
+                scales_by_type(types, lacks, positions, &mut layer.scales);
             } else {
                 layer.scales.push(scale_of(degree as u32, kept as u32));
             }
@@ -223,11 +235,15 @@ impl AllBlocks {
     }
 }
 
-/// Appends what each kept edge of a row counts: the edges of its type over those kept.
-fn scales_by_type(types: &[u16], positions: &[u32], scales: &mut Vec<f32>) {
+/// Appends what each kept edge of a row counts: the edges of its type, without those that the row lacks, over
+/// those kept.
+fn scales_by_type(types: &[u16], lacks: &[u32], positions: &[u32], scales: &mut Vec<f32>) {
     let mut counts: BTreeMap<u16, (u32, u32)> = BTreeMap::new();
     for kind in types {
         counts.entry(*kind).or_default().0 += 1;
+    }
+    for position in lacks {
+        counts.entry(types[*position as usize]).or_default().0 -= 1;
     }
     let kind = |position: &u32| types[*position as usize];
     for position in positions {
@@ -284,14 +300,14 @@ impl Part {
     }
 
     /// Whether these are levels of a graph with so many vertices and these edges of each layer.
-    fn fits(&self, edges: &[&Topology], vertices: u32) -> bool {
+    fn fits(&self, edges: &[(&Topology, &LeftOut)], vertices: u32) -> bool {
         let ids = &self.words[self.ids.clone()];
         if !ids.iter().all(|id| *id < vertices) {
             return false;
         }
         let grow = self.sizes.windows(2).all(|pair| pair[0] <= pair[1]);
         let mut layers = self.layers.iter().zip(&self.sizes[1..]).zip(edges);
-        let of_layers = layers.all(|((lists, below), topology)| {
+        let of_layers = layers.all(|((lists, below), (topology, _))| {
             let ends = &self.words[lists.ends.clone()];
             let places = &self.words[lists.places.clone()];
             let positions = &self.words[lists.positions.clone()];

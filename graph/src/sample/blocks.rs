@@ -1,5 +1,6 @@
 //! The levels and layers of a sampled batch.
 
+use super::LeftOut;
 use crate::Csr;
 
 /// The levels of a batch and the edges between them, in buffers that the next batch reuses.
@@ -11,6 +12,8 @@ pub struct Blocks {
     pub(super) sizes: Vec<usize>,
     /// The layers, from the seeds outwards.
     pub(super) layers: Vec<Layer>,
+    /// The edges that no hop drew.
+    pub(super) left_out: LeftOut,
 }
 
 /// The edges from one level into the next one towards the seeds.
@@ -21,7 +24,7 @@ pub struct Layer {
     pub edges: Csr,
     /// For each kept edge, its position among all edges into its destination.
     pub positions: Vec<u32>,
-    /// For each destination row, its in-degree in the whole graph.
+    /// For each destination row, its in-degree in the whole graph, without edges that are left out.
     pub degrees: Vec<u32>,
     /// In-degree over kept edges, which makes sums over kept edges unbiased; 0 if none is kept. One
     /// number for each destination row. If edges have types, one for each edge, over the edges of
@@ -57,6 +60,11 @@ impl Blocks {
     /// is no such layer.
     pub fn layer(&self, layer: usize) -> &Layer {
         &self.layers[self.layers() - layer]
+    }
+
+    /// The plain edges that no hop drew, as they are between the ends of the batch's pairs.
+    pub fn left_out(&self) -> &LeftOut {
+        &self.left_out
     }
 
     /// Edges of all layers.

@@ -1,6 +1,7 @@
 //! Which edges into a vertex are kept.
 
-use super::{Kind, Rule};
+use super::pairs::Drawn;
+use super::{Kind, LeftOut, Rule};
 use crate::Topology;
 use gnnc_ir::kernel::{mix32, vertex_hash};
 
@@ -22,6 +23,8 @@ pub(super) struct Scratch {
     types: Vec<u16>,
     /// Positions of the current row, grouped by type.
     grouped: Vec<u32>,
+    /// Positions of the current row that are not left out.
+    rest: Vec<u32>,
 }
 
 /// The draws of one hop of one batch.
@@ -33,6 +36,10 @@ pub(super) struct Hop<'a> {
     step: u32,
     key: u64,
     fanout: u32,
+    /// Edges that are not drawn.
+    left_out: Option<&'a LeftOut>,
+    /// The ends of pairs that replace those of the graph.
+    pairs: Option<Drawn<'a>>,
 }
 
 impl<'a> Hop<'a> {
@@ -44,19 +51,42 @@ impl<'a> Hop<'a> {
             step,
             key: rule.key(step, number, 0),
             fanout: rule.fanouts[number - 1].of(0),
+            left_out: None,
+            pairs: None,
         }
+    }
+
+    /// The same without some edges, or to ends of pairs that are drawn.
+    pub fn of_pairs(self, left_out: Option<&'a LeftOut>, pairs: Option<Drawn<'a>>) -> Self {
+        Self {
+            left_out,
+            pairs,
+            ..self
+        }
+    }
+
+    /// Positions of the edges into `v` that are left out.
+    #[inline]
+    pub fn left_out(&self, v: u32) -> &'a [u32] {
+        self.left_out.map_or(&[], |left_out| left_out.into(v))
+    }
+
+    /// The end of the pair `v`, if it is drawn.
+    #[inline]
+    pub fn end_of(&self, v: u32) -> Option<u32> {
+        self.pairs.as_ref()?.end(v)
     }
 
     pub fn is_typed(&self) -> bool {
         self.topology.relations() > 0
     }
 
-    /// How many edges into `v` are kept.
+    /// How many edges into `v` are kept, of `degree` that may be.
     pub fn kept(&self, v: u32, degree: u32, scratch: &mut Scratch) -> u32 {
         if !self.is_typed() {
             return degree.min(self.fanout);
         }
-        scratch.count_types(self.topology, v);
+        scratch.count_types(self.topology, v, self.left_out(v));
         let mut kept = 0;
         for kind in scratch.types.drain(..) {
             let degree = std::mem::take(&mut scratch.by_type[usize::from(kind)]);
@@ -68,7 +98,18 @@ impl<'a> Hop<'a> {
     /// Writes the kept positions of the edges into `v`, ascending. `out` has room for
     /// [`kept`](Self::kept) positions.
     pub fn draw(&self, v: u32, degree: u32, out: &mut [u32], scratch: &mut Scratch) {
-        if out.len() == degree as usize {
+        let left_out = self.left_out(v);
+        if !left_out.is_empty() && !self.is_typed() {
+            let mut rest = std::mem::take(&mut scratch.rest);
+            rest.clear();
+            let all = 0..degree + left_out.len() as u32;
+            rest.extend(all.filter(|position| left_out.binary_search(position).is_err()));
+            match out.len() == rest.len() {
+                true => out.copy_from_slice(&rest),
+                false => self.draw_from(self.key, v, degree, Some(&rest), out, scratch),
+            }
+            scratch.rest = rest;
+        } else if left_out.is_empty() && out.len() == degree as usize {
             out.iter_mut().zip(0..).for_each(|(to, p)| *to = p);
         } else if !self.is_typed() {
             self.draw_from(self.key, v, degree, None, out, scratch);
@@ -111,7 +152,8 @@ impl<'a> Hop<'a> {
 
     /// Draws from the edges of each type.
     fn draw_typed(&self, v: u32, out: &mut [u32], scratch: &mut Scratch) {
-        let degree = scratch.count_types(self.topology, v);
+        let left_out = self.left_out(v);
+        let degree = scratch.count_types(self.topology, v, left_out);
         // Positions by type, each type's in order.
         let mut grouped = std::mem::take(&mut scratch.grouped);
         let types = std::mem::take(&mut scratch.types);
@@ -123,6 +165,9 @@ impl<'a> Hop<'a> {
             begin += std::mem::replace(count, begin);
         }
         for (position, kind) in (0..).zip(self.topology.types_into(v)) {
+            if left_out.binary_search(&position).is_ok() {
+                continue;
+            }
             let next = &mut scratch.by_type[usize::from(*kind)];
             grouped[*next as usize] = position;
             *next += 1;
@@ -151,7 +196,7 @@ impl<'a> Hop<'a> {
 
     /// For each kept edge into `v`, the edges of its type into `v` over those that are kept.
     pub fn scales(&self, v: u32, positions: &[u32], out: &mut [f32], scratch: &mut Scratch) {
-        scratch.count_types(self.topology, v);
+        scratch.count_types(self.topology, v, self.left_out(v));
         let types = self.topology.types_into(v);
         for (scale, position) in out.iter_mut().zip(positions) {
             let kind = types[*position as usize];
@@ -174,8 +219,8 @@ pub(super) fn scale_of(degree: u32, kept: u32) -> f32 {
 }
 
 impl Scratch {
-    /// Counts the edges into `v` by type; returns how many there are.
-    fn count_types(&mut self, topology: &Topology, v: u32) -> usize {
+    /// Counts the edges into `v` by type, without those at some positions; returns how many there are.
+    fn count_types(&mut self, topology: &Topology, v: u32, left_out: &[u32]) -> usize {
         self.by_type.resize(topology.relations() as usize, 0);
         let types = topology.types_into(v);
         for kind in types {
@@ -185,7 +230,10 @@ impl Scratch {
             }
             *count += 1;
         }
-        types.len()
+        for position in left_out {
+            self.by_type[usize::from(types[*position as usize])] -= 1;
+        }
+        types.len() - left_out.len()
     }
 }
 

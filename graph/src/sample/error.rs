@@ -1,6 +1,6 @@
 //! Errors in what is to be sampled.
 
-use super::{Cut, MAX_HOPS};
+use super::{Cut, MAX_HOPS, Negatives};
 
 /// Why a batch cannot be sampled.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -34,6 +34,14 @@ pub enum SampleError {
     NoSet {
         /// The hop, from 1 next to the seeds.
         hop: usize,
+    },
+    /// Pairs are to be drawn on a graph without any.
+    #[error(
+        "found negatives `{how}`, but the graph has no pairs whose ends could be drawn; leave it out, or make pairs with `links = 1` in the graph block"
+    )]
+    NoPairs {
+        /// How they are drawn.
+        how: Negatives,
     },
     /// A seed names no vertex.
     #[error("seed {seed} at position {position} names no vertex; the graph has {vertices}")]

@@ -15,7 +15,7 @@ pub(super) struct Degrees<'a> {
     pub ids: &'a [u32],
     /// Where each row's edges begin in the topology.
     pub starts: &'a mut [u64],
-    /// In-degrees.
+    /// In-degrees, without edges that are left out.
     pub degrees: &'a mut [u32],
     /// Kept edges of the rows up to and including each.
     pub kept: &'a mut [u64],
@@ -64,7 +64,7 @@ impl Degrees<'_> {
                 prefetch(indptr, *next as usize);
             }
             let start = indptr[v as usize];
-            let degree = (indptr[v as usize + 1] - start) as u32;
+            let degree = (indptr[v as usize + 1] - start) as u32 - hop.left_out(v).len() as u32;
             let kept = hop.kept(v, degree, scratch);
             self.starts[row] = start;
             self.degrees[row] = degree;
@@ -159,7 +159,7 @@ impl Rows<'_> {
                 self.draw(row, topology, hop, scratch);
             }
             for row in looked_up..drawn {
-                self.look_up(row, topology, numbers);
+                self.look_up(row, topology, hop, numbers);
             }
             let edges = self.edges(numbered..looked_up);
             number(edges.start, &mut self.ends[edges]);
@@ -190,13 +190,15 @@ impl Rows<'_> {
         }
     }
 
-    fn look_up(&mut self, row: usize, topology: &Topology, numbers: &Numbers) {
+    fn look_up(&mut self, row: usize, topology: &Topology, hop: &Hop, numbers: &Numbers) {
         let edges = self.edges(row..row + 1);
         let start = self.starts[row] as usize;
-        let sources = &topology.indices()[start..start + self.degrees[row] as usize];
+        let sources = &topology.indices()[start..];
         let positions = &self.positions[edges.clone()];
         for (end, position) in self.ends[edges].iter_mut().zip(positions) {
-            *end = sources[*position as usize];
+            *end = hop
+                .end_of(self.ids[row])
+                .unwrap_or(sources[*position as usize]);
             numbers.prefetch(*end);
         }
     }

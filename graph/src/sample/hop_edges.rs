@@ -1,7 +1,7 @@
 //! The edges that hops run over.
 
-use super::SampleError;
-use crate::Topology;
+use super::{Pairs, SampleError};
+use crate::{GraphData, Topology};
 use gnnc_ir::EdgeSet;
 use std::borrow::Borrow;
 use std::sync::Arc;
@@ -11,6 +11,8 @@ use std::sync::Arc;
 pub struct HopEdges<T> {
     plain: T,
     named: Vec<(EdgeSet, Arc<Topology>)>,
+    /// If hops may run over the two ends of pairs.
+    pairs: Option<Arc<Pairs>>,
 }
 
 impl<T> HopEdges<T> {
@@ -19,11 +21,14 @@ impl<T> HopEdges<T> {
         Self {
             plain,
             named: Vec::new(),
+            pairs: None,
         }
     }
 
-    /// The `plain` edges of a graph, and its named sets among those that hops run `over`.
-    pub fn new(plain: T, graph: &Topology, over: &[EdgeSet]) -> Self {
+    /// The `plain` edges of a graph, and its named sets among those that hops run `over`; its pairs, if hops
+    /// run over such sets.
+    pub fn new(plain: T, data: &GraphData, over: &[EdgeSet]) -> Self {
+        let graph = &data.topology;
         let mut named: Vec<(EdgeSet, Arc<Topology>)> = Vec::new();
         for set in over {
             let is_named = matches!(set, EdgeSet::Named(_));
@@ -31,11 +36,24 @@ impl<T> HopEdges<T> {
                 named.push((*set, Arc::new(graph.only(*set).into_owned())));
             }
         }
-        Self { plain, named }
+        let pairs = match named.is_empty() {
+            true => None,
+            false => Pairs::of(data).map(Arc::new),
+        };
+        Self {
+            plain,
+            named,
+            pairs,
+        }
     }
 }
 
 impl<T: Borrow<Topology>> HopEdges<T> {
+    /// The pairs whose ends hops may run over.
+    pub fn pairs(&self) -> Option<&Pairs> {
+        self.pairs.as_deref()
+    }
+
     /// The edges of a set, without self loops; `None` if no hop runs over it.
     pub fn of(&self, set: EdgeSet) -> Option<&Topology> {
         match set {
@@ -64,6 +82,7 @@ impl<T: Borrow<Topology>> HopEdges<T> {
     /// Size in bytes.
     pub fn bytes(&self) -> u64 {
         let lists = 1 + self.named.len() as u64;
-        8 * lists * u64::from(self.plain.borrow().vertices()) + 4 * self.edges()
+        let pairs = self.pairs.as_ref().map_or(0, |pairs| pairs.bytes() as u64);
+        8 * lists * u64::from(self.plain.borrow().vertices()) + 4 * self.edges() + pairs
     }
 }

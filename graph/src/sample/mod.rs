@@ -33,7 +33,9 @@ mod error;
 mod estimate;
 mod fill;
 mod hop_edges;
+mod left_out;
 mod numbers;
+mod pairs;
 mod pilot;
 mod roots;
 mod sampler;
@@ -45,8 +47,10 @@ pub use batches::{Batches, Epoch, home, shares};
 pub use blocks::{Blocks, Layer};
 pub use error::SampleError;
 pub use estimate::{DegreeClass, Degrees, Estimate, by_degrees, by_edges};
-pub use gnnc_ir::words::sampling::{ALL, Cut, Fanout, Kind, MAX_HOPS};
+pub use gnnc_ir::words::sampling::{ALL, Cut, Exclude, Fanout, Kind, MAX_HOPS, Negatives};
 pub use hop_edges::HopEdges;
+pub use left_out::LeftOut;
+pub use pairs::{Negative, Pairs};
 pub use pilot::{PILOT, Pilot, room};
 pub use roots::{At, RankBatch, RankSeeds, RankSet, Replay, check_roots, seeds};
 pub use sampler::Sampler;
@@ -68,6 +72,8 @@ pub struct Rule {
     fanouts: Vec<Fanout>,
     /// The edges that each hop runs over; plain ones if it is not listed.
     over: Vec<EdgeSet>,
+    exclude: Exclude,
+    negatives: Negatives,
     seed: u64,
 }
 
@@ -89,6 +95,8 @@ impl Rule {
                 kind,
                 fanouts,
                 over: Vec::new(),
+                exclude: Exclude::default(),
+                negatives: Negatives::default(),
                 seed,
             }),
         }
@@ -102,6 +110,8 @@ impl Rule {
         let rule = Self::new(sampling.kind, sampling.fanouts.clone(), seed)?;
         Ok(Self {
             over: sampling.over.clone(),
+            exclude: sampling.exclude,
+            negatives: sampling.negatives,
             ..rule
         })
     }
@@ -110,6 +120,11 @@ impl Rule {
     pub fn set(&self, hop: usize) -> EdgeSet {
         let set = hop.checked_sub(1).and_then(|hop| self.over.get(hop));
         set.copied().unwrap_or(EdgeSet::Plain)
+    }
+
+    /// Which edges hops leave out.
+    pub fn exclude(&self) -> Exclude {
+        self.exclude
     }
 
     /// How edges are drawn.
@@ -130,8 +145,12 @@ impl Rule {
     /// Checks that the fanouts fit the types of a graph's edges.
     ///
     /// # Errors
-    /// Fanouts by type that are not one for each type of the graph; a hop over edges that are not there.
+    /// Fanouts by type that are not one for each type of the graph; a hop over edges that are not there; ends
+    /// to draw of pairs that are not there.
     fn check<T: Borrow<Topology>>(&self, edges: &HopEdges<T>) -> Result<(), SampleError> {
+        if let (Some(how), None) = (self.negatives.drawn(), edges.pairs()) {
+            return Err(SampleError::NoPairs { how });
+        }
         for (hop, fanout) in self.fanouts.iter().enumerate() {
             let topology = edges.of_hop(self.set(hop + 1), hop + 1)?;
             match fanout {

@@ -4,8 +4,9 @@ use super::blocks::{Blocks, Layer};
 use super::draw::{Hop, Scratch};
 use super::fill::{Degrees, Rows};
 use super::numbers::{MOST, Numbers};
+use super::pairs::Drawn;
 use super::together::{self, Chunk};
-use super::{HopEdges, Rule, SampleError};
+use super::{Exclude, HopEdges, LeftOut, Rule, SampleError};
 use crate::Topology;
 use gnnc_ir::EdgeSet;
 use std::borrow::Borrow;
@@ -98,7 +99,30 @@ impl<T: Borrow<Topology> + Send + Sync> Sampler<T> {
         step: u32,
         blocks: &mut Blocks,
     ) -> Result<(), SampleError> {
+        self.sample_of(seeds, std::iter::empty(), step, blocks)
+    }
+
+    /// The same for some of the seeds of a batch of several ranks. Of pairs among `all` seeds that are links,
+    /// the edges between their ends are left out, if the rule says so.
+    ///
+    /// # Errors
+    /// As [`Sampler::sample`].
+    pub fn sample_of(
+        &mut self,
+        seeds: &[u32],
+        all: impl Iterator<Item = u32>,
+        step: u32,
+        blocks: &mut Blocks,
+    ) -> Result<(), SampleError> {
         let (rule, edges, state) = (&self.rule, &self.edges, &mut self.state);
+        match (edges.pairs(), rule.exclude) {
+            (Some(pairs), Exclude::Seeds) => {
+                let plain = edges.of_hop(EdgeSet::Plain, 1)?;
+                let links = all.filter_map(|seed| pairs.link(seed));
+                blocks.left_out.fill(plain, links);
+            }
+            (None, _) | (_, Exclude::Nothing) => blocks.left_out.clear(),
+        }
         match &self.pool {
             Some(pool) => pool.install(|| state.sample(edges, rule, seeds, step, blocks)),
             None => state.sample(edges, rule, seeds, step, blocks),
@@ -144,10 +168,28 @@ impl State {
         step: u32,
         blocks: &mut Blocks,
     ) -> Result<(), SampleError> {
-        let Blocks { ids, sizes, layers } = blocks;
+        let Blocks {
+            ids,
+            sizes,
+            layers,
+            left_out,
+        } = blocks;
         for (number, layer) in (1..).zip(layers) {
-            let topology = edges.of_hop(rule.set(number), number)?;
-            let hop = Hop::new(topology, rule, number, step);
+            let set = rule.set(number);
+            let topology = edges.of_hop(set, number)?;
+            let is_plain = set == EdgeSet::Plain && !left_out.is_empty();
+            let left_out: Option<&LeftOut> = is_plain.then_some(left_out);
+            let plain = edges.of_hop(EdgeSet::Plain, number)?;
+            let drawn = edges.pairs().and_then(|pairs| {
+                Some(Drawn {
+                    pairs,
+                    plain,
+                    how: rule.negatives.drawn()?,
+                    at: (rule.seed, step),
+                    end: pairs.end_of(set)?,
+                })
+            });
+            let hop = Hop::new(topology, rule, number, step).of_pairs(left_out, drawn);
             let found = self.count(topology, &hop, ids, layer);
             if found + ids.len() as u64 > MOST {
                 return Err(SampleError::TooManyEdges { hop: number, found });

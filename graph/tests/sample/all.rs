@@ -5,7 +5,9 @@ use crate::{rule, sampled};
 use gnnc_graph::Topology;
 use gnnc_graph::example::g8;
 use gnnc_graph::rng::Stream;
-use gnnc_graph::sample::{AllBlocks, Blocks, HopEdges, Kind, message_length, write_message};
+use gnnc_graph::sample::{
+    AllBlocks, Blocks, HopEdges, Kind, LeftOut, message_length, write_message,
+};
 use gnnc_ir::EdgeSet;
 
 fn message(blocks: &Blocks, top: u8, typed: bool) -> Vec<u32> {
@@ -22,8 +24,14 @@ fn merged(messages: &[Vec<u32>], top: u8, topology: &Topology) -> Option<AllBloc
         room.copy_from_slice(words);
     }
     let (edges, plain) = (HopEdges::plain(topology), |_| EdgeSet::Plain);
-    all.merge(top, topology.relations() > 0, &edges, &plain)
-        .then_some(all)
+    all.merge(
+        top,
+        topology.relations() > 0,
+        &edges,
+        &plain,
+        &LeftOut::default(),
+    )
+    .then_some(all)
 }
 
 /// Eight vertices on two ranks, with the seeds 0 and 7: 14 numbers from each rank to the other.

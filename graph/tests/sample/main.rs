@@ -8,6 +8,7 @@ mod estimates;
 mod golden;
 mod naive;
 mod oracle;
+mod pairs;
 mod refused;
 mod statistics;
 

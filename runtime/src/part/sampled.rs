@@ -96,7 +96,7 @@ impl Sampled {
             all_edges: data.topology.edges(),
             edges: HopEdges::new(
                 Arc::new(data.topology.only(EdgeSet::Plain).into_owned()),
-                &data.topology,
+                data,
                 &over,
             ),
             edge_features: BySet::from_fn(|set| match needs.edge_features.of(set) {
