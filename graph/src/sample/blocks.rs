@@ -38,6 +38,7 @@ impl Blocks {
         ids: Vec::new(),
         sizes: Vec::new(),
         layers: Vec::new(),
+        left_out: LeftOut::NONE,
     };
 
     /// Number of layers `L`, which is also the level of the seeds; 0 before the first batch.

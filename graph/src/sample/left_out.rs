@@ -2,6 +2,8 @@
 
 use crate::Topology;
 use crate::links::Ends;
+use gnnc_ir::EdgeSet;
+use gnnc_ir::kernel::End;
 
 /// Plain edges that the hops of a batch leave out.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -26,6 +28,14 @@ struct Edge {
 }
 
 impl LeftOut {
+    /// No edges.
+    pub(super) const NONE: Self = Self {
+        into: Vec::new(),
+        sources: Vec::new(),
+        positions: Vec::new(),
+        marks: Vec::new(),
+    };
+
     /// Leaves out nothing.
     pub(super) fn clear(&mut self) {
         for edge in self.into.drain(..) {
@@ -96,6 +106,28 @@ impl LeftOut {
                 (end - begin) as u32
             }
         }
+    }
+
+    /// How many edges of a set at an end of a vertex are left out.
+    pub fn degree(&self, v: u32, set: EdgeSet, end: End) -> u32 {
+        match (set, end) {
+            (EdgeSet::Named(_), _) => 0,
+            (EdgeSet::Plain | EdgeSet::Looped, End::Dst) => self.into(v).len() as u32,
+            (EdgeSet::Plain | EdgeSet::Looped, End::Src) => self.out_of(v),
+        }
+    }
+
+    /// How many edges of the type of an edge, which is at this place among all plain ones, are left out of those
+    /// into its destination.
+    pub fn like(&self, plain: &Topology, place: usize) -> u32 {
+        if self.is_empty() {
+            return 0;
+        }
+        let rows = plain.indptr();
+        let v = rows.partition_point(|first| *first <= place as u64) as u32 - 1;
+        let (types, kind) = (plain.types_into(v), plain.types()[place]);
+        let of_type = |position: &&u32| types[**position as usize] == kind;
+        self.into(v).iter().filter(of_type).count() as u32
     }
 
     fn marked(&self, v: u32) -> bool {

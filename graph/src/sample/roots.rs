@@ -1,6 +1,8 @@
 //! The seeds that one rank works on, and how large its part of a batch is.
 
-use super::{Batches, Blocks, Cut, Epoch, Gathered, SampleError, Sampler, SetSeeds, home, shares};
+use super::{
+    Batches, Blocks, Cut, Epoch, Gathered, LeftOut, SampleError, Sampler, SetSeeds, home, shares,
+};
 use crate::partition::Partition;
 use crate::{GraphData, Topology};
 use gnnc_ir::program::BatchSizes;
@@ -81,6 +83,14 @@ pub struct RankBatch {
     pub sets: Vec<RankSet>,
     /// The vertices of all sets, if seeds are in sets.
     pub gathered: Gathered,
+}
+
+impl RankBatch {
+    /// The plain edges that no hop of any set drew.
+    pub fn left_out(&self) -> &LeftOut {
+        static NONE: LeftOut = LeftOut::NONE;
+        self.sets.first().map_or(&NONE, |set| set.blocks.left_out())
+    }
 }
 
 /// The levels of a set of seeds.
@@ -241,7 +251,8 @@ impl RankSeeds {
         }
         batch.sets.resize_with(1, RankSet::default);
         let RankSet { blocks, sizes } = &mut batch.sets[0];
-        sampler.sample(&self.seeds, at.step, blocks)?;
+        let all = self.seeds_of_all(at.batch);
+        sampler.sample_of(&self.seeds, all, at.step, blocks)?;
         *sizes = blocks.batch_sizes();
         sizes.count = self.count().into();
         if self.partition.parts() == 1 {
@@ -269,7 +280,8 @@ impl RankSeeds {
         let RankBatch { sets, gathered } = batch;
         sets.resize_with(self.sets.sets().len(), RankSet::default);
         for (set, seeds) in sets.iter_mut().zip(self.sets.sets()) {
-            sampler.sample(seeds, at.step, &mut set.blocks)?;
+            let all = self.seeds_of_all(at.batch);
+            sampler.sample_of(seeds, all, at.step, &mut set.blocks)?;
         }
         let owner = self.partition.owner();
         gathered.gather(sets.iter().map(|set| &set.blocks), owner.len());

@@ -283,7 +283,8 @@ impl Batch {
         };
         let batch = &mut self.under_way[self.at_hand];
         let (edges, set_into) = (&self.shared.edges, |level| self.sampling.set_into(level));
-        let merged = (batch.all).merge(share.level, share.places, edges, &set_into);
+        let left_out = batch.drawn.left_out();
+        let merged = (batch.all).merge(share.level, share.places, edges, &set_into, left_out);
         if !merged {
             return Err(Fault::Missing("the levels that another rank shares"));
         }
@@ -392,7 +393,9 @@ impl Batch {
             return;
         }
         if let Drawn::Degree(_, set, end) = drawn {
-            let degree = |v: &u32| self.shared.degree(*v, set, end) as f32;
+            let left_out = self.at_hand().drawn.left_out();
+            let lacks = |v: u32| u64::from(left_out.degree(v, set, end));
+            let degree = |v: &u32| (self.shared.degree(*v, set, end) - lacks(*v)) as f32;
             let degrees = blocks.level(number).iter().map(degree);
             out.iter_mut().zip(degrees).for_each(|(out, d)| *out = d);
             return;
@@ -421,8 +424,10 @@ impl Batch {
             }
             Drawn::RelationDegree(..) => {
                 let degrees = &self.shared.type_degrees;
+                let left_out = self.at_hand().drawn.left_out();
                 self.each_edge(EdgeSet::Plain, layer, ids, |at, edge| {
-                    out[at] = degrees[edge] as f32;
+                    let lacks = self.plain().map_or(0, |plain| left_out.like(plain, edge));
+                    out[at] = (degrees[edge] - lacks) as f32;
                 });
             }
             Drawn::EdgeFeatures(_, set, columns) => {
