@@ -53,6 +53,8 @@ mod minibatch;
 mod models;
 #[path = "differential/offload.rs"]
 mod offload;
+#[path = "differential/pairs.rs"]
+mod pairs;
 #[path = "differential/pipeline.rs"]
 mod pipeline;
 #[path = "differential/random.rs"]

@@ -23,17 +23,20 @@ pub enum LowerError {
     NotSampled(Placement, SampledError),
     /// Fanouts that do not fit the model.
     #[error(
-        "found {}{}, but the model aggregates {} one after another{}; give one fanout for each, the one next to the seeds first",
+        "found {}{}, but the model aggregates {} one after another{}; give one fanout for each, the one next to the seeds first{}",
         counted(found, "fanout"),
         if *evaluates { " of evaluations" } else { "" },
         counted(expected, "time"),
-        if *beforehand { " besides what is computed beforehand" } else { "" }
+        if *beforehand { " besides what is computed beforehand" } else { "" },
+        of_plain(*expected, *plain)
     )]
     Fanouts {
         /// Fanouts given.
         found: usize,
         /// Hops of the model.
         expected: usize,
+        /// Those of them over plain edges.
+        plain: usize,
         /// Whether aggregations are made beforehand.
         beforehand: bool,
         /// Whether these are the fanouts of evaluations.
@@ -60,4 +63,12 @@ pub enum LowerError {
     /// The gradient of the model could not be built.
     #[error(transparent)]
     Autodiff(#[from] gnnc_ir::graph::autodiff::AutodiffError),
+}
+
+/// Says which fanouts may be left out, if some of a model's hops run over named sets of edges.
+fn of_plain(hops: usize, plain: usize) -> String {
+    match plain == hops || plain == 0 {
+        true => String::new(),
+        false => format!("; or {plain}, for those over plain edges alone"),
+    }
 }

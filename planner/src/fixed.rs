@@ -1,7 +1,7 @@
 //! Which nodes of a graph are the same in every epoch, and which depend on no parameter.
 
-use gnnc_ir::Graph;
 use gnnc_ir::graph::op::{Input, Op, ValueOrigin};
+use gnnc_ir::{Graph, Rows};
 
 /// Nodes that are the same in every epoch; `args` says which arguments are.
 pub fn fixed(graph: &Graph, args: &[bool]) -> Vec<bool> {
@@ -18,7 +18,10 @@ fn known(graph: &Graph, args: &[bool], of_batch: bool) -> Vec<bool> {
     for node in &graph.nodes {
         let given = |n: u32| args.get(n as usize).copied().unwrap_or(false);
         let of_step = matches!(node.op, Op::Dropout { .. } | Op::Loss(_) | Op::LossGrad(_));
-        let drawn = of_step || !of_batch && matches!(node.op, Op::Sampled(_));
+        // Even equal rows differ in number from batch to batch.
+        let of_level = matches!(node.ty.rows, Rows::Level(_) | Rows::LevelEdges(..));
+        let sampled = of_level || matches!(node.op, Op::Sampled(_));
+        let drawn = of_step || !of_batch && sampled;
         let known = match node.op.origin() {
             ValueOrigin::Arg(n) => given(n),
             ValueOrigin::Input(input) => match input {

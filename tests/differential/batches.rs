@@ -30,7 +30,7 @@ fn losses(case: &Case, way: Way, epochs: usize) -> Vec<f64> {
 }
 
 /// Fails unless several ranks have the losses of one, whoever works on which seeds.
-fn same(body: &str, data: &GraphData, batches: &Sampling, epochs: usize) {
+pub fn same(body: &str, data: &GraphData, batches: &Sampling, epochs: usize) {
     let of = |roots| {
         let sampling = Sampling {
             roots,

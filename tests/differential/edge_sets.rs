@@ -157,13 +157,16 @@ fn degrees_of_sets_that_no_hop_runs_over() {
     }
 }
 
-/// Pairs read two sets in one hop, which no batch has.
+/// A layer over one set is read by a layer over another one, and both are read as far from the loss.
 #[test]
-fn hops_over_two_sets_are_refused() {
-    let data = with_sets(shape(false), UP_AND_DOWN);
-    let body = "let h = sage_conv(x, 4, over = \"up\") + sage_conv(x, 4, over = \"down\")
-                loss cross_entropy(linear(h, classes), labels, on = train)";
-    let case = Case::new("", body, data);
+fn hops_without_an_order_are_refused() {
+    let layers = "layer times(h, g) on \"down\" { return gather(h@src * g@dst, sum) }
+                  layer swapped(h, g) on \"up\" { return gather(h@src * g@dst, sum) }
+                  layer ups(h) on \"up\" { return gather(h@src, sum) }
+                  layer downs(h) on \"down\" { return gather(h@src, sum) }";
+    let body = "let h = linear(x, 4)
+                loss cross_entropy(linear(times(h, ups(h)) + swapped(h, downs(h)), classes), labels, on = train)";
+    let case = Case::new(layers, body, with_sets(shape(false), UP_AND_DOWN));
     let spec = PlacementSpec::new(Placement::Minibatch, 1);
     let refused = case.compiled.training(&spec).err().unwrap().to_string();
     assert!(refused.contains("different sets of edges"), "{refused}");

@@ -8,7 +8,7 @@ use gnnc_ir::kernel::expr::{Expr, Value as Scalar};
 use gnnc_ir::kernel::{At, Body, Over};
 use gnnc_ir::program::instr::{self, DrawnBuffer};
 use gnnc_ir::program::{Instr, Ref, Role};
-use gnnc_ir::words::sampling::{Drawn, Sampling, SamplingSettings};
+use gnnc_ir::words::sampling::{ALL, Drawn, Fanout, Sampling, SamplingSettings};
 use gnnc_ir::words::scalar::Binary;
 use gnnc_ir::{EdgeSet, NodeId};
 
@@ -45,21 +45,35 @@ impl OnBatches {
     /// size or the fanouts are open.
     pub fn batches(&self, settings: &SamplingSettings) -> Option<Batches> {
         let plain = Batches::of(settings)?;
-        let over = |hops: &[EdgeSet]| match hops.iter().all(|set| *set == EdgeSet::Plain) {
-            true => Vec::new(),
-            false => hops.to_vec(),
-        };
-        let evaluation = plain.evaluation.map(|sampling| Sampling {
-            over: over(&self.evaluation.hops),
-            ..sampling
-        });
+        let evaluation = plain.evaluation;
         Some(Batches {
-            training: Sampling {
-                over: over(&self.hops),
-                ..plain.training
-            },
-            evaluation,
+            training: over(plain.training, &self.hops),
+            evaluation: evaluation.map(|sampling| over(sampling, &self.evaluation.hops)),
         })
+    }
+}
+
+/// Batches whose hops run over these sets of edges. If there is a fanout for each hop over plain edges only,
+/// the other hops keep all edges.
+fn over(sampling: Sampling, hops: &[EdgeSet]) -> Sampling {
+    let is_plain = |set: &&EdgeSet| **set == EdgeSet::Plain;
+    let plain = hops.iter().filter(is_plain).count();
+    if plain == hops.len() {
+        return sampling;
+    }
+    let mut fanouts = sampling.fanouts;
+    if fanouts.len() == plain {
+        let mut given = fanouts.into_iter();
+        let fanout = |set: &EdgeSet| match set {
+            EdgeSet::Plain | EdgeSet::Looped => given.next(),
+            EdgeSet::Named(_) => Some(Fanout::Each(ALL)),
+        };
+        fanouts = hops.iter().filter_map(fanout).collect();
+    }
+    Sampling {
+        fanouts,
+        over: hops.to_vec(),
+        ..sampling
     }
 }
 

@@ -8,8 +8,10 @@ use crate::layout::Ranks;
 use crate::lower::fetch::from_owners;
 use crate::lower::in_place::in_place;
 use crate::lower::{Batches, Training, by_batches};
+use gnnc_ir::EdgeSet;
 use gnnc_ir::program::Program;
-use gnnc_ir::words::sampling::Sampling;
+use gnnc_ir::words::sampling::{Exclude, Sampling};
+use std::collections::BTreeSet;
 
 /// Lowers a model that trains on sampled batches.
 pub fn lower(
@@ -74,23 +76,40 @@ pub(super) fn batches(training: &Training, spec: &PlacementSpec) -> Result<Batch
             spec.placement
         )));
     };
-    let fits = |sampling: &Sampling, expected: usize, evaluates: bool| {
+    let fits = |sampling: &Sampling, hops: &[EdgeSet], evaluates: bool| {
         let found = sampling.fanouts.len();
-        match found == expected {
+        let is_plain = |set: &&EdgeSet| **set == EdgeSet::Plain;
+        match found == hops.len() {
             true => Ok(()),
             false => Err(LowerError::Fanouts {
                 found,
-                expected,
+                expected: hops.len(),
+                plain: hops.iter().filter(is_plain).count(),
                 beforehand: spec.beforehand(),
                 evaluates,
             }),
         }
     };
-    let (trained, evaluated) =
-        hops.map_or((0, 0), |one| (one.hops.len(), one.evaluation.hops.len()));
+    let none = &[][..];
+    let (trained, evaluated) = hops.map_or((none, none), |one| (&one.hops, &one.evaluation.hops));
     fits(&batches.training, trained, false)?;
     if let Some(evaluation) = &batches.evaluation {
         fits(evaluation, evaluated, true)?;
     }
+    let leaves_out = batches.training.exclude == Exclude::Seeds;
+    if spec.beforehand() && leaves_out && of_pairs(trained) {
+        return Err(LowerError::Illegal(
+            "what is computed beforehand reads the links that batches of pairs ask for; leave out --static, or \
+             keep these links with --exclude nothing"
+                .to_owned(),
+        ));
+    }
     Ok(batches)
+}
+
+/// Whether hops run over several named sets, as over the two ends of pairs.
+fn of_pairs(hops: &[EdgeSet]) -> bool {
+    let is_named = |set: &&EdgeSet| matches!(set, EdgeSet::Named(_));
+    let named: BTreeSet<&EdgeSet> = hops.iter().filter(is_named).collect();
+    named.len() > 1
 }

@@ -32,8 +32,8 @@ impl Levels {
     /// vertices.
     ///
     /// # Errors
-    /// Operators that need more than the rows of a batch; hops over several sets of edges; no hops, or too
-    /// many; nothing to aggregate beforehand.
+    /// Operators that need more than the rows of a batch; sets of edges whose hops have no order; no hops, or
+    /// too many; nothing to aggregate beforehand.
     pub(super) fn of(graph: &Graph, beforehand: bool) -> Result<Self, SampledError> {
         let count = graph.nodes.len();
         let mut found = Self {
@@ -47,34 +47,72 @@ impl Levels {
         if beforehand && !found.aggregates_beforehand(graph) {
             return Err(SampledError::NotBeforehand);
         }
-        for id in &graph.results {
-            found.reads(graph, *id, 0);
+        let together = found.visit(graph, None)?;
+        found.over = sequence(&together);
+        let sequence = found.over.clone();
+        if sequence.len() > together.len() {
+            found.forget(count);
+            found.visit(graph, Some(&sequence))?;
         }
-        let (mut hops, mut sets) = (0, Vec::new());
+        match sequence.len() {
+            0 if beforehand => Err(SampledError::AllBeforehand),
+            0 => Err(SampledError::NoHops),
+            hops if hops > MAX_HOPS => Err(SampledError::Hops(hops)),
+            hops => {
+                found.hops = hops as u8;
+                Ok(found)
+            }
+        }
+    }
+
+    fn forget(&mut self, count: usize) {
+        self.hops_below = vec![None; count];
+        self.edges = vec![BTreeSet::new(); count];
+    }
+
+    /// Finds how far from the loss each tensor is read, and over which sets of edges so many hops from it.
+    /// With a `sequence` of hops, what is summed over the edges of a set waits for the next hop over it.
+    fn visit(
+        &mut self,
+        graph: &Graph,
+        sequence: Option<&[EdgeSet]>,
+    ) -> Result<Vec<BTreeSet<EdgeSet>>, SampledError> {
+        for id in &graph.results {
+            self.reads(graph, *id, 0);
+        }
+        let mut together: Vec<BTreeSet<EdgeSet>> = Vec::new();
         for (id, node) in graph.iter().rev() {
             let n = id.0 as usize;
             match node.ty.rows {
                 Rows::Vertices => {
-                    let fetched = found.is_fetched(graph, id);
-                    let Some(below) = found.hops_below[n].filter(|_| !fetched) else {
+                    let fetched = self.is_fetched(graph, id);
+                    let Some(mut below) = self.hops_below[n].filter(|_| !fetched) else {
                         continue;
                     };
                     if matches!(node.op, Op::Gather(_, End::Src, _)) {
                         return Err(SampledError::Outgoing(node.op.to_string()));
                     }
+                    let mut inputs = node.inputs.iter();
+                    let set = inputs.find_map(|input| graph.ty(*input).rows.edge_set());
+                    if let (Some(sequence), Some(set)) = (sequence, set) {
+                        below = next(sequence, below, set).ok_or(SampledError::MixedSets)?;
+                        self.hops_below[n] = Some(below);
+                    }
                     node.inputs
                         .iter()
-                        .for_each(|input| found.reads(graph, *input, below));
+                        .for_each(|input| self.reads(graph, *input, below));
                 }
                 Rows::Edges(set) => {
-                    for below in found.edges[n].clone() {
-                        hops = hops.max(below + 1);
-                        sets.push((below, set));
+                    for below in self.edges[n].clone() {
+                        if together.len() <= below {
+                            together.resize_with(below + 1, BTreeSet::new);
+                        }
+                        together[below].insert(set.stored());
                         let source = matches!(node.op, Op::Take(_, End::Src));
                         let at = below + usize::from(source);
                         node.inputs
                             .iter()
-                            .for_each(|input| found.reads(graph, *input, at));
+                            .for_each(|input| self.reads(graph, *input, at));
                     }
                 }
                 Rows::Fixed(_) => {
@@ -85,21 +123,12 @@ impl Levels {
                     }
                     node.inputs
                         .iter()
-                        .for_each(|input| found.reads(graph, *input, 0));
+                        .for_each(|input| self.reads(graph, *input, 0));
                 }
                 Rows::All | Rows::AllEdges(_) | Rows::Level(_) | Rows::LevelEdges(..) => {}
             }
         }
-        match hops {
-            0 if beforehand => Err(SampledError::AllBeforehand),
-            0 => Err(SampledError::NoHops),
-            hops if hops > MAX_HOPS => Err(SampledError::Hops(hops)),
-            hops => {
-                found.hops = hops as u8;
-                found.over = over(hops, &sets)?;
-                Ok(found)
-            }
-        }
+        Ok(together)
     }
 
     /// Records that a tensor is read so many hops from the loss.
@@ -142,20 +171,20 @@ impl Levels {
     }
 }
 
-/// The edges that each hop runs over, by the hops from the loss to the edges of each edge tensor.
-///
-/// # Errors
-/// Hops over several sets.
-fn over(hops: usize, sets: &[(usize, EdgeSet)]) -> Result<Vec<EdgeSet>, SampledError> {
-    let mut over: Vec<Option<EdgeSet>> = vec![None; hops];
-    for (below, set) in sets {
-        let set = set.stored();
-        if *over[*below].get_or_insert(set) != set {
-            return Err(SampledError::MixedSets);
-        }
-    }
-    let plain = |set: Option<EdgeSet>| set.unwrap_or(EdgeSet::Plain);
-    Ok(over.into_iter().map(plain).collect())
+/// The hops, by the sets of edges that layers as far from the loss as each other run over: a hop for each
+/// set, one after another.
+fn sequence(together: &[BTreeSet<EdgeSet>]) -> Vec<EdgeSet> {
+    let of_sets = |sets: &BTreeSet<EdgeSet>| match sets.is_empty() {
+        true => vec![EdgeSet::Plain],
+        false => sets.iter().copied().collect(),
+    };
+    together.iter().flat_map(of_sets).collect()
+}
+
+/// The first hop over a set that is at least so far from the loss.
+fn next(sequence: &[EdgeSet], below: usize, set: EdgeSet) -> Option<usize> {
+    let mut rest = sequence.iter().enumerate().skip(below);
+    rest.find_map(|(hop, of)| (*of == set.stored()).then_some(hop))
 }
 
 /// Vertex tensors that depend on nothing but degrees, and constants.
@@ -175,14 +204,31 @@ fn of_degrees(graph: &Graph) -> Vec<bool> {
 }
 
 /// Tensors that are the same in every step: vertex tensors, and what they are computed from. They
-/// read no edges unless `edges` may be read.
+/// read no edges unless `edges` may be read. Batches of pairs leave out edges, so there degrees differ from
+/// step to step.
 fn given(graph: &Graph, edges: bool) -> Vec<bool> {
     let fixed = fixed(graph, &[]);
+    let of_pairs = named_sets(graph) > 1;
     let mut given = Vec::with_capacity(graph.nodes.len());
     for (id, node) in graph.iter() {
+        let is_degree = matches!(node.op, Op::Input(Input::InDegree(_) | Input::OutDegree(_)));
         let of_vertices = matches!(node.ty.rows, Rows::Vertices | Rows::Fixed(_));
+        if of_pairs && is_degree {
+            given.push(false);
+            continue;
+        }
         let operands = node.inputs.iter().all(|input| given[input.0 as usize]);
         given.push(fixed[id.0 as usize] && (of_vertices || edges) && operands);
     }
     given
+}
+
+/// How many named sets layers run over; the two ends of pairs are such sets.
+fn named_sets(graph: &Graph) -> usize {
+    let sets = graph
+        .nodes
+        .iter()
+        .filter_map(|node| node.ty.rows.edge_set());
+    let named = sets.filter(|set| matches!(set, EdgeSet::Named(_)));
+    named.collect::<BTreeSet<_>>().len()
 }
