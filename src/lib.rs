@@ -28,6 +28,7 @@ pub mod metrics;
 mod partitions;
 mod plan;
 mod predict;
+pub mod ranking;
 mod replay;
 mod source;
 mod summary;

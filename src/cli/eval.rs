@@ -1,15 +1,19 @@
 //! `gnnc eval`.
 
 use super::inputs::ModelArgs;
-use super::output::{Answer, Output, input};
+use super::output::{Answer, Failure, Output, input};
 use super::predict::Which;
 use super::text::{facts, score_or_dash};
 use super::trained::TrainedArgs;
 use clap::{Args, ValueEnum};
-use gnnc::Metric;
+use gnnc::graph::GraphData;
 use gnnc::ir::words::spelling::counted;
 use gnnc::metrics::{self, Scored};
+use gnnc::ranking::{self, Asked};
+use gnnc::{Loaded, Metric};
 use serde_json::json;
+use std::collections::{BTreeSet, HashMap};
+use std::path::Path;
 
 /// Arguments of `eval`.
 #[derive(Args)]
@@ -25,13 +29,116 @@ pub struct Eval {
     /// Only these vertices, of those with labels.
     #[arg(long, value_enum, value_name = "WHICH", default_value = "test")]
     vertices: Which,
+    /// Rank each link of these pairs among all vertices that could be at one of its ends (`all`), or among those
+    /// whose ids are in a file, one a line, without known neighbors. By default mrr, hits@10, hits@50 and hits@100.
+    #[arg(long, value_name = "all|FILE")]
+    rank: Option<String>,
+}
+
+/// Largest file of candidates, in bytes.
+const MOST_CANDIDATES: u64 = 1 << 30;
+
+/// What ranks are scored by if nothing is asked for.
+const OF_RANKS: [Metric; 4] = [Metric::Mrr, Metric::Hits10, Metric::Hits50, Metric::Hits100];
+
+/// The vertices that a file names by their ids, one a line.
+fn candidates(path: &Path, data: &GraphData) -> Result<Vec<u32>, Failure> {
+    let text = gnnc_files::read_text(path, MOST_CANDIDATES)
+        .map_err(|error| input(format!("cannot read {}: {error}", path.display())))?;
+    let ends = 0..data.subjects().start;
+    let known: HashMap<String, u32> = ends.map(|v| (data.id_of(v).into_owned(), v)).collect();
+    let mut found = BTreeSet::new();
+    for (number, line) in (1..).zip(text.lines()) {
+        let id = line.trim();
+        if id.is_empty() {
+            continue;
+        }
+        let vertex = known.get(id).ok_or_else(|| {
+            input(format!(
+                "{}, line {number}: no vertex has the id {id:?}, expected one id a line",
+                path.display()
+            ))
+        })?;
+        found.insert(*vertex);
+    }
+    match found.is_empty() {
+        false => Ok(found.into_iter().collect()),
+        true => Err(input(format!("{} names no vertex", path.display()))),
+    }
 }
 
 impl Eval {
+    /// Ranks links.
+    fn ranked(&self, loaded: &Loaded, data: &GraphData, among: &str, out: &Output) -> Answer {
+        let asked = match self.metric.is_empty() {
+            true => OF_RANKS.to_vec(),
+            false => self.metric.clone(),
+        };
+        for metric in &asked {
+            ranking::fits(*metric).map_err(input)?;
+        }
+        let candidates = match among {
+            "all" => None,
+            file => Some(candidates(Path::new(file), data)?),
+        };
+        let compiled = gnnc::compile(&loaded.model, &loaded.workload)?;
+        let options = self.trained.options(out)?;
+        let pairs = (data.subjects()).filter(|v| self.vertices.has(data, *v as usize));
+        let among = candidates
+            .as_ref()
+            .map_or(data.subjects().start as usize, Vec::len);
+        let wanted = Asked {
+            pairs: pairs.collect(),
+            candidates,
+        };
+        let from = (self.trained.checkpoint.as_path(), self.trained.last);
+        let found = ranking::ranks(loaded, &compiled, &options, from, &wanted)?;
+        let scores = asked.iter().map(|metric| (*metric, found.score(*metric)));
+        let scores: Vec<(Metric, Option<f64>)> = scores.collect();
+        let text = || {
+            let epochs = counted(found.epochs, "epoch");
+            let model = format!(
+                "{} of {} after {epochs}",
+                loaded.model.name,
+                found.from.display()
+            );
+            let ranks = format!(
+                "{} among {}",
+                counted(found.ranks.len(), "rank"),
+                counted(among, "vertex")
+            );
+            let mut lines = vec![("model", model), ("ranks", ranks)];
+            let score = |(metric, score): &(Metric, Option<f64>)| {
+                (metric.name(), score_or_dash(*metric, *score))
+            };
+            lines.extend(scores.iter().map(score));
+            facts(&lines)
+        };
+        let keyed = scores
+            .iter()
+            .map(|(metric, score)| (metric.key().to_owned(), json!(score)));
+        out.report(
+            text,
+            &json!({
+                "model": loaded.model.name,
+                "graph": loaded.workload.name,
+                "checkpoint": found.from.display().to_string(),
+                "epochs": found.epochs,
+                "ranks": found.ranks.len(),
+                "candidates": among,
+                "scored": found.scored,
+                "scores": keyed.collect::<serde_json::Map<_, _>>(),
+            }),
+        )
+    }
+
     /// Scores a trained model.
     pub fn run(&self, out: &Output) -> Answer {
         let loaded = self.model.load_trained(out)?;
         let data = loaded.labeled()?;
+        if let Some(among) = &self.rank {
+            return self.ranked(&loaded, data, among, out);
+        }
         let asked = match self.metric.is_empty() {
             true => vec![loaded.metric()],
             false => self.metric.clone(),

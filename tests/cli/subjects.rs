@@ -305,8 +305,35 @@ train { optimizer = adam(lr = 0.01)  epochs = 60  metric = \"mrr\" }\n";
     refused(
         1,
         &[&["train", &model][..], &sampled].concat(),
-        &["run over different sets of edges"],
+        &["found 3 fanouts", "or 2, for those over plain edges alone"],
     );
+    // Each link of the test is ranked among all vertices, from both of its ends.
+    let eval = ["eval", &model, "--checkpoint", &run, "--rank"];
+    let all = report(&[&eval[..], &["all"]].concat());
+    assert_eq!(
+        (&all["candidates"], &all["ranks"]),
+        (&2708.into(), &1054.into())
+    );
+    let few = folder.file("few.txt", "5\n\n700\n2707\n");
+    let few = report(&[&eval[..], &[few.to_str().unwrap(), "--metric", "mrr"]].concat());
+    assert_eq!(
+        (&few["candidates"], &few["ranks"]),
+        (&3.into(), &1054.into())
+    );
+    let mrr = |of: &serde_json::Value| of["scores"]["mrr"].as_f64().unwrap();
+    assert!(
+        mrr(&few) > 2.0 * mrr(&all) && mrr(&all) > 0.01,
+        "{few} {all}"
+    );
+    let wrong = folder.file("wrong.txt", "5\nnobody\n");
+    let wrong = wrong.to_str().unwrap();
+    refused(
+        1,
+        &[&eval[..], &[wrong]].concat(),
+        &["line 2", "\"nobody\""],
+    );
+    let other = [&eval[..], &["all", "--metric", "roc-auc"]].concat();
+    refused(1, &other, &["expected one of mrr"]);
 }
 
 /// A model to begin with pools the rows of each graph, or compares those of the ends of each pair.
