@@ -1,0 +1,144 @@
+#!/usr/bin/env python3
+"""Link prediction on batches of pairs beside training on the whole graph.
+
+    scripts/links.py                                   # cora, photo and wiki_vote, three splits each
+    scripts/links.py --graphs cora --seeds 5 --rank
+    scripts/links.py --graphs cora --pyg .venv/bin/python   # also PyTorch Geometric on the same batches
+
+Split and run number S are `gnnc graph links --seed S` and `gnnc train --seed S`. All ways train the same model on the same
+links and take as many steps through the links; the parameters with the best validation score count. Prints a markdown
+table of means and standard deviations over splits. --rank adds the MRR among all vertices (`gnnc eval --rank all`).
+"""
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "benches"))
+
+from graphs import graph_file  # noqa: E402  (found by the line before)
+
+MODEL = """
+graph pairs = "{pairs}" {{ {options} }}
+
+model links(hidden = {hidden}, out = {out}) on pairs {{
+  let h = x |> {layer}(hidden) |> relu
+  let z = h |> {layer}(out)
+  loss bce_with_logits({decoder}, labels, on = train, weights = [{weight}])
+}}
+
+train {{ optimizer = adam(lr = {lr}) metric = "roc_auc" }}
+"""
+# Options of the graph block, links of a batch, passes through the links, and what they become on the whole graph.
+GRAPHS = {
+    "cora": ("normalize_features = true", 256, 30, 200),
+    "photo": ("", 2048, 20, 200),
+    "wiki_vote": ("features = identity", 2048, 20, 200),
+}
+
+
+class Ways:
+    """How a model is trained, by the name of the row: pairs without a link for each link, and options of `gnnc train`."""
+
+    def __init__(self, graph, options):
+        _, batch, passes, epochs = GRAPHS[graph]
+        sampled = ["--placement", "minibatch", "--allow", "sample", "--fanouts", options.fanouts]
+        fresh = sampled + ["--batch", 2 * batch, "--epochs", passes, "--negatives", "fresh"]
+        self.all = {
+            "whole graph, 1 given": (1, ["--epochs", epochs]),
+            "whole graph, 10 given": (10, ["--epochs", epochs]),
+            "batches, 1 given": (1, sampled + ["--batch", 2 * batch, "--epochs", passes]),
+            "batches, 1 fresh": (1, fresh),
+            "batches, 1 fresh, seed edges kept": (1, fresh + ["--exclude", "nothing"]),
+        }
+
+
+def call(*command):
+    """The JSON that a command prints."""
+    done = subprocess.run([str(part) for part in command], capture_output=True, text=True)
+    if done.returncode != 0:
+        sys.exit(f"{' '.join(map(str, command))}\n{done.stderr}")
+    return json.loads(done.stdout)
+
+
+def scores(folder, graph, way, seed, options):
+    """(test ROC-AUC, MRR or None, seconds) of one run."""
+    negatives, train = way
+    pairs, model, run = (folder / name for name in ("pairs.npz", "model.gir", "run.ckpt"))
+    split = ["--negatives", negatives, "--seed", seed, "--out", pairs, "--format", "json"]
+    call(options.gnnc, "graph", "links", graph_file(graph, options.gnnc), *split)
+    text = {"pairs": pairs, "options": GRAPHS[graph][0], "weight": negatives}
+    text |= {key: getattr(options, key) for key in ("hidden", "out", "layer", "decoder", "lr")}
+    model.write_text(MODEL.format(**text))
+    for old in folder.glob("run.ckpt*"):
+        old.unlink()
+    how = ["--checkpoint", run, "--seed", seed, "--threads", options.threads, "--format", "json", "--quiet"]
+    report = call(options.gnnc, "train", model, *how, *train)
+    ranked = None
+    if options.rank:
+        of = ["--checkpoint", run, "--threads", options.threads, "--format", "json", "--rank", "all"]
+        ranked = call(options.gnnc, "eval", model, *of)["scores"]["mrr"]
+    return report["test_roc_auc"], ranked
+
+
+def row(name, found):
+    """A row of the table."""
+    cells = []
+    for place, scale in ((0, 100), (1, 1)):
+        values = [scale * one[place] for one in found if one[place] is not None]
+        if values:
+            spread = statistics.stdev(values) if len(values) > 1 else 0
+            cells.append(f"{statistics.mean(values):.{2 if scale > 1 else 4}f} ({spread:.{2 if scale > 1 else 4}f})")
+        else:
+            cells.append("-")
+    print(f"| {name} | {' | '.join(cells)} |", flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--gnnc", default=ROOT / "target/release/gnnc", type=Path)
+    parser.add_argument("--graphs", nargs="*", default=list(GRAPHS), choices=list(GRAPHS))
+    parser.add_argument("--fanouts", default="10,5")
+    parser.add_argument("--hidden", type=int, default=64)
+    parser.add_argument("--out", type=int, default=32)
+    parser.add_argument("--layer", default="sage_conv")
+    parser.add_argument("--decoder", default="dot_decoder(z)")
+    parser.add_argument("--lr", type=float, default=0.005)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--rank", action="store_true")
+    parser.add_argument("--pyg", type=Path, help="a Python with PyTorch Geometric and torch_sparse or pyg_lib")
+    options = parser.parse_args()
+    print("| graph, way | ROC-AUC in % | MRR |\n| --- | --: | --: |")
+    with tempfile.TemporaryDirectory() as folder:
+        for graph in options.graphs:
+            if graph_file(graph, options.gnnc) is None:
+                continue
+            for name, way in Ways(graph, options).all.items():
+                found = [scores(Path(folder), graph, way, seed, options) for seed in range(options.seeds)]
+                row(f"{graph}, {name}", found)
+            if options.pyg:
+                row(f"{graph}, PyTorch Geometric", [peer(Path(folder), graph, seed, options) for seed in range(options.seeds)])
+
+
+def peer(folder, graph, seed, options):
+    """(test ROC-AUC, None) of PyTorch Geometric on the split of a seed."""
+    pairs = folder / "pairs.npz"
+    split = ["--negatives", 1, "--seed", seed, "--out", pairs, "--format", "json"]
+    call(options.gnnc, "graph", "links", graph_file(graph, options.gnnc), *split)
+    features, batch, passes, _ = GRAPHS[graph]
+    command = [options.pyg, ROOT / "benches/peers/links.py", "--pairs", pairs, "--batch", batch, "--epochs", passes]
+    command += ["--hidden", options.hidden, "--out", options.out, "--lr", options.lr, "--fanouts", options.fanouts]
+    command += ["--seed", seed, "--threads", options.threads]
+    command += ["--identity"] if "identity" in features else []
+    command += ["--normalize"] if "normalize" in features else []
+    return call(*command)["test_roc_auc"], None
+
+
+if __name__ == "__main__":
+    main()
