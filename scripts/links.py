@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """Link prediction on batches of pairs beside training on the whole graph.
 
-    scripts/links.py                                   # cora, photo and wiki_vote, three splits each
-    scripts/links.py --graphs cora --seeds 5 --rank
+    scripts/links.py                                   # cora and photo, three splits each
+    scripts/links.py --graphs cora --seeds 5 --rank --ways whole,10 batches,1,fresh
     scripts/links.py --graphs cora --pyg .venv/bin/python   # also PyTorch Geometric on the same batches
 
 Split and run number S are `gnnc graph links --seed S` and `gnnc train --seed S`. All ways train the same model on the same
-links and take as many steps through the links; the parameters with the best validation score count. Prints a markdown
-table of means and standard deviations over splits. --rank adds the MRR among all vertices (`gnnc eval --rank all`).
+links, and the parameters with the best validation score count. Prints a markdown table of means and standard deviations
+over splits. --rank adds the MRR among all vertices (`gnnc eval --rank all`).
 """
 
 import argparse
@@ -34,28 +34,26 @@ model links(hidden = {hidden}, out = {out}) on pairs {{
 
 train {{ optimizer = adam(lr = {lr}) metric = "roc_auc" }}
 """
-# Options of the graph block, links of a batch, passes through the links, and what they become on the whole graph.
+# Options of the graph block, links of a batch, passes through the links, and epochs on the whole graph.
 GRAPHS = {
     "cora": ("normalize_features = true", 256, 30, 200),
-    "photo": ("", 2048, 20, 200),
-    "wiki_vote": ("features = identity", 2048, 20, 200),
+    "photo": ("normalize_features = true", 1024, 4, 100),
 }
+WAYS = ["whole,1", "whole,10", "batches,1", "batches,1,fresh", "batches,1,kept"]
 
 
-class Ways:
-    """How a model is trained, by the name of the row: pairs without a link for each link, and options of `gnnc train`."""
-
-    def __init__(self, graph, options):
-        _, batch, passes, epochs = GRAPHS[graph]
-        sampled = ["--placement", "minibatch", "--allow", "sample", "--fanouts", options.fanouts]
-        fresh = sampled + ["--batch", 2 * batch, "--epochs", passes, "--negatives", "fresh"]
-        self.all = {
-            "whole graph, 1 given": (1, ["--epochs", epochs]),
-            "whole graph, 10 given": (10, ["--epochs", epochs]),
-            "batches, 1 given": (1, sampled + ["--batch", 2 * batch, "--epochs", passes]),
-            "batches, 1 fresh": (1, fresh),
-            "batches, 1 fresh, seed edges kept": (1, fresh + ["--exclude", "nothing"]),
-        }
+def ways(graph, options):
+    """How a model is trained: the name of the row, pairs without a link for each link, and options of `gnnc train`."""
+    _, batch, passes, epochs = GRAPHS[graph]
+    sampled = ["--placement", "minibatch", "--allow", "sample", "--fanouts", options.fanouts]
+    fresh = sampled + ["--batch", 2 * batch, "--epochs", passes, "--negatives", "fresh"]
+    return {
+        "whole,1": ("whole graph, 1 given", 1, ["--epochs", epochs]),
+        "whole,10": ("whole graph, 10 given", 10, ["--epochs", epochs]),
+        "batches,1": ("batches, 1 given", 1, sampled + ["--batch", 2 * batch, "--epochs", passes]),
+        "batches,1,fresh": ("batches, 1 fresh", 1, fresh),
+        "batches,1,kept": ("batches, 1 fresh, seed edges kept", 1, fresh + ["--exclude", "nothing"]),
+    }
 
 
 def call(*command):
@@ -67,7 +65,7 @@ def call(*command):
 
 
 def scores(folder, graph, way, seed, options):
-    """(test ROC-AUC, MRR or None, seconds) of one run."""
+    """(test ROC-AUC, MRR or None) of one run."""
     negatives, train = way
     pairs, model, run = (folder / name for name in ("pairs.npz", "model.gir", "run.ckpt"))
     split = ["--negatives", negatives, "--seed", seed, "--out", pairs, "--format", "json"]
@@ -111,6 +109,7 @@ def main():
     parser.add_argument("--lr", type=float, default=0.005)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--ways", nargs="*", default=WAYS, choices=WAYS)
     parser.add_argument("--rank", action="store_true")
     parser.add_argument("--pyg", type=Path, help="a Python with PyTorch Geometric and torch_sparse or pyg_lib")
     options = parser.parse_args()
@@ -119,11 +118,13 @@ def main():
         for graph in options.graphs:
             if graph_file(graph, options.gnnc) is None:
                 continue
-            for name, way in Ways(graph, options).all.items():
-                found = [scores(Path(folder), graph, way, seed, options) for seed in range(options.seeds)]
-                row(f"{graph}, {name}", found)
+            seeds = range(options.seeds)
+            for name in options.ways:
+                title, *way = ways(graph, options)[name]
+                row(f"{graph}, {title}", [scores(Path(folder), graph, way, seed, options) for seed in seeds])
             if options.pyg:
-                row(f"{graph}, PyTorch Geometric", [peer(Path(folder), graph, seed, options) for seed in range(options.seeds)])
+                found = [peer(Path(folder), graph, seed, options) for seed in seeds]
+                row(f"{graph}, PyTorch Geometric", found)
 
 
 def peer(folder, graph, seed, options):
@@ -135,7 +136,6 @@ def peer(folder, graph, seed, options):
     command = [options.pyg, ROOT / "benches/peers/links.py", "--pairs", pairs, "--batch", batch, "--epochs", passes]
     command += ["--hidden", options.hidden, "--out", options.out, "--lr", options.lr, "--fanouts", options.fanouts]
     command += ["--seed", seed, "--threads", options.threads]
-    command += ["--identity"] if "identity" in features else []
     command += ["--normalize"] if "normalize" in features else []
     return call(*command)["test_roc_auc"], None
 

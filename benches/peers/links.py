@@ -28,7 +28,6 @@ parser.add_argument("--epochs", type=int, default=30)
 parser.add_argument("--fanouts", default="10,5")
 parser.add_argument("--seed", type=int, default=0)
 parser.add_argument("--threads", type=int, default=1)
-parser.add_argument("--identity", action="store_true")
 parser.add_argument("--normalize", action="store_true")
 given = parser.parse_args()
 torch.set_num_threads(given.threads)
@@ -37,8 +36,6 @@ torch_geometric.seed_everything(given.seed)
 
 def features(data, vertices):
     """The features of the vertices at the ends of pairs."""
-    if given.identity:
-        return torch.eye(vertices)
     if "features" in data.files:
         x = data["features"]
     else:

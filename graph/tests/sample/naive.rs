@@ -40,7 +40,7 @@ pub fn negative(
     let row = vertex_hash(mask_key(seed, step, 0xc000_0000, 0), pair);
     let draw = |n: u32| {
         let bits = u64::from(mix32(row ^ n.wrapping_mul(0x9e37_79b9)));
-        (bits * u64::from(vertices) >> 32) as u32
+        ((bits * u64::from(vertices)) >> 32) as u32
     };
     let tries = (0..8).map(|a| {
         let ends = (kept_source.unwrap_or(draw(2 * a)), draw(2 * a + 1));

@@ -16,7 +16,7 @@ fn graph(case: u64) -> Option<GraphData> {
     let numbers = &mut Numbers(Stream::new(case, 91), 0);
     let mut topology = random_graph(numbers);
     let vertices = topology.vertices();
-    if case % 2 == 0 {
+    if case.is_multiple_of(2) {
         let kinds = topology.relations();
         let edges = topology
             .typed_edges()
@@ -39,12 +39,12 @@ fn graph(case: u64) -> Option<GraphData> {
         pairs.push((numbers.below(vertices), numbers.below(vertices), false, 1));
     }
     let pair = |(source, target, is_link, split): (u32, u32, bool, usize)| Pair {
-        source: if is_link && case % 4 == 0 {
+        source: if is_link && case.is_multiple_of(4) {
             source.min(target)
         } else {
             source
         },
-        target: if is_link && case % 4 == 0 {
+        target: if is_link && case.is_multiple_of(4) {
             source.max(target)
         } else {
             target
