@@ -363,7 +363,7 @@ pub struct BatchArgs {
 }
 
 /// Names of these knobs.
-const OF_BATCHES: [&str; 12] = [
+const OF_BATCHES: [&str; 14] = [
     "batch",
     "fanouts",
     "eval-fanouts",

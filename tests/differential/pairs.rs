@@ -1,7 +1,7 @@
 //! Training on batches of pairs: their ends are hops of their own.
 
 use crate::batches::same;
-use crate::check::Case;
+use crate::check::{Case, Way};
 use crate::data::{Shape, planted};
 use crate::descent::differences;
 use crate::edge_sets::with_sets;
@@ -30,6 +30,14 @@ pub fn pairs(shape: Shape, typed: bool) -> GraphData {
     };
     with_pairs(&data, &options).unwrap()
 }
+
+/// Models that go to their seeds, of which each rank draws several sets.
+const MIGRATING: Way = Way {
+    placement: Placement::ModelMigration,
+    ranks: 3,
+    partitioner: "hash",
+    threads: 1,
+};
 
 /// Encoders and decoders, and whether they read types of edges.
 const MODELS: [(&str, bool); 5] = [
@@ -95,6 +103,7 @@ fn batches_of_pairs_compute_what_the_interpreter_computes() {
             (Kind::Neighbor, Cut::Even, Roots::Own, fresh, pushed()[0]),
             (Kind::Labor, Cut::Drop, Roots::Dealt, targets, pushed()[1]),
             (Kind::Full, Cut::Short, Roots::Home, given, pushed()[2]),
+            (Kind::Neighbor, Cut::Even, Roots::Home, fresh, MIGRATING),
         ] {
             let case = case("", body, pairs(shape(typed), typed));
             let fanout = if kind == Kind::Full { ALL } else { 2 };
