@@ -81,6 +81,7 @@ fn batches_of_pairs_are_sampled_as_the_naive_sampler_does() {
             cut: Cut::Even,
             roots: Roots::Home,
             exclude,
+            merges: None,
             negatives,
         };
         let rule = Rule::of(&sampling, case).unwrap();
