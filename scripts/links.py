@@ -1,9 +1,8 @@
 #!/usr/bin/env python3
 """Link prediction on batches of pairs beside training on the whole graph.
 
-    scripts/links.py                                   # cora and photo, three splits each
+    scripts/links.py --rank                            # cora and photo, three splits each
     scripts/links.py --graphs cora --seeds 5 --rank --ways whole,10 batches,1,fresh
-    scripts/links.py --graphs cora --pyg .venv/bin/python   # also PyTorch Geometric on the same batches
 
 Split and run number S are `gnnc graph links --seed S` and `gnnc train --seed S`. All ways train the same model on the same
 links, and the parameters with the best validation score count. Prints a markdown table of means and standard deviations
@@ -111,7 +110,6 @@ def main():
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--ways", nargs="*", default=WAYS, choices=WAYS)
     parser.add_argument("--rank", action="store_true")
-    parser.add_argument("--pyg", type=Path, help="a Python with PyTorch Geometric and torch_sparse or pyg_lib")
     options = parser.parse_args()
     print("| graph, way | ROC-AUC in % | MRR |\n| --- | --: | --: |")
     with tempfile.TemporaryDirectory() as folder:
@@ -122,22 +120,6 @@ def main():
             for name in options.ways:
                 title, *way = ways(graph, options)[name]
                 row(f"{graph}, {title}", [scores(Path(folder), graph, way, seed, options) for seed in seeds])
-            if options.pyg:
-                found = [peer(Path(folder), graph, seed, options) for seed in seeds]
-                row(f"{graph}, PyTorch Geometric", found)
-
-
-def peer(folder, graph, seed, options):
-    """(test ROC-AUC, None) of PyTorch Geometric on the split of a seed."""
-    pairs = folder / "pairs.npz"
-    split = ["--negatives", 1, "--seed", seed, "--out", pairs, "--format", "json"]
-    call(options.gnnc, "graph", "links", graph_file(graph, options.gnnc), *split)
-    features, batch, passes, _ = GRAPHS[graph]
-    command = [options.pyg, ROOT / "benches/peers/links.py", "--pairs", pairs, "--batch", batch, "--epochs", passes]
-    command += ["--hidden", options.hidden, "--out", options.out, "--lr", options.lr, "--fanouts", options.fanouts]
-    command += ["--seed", seed, "--threads", options.threads]
-    command += ["--normalize"] if "normalize" in features else []
-    return call(*command)["test_roc_auc"], None
 
 
 if __name__ == "__main__":
