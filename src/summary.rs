@@ -110,6 +110,9 @@ pub struct Summary {
     /// Batches that were larger than the memory laid out for them, which was then laid out anew.
     #[serde(skip_serializing_if = "is_zero")]
     pub grown: u64,
+    /// Of the rows that batches of the last epoch read of other ranks, the share that was cached.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cache_hits: Option<f64>,
     /// Ages of the rows that were read; `None` if no row may be of an earlier epoch.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub staleness: Option<Staleness>,

@@ -9,6 +9,8 @@ mod batches;
 mod beginnings;
 #[path = "differential/blocks.rs"]
 mod blocks;
+#[path = "differential/caches.rs"]
+mod caches;
 #[path = "differential/check.rs"]
 mod check;
 #[path = "differential/checked.rs"]

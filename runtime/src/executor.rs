@@ -265,6 +265,13 @@ impl Worker {
                 | Instr::Send(_)
                 | Instr::Receive(_) => self.communicate(instr, iteration, step_context)?,
                 Instr::AskRows(_) => self.ask_rows(instr)?,
+                Instr::CacheRows(_) => {
+                    if let Some(batch) = self.own.part.batches.at_hand_mut() {
+                        batch.ask_for_cache();
+                    }
+                    self.ask_rows(instr)?;
+                    self.communicate(instr, iteration, step_context)?;
+                }
                 Instr::Begin(Transfer { what, .. }) | Instr::Finish(Transfer { what, .. })
                     if matches!(**what, Instr::AskRows(_)) =>
                 {

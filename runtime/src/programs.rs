@@ -313,9 +313,10 @@ fn message(program: &Program, instr: &Instr) -> Message {
         Some(Collective::Shift(shift)) => {
             Message::Sum(Among::All, None, vec![Some(shift.floats(program))])
         }
-        Some(Collective::ServeRows(instr::ServeRows { to, .. })) => {
-            Message::Halo(buffer(to.buffer).map(|b| (b.columns, b.storage)), None)
-        }
+        Some(
+            Collective::ServeRows(instr::ServeRows { to, .. })
+            | Collective::CacheRows(instr::CacheRows { to, .. }),
+        ) => Message::Halo(buffer(to.buffer).map(|b| (b.columns, b.storage)), None),
         None => Message::None,
     }
 }

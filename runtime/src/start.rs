@@ -72,11 +72,10 @@ pub(crate) fn ranks(
     let weights = with_loss.map_or_else(Weights::default, |program| Weights::new(program, data));
     let weights = Arc::new(weights);
     let sampled = (all.iter().find(|program| program.hops() > 0)).map(|program| {
-        let needs = Needs::of(program);
-        Arc::new(Sampled::new(
-            data, partition, &locals, &needs, &weights, program,
-        ))
+        let (needs, parts) = (Needs::of(program), (partition, &locals[..]));
+        Sampled::new(data, parts, &needs, &weights, program, options.seed)
     });
+    let sampled = sampled.transpose()?.map(Arc::new);
     let mut pilots = Vec::new();
     if let (Some(sampled), Some(program)) = (&sampled, all.first()) {
         for of in lists(program) {

@@ -265,6 +265,24 @@ const KNOBS: &[Knob] = &[
         set: |knobs, text| within(MERGES)(text).map(|merges| knobs.sampling.merges = Some(merges)),
     },
     Knob {
+        name: "cache",
+        alias: None,
+        option: Form::Value("ROWS"),
+        values: "",
+        help: "Rows of other workers' features that each worker keeps, so that its batches fetch fewer; by default 0, and \
+               a plan chooses. Changes no result",
+        set: |knobs, text| within(VERTICES)(text).map(|rows| knobs.sampling.cache = Some(rows)),
+    },
+    Knob {
+        name: "cache-by",
+        alias: None,
+        option: Form::Value("NAME"),
+        values: "",
+        help: "Which rows are kept: those that batches most probably read (probability, the default), those of the vertices \
+               with most edges out of them (degree), or those that some batches read most often (counts)",
+        set: |knobs, text| text.parse().map(|by| knobs.sampling.cache_by = Some(by)),
+    },
+    Knob {
         name: "static",
         alias: None,
         option: Form::Flag("static", "yes"),

@@ -395,6 +395,7 @@ fn refused(error: SampleError) -> Failure {
         | SampleError::TooManyEdges { .. } => "--fanouts: ",
         SampleError::NothingLeft { .. } => "--cut drop: ",
         SampleError::CutOfShares { .. } => "--roots own: ",
+        SampleError::Probabilities => "--cache-by probability: ",
         SampleError::EmptyBatch => "--batch: ",
         SampleError::TooManySteps { .. } => "--batches: ",
         SampleError::Threads { .. } => "--threads: ",

@@ -103,6 +103,10 @@ pub fn summary_text(summary: &Summary) -> String {
             ),
         ));
     }
+    if let Some(hits) = summary.cache_hits {
+        let of = "of the rows of other workers that batches of the last epoch read";
+        lines.push(("cached", format!("{:.1} % {of}", 100.0 * hits)));
+    }
     if summary.workers > 1 {
         lines.push((
             "sent",

@@ -128,7 +128,7 @@ pub(crate) fn batch_plan(
 ///
 /// # Errors
 /// Settings that do not fit the graph, such as no training vertices.
-pub(crate) fn replay<T: Borrow<Topology> + Send + Sync>(
+pub(crate) fn replay<T: Borrow<Topology> + Clone + Send + Sync>(
     data: &GraphData,
     topology: T,
     (sampling, phase): (&Sampling, Phase),

@@ -2,6 +2,7 @@
 
 use super::{Progress, TrainOptions, Trainer};
 use crate::{Compiled, Error, Loaded, Scores, Summary};
+use gnnc_ir::program::BatchSizes;
 use gnnc_ir::program::trace::{Phase, Trace, median};
 use gnnc_ir::words::schedule::Schedule;
 use gnnc_runtime::{RuntimeError, Snapshot};
@@ -221,6 +222,7 @@ fn run(
         bytes_skippable: trainer.skippable() * seconds.len() as u64,
         bytes_skipped,
         grown: trainer.session.grown().into(),
+        cache_hits: cache_hits(&trainer),
         staleness: Some(trainer.session.staleness()).filter(|s| !s.layers.is_empty()),
         copies_anew_at,
         stopped_early,
@@ -234,6 +236,16 @@ fn run(
         ..trainer.session.take_trace()
     };
     Ok((summary, trace))
+}
+
+/// Of the rows that the batches of the last epoch read of other ranks, the share that was cached.
+fn cache_hits(trainer: &Trainer) -> Option<f64> {
+    trainer.program.sampling.as_ref()?.cache?;
+    let level = usize::from(trainer.program.asks(Phase::Step)?.number);
+    let drawn = trainer.session.drawn(Phase::Step);
+    let sum = |of: &dyn Fn(&BatchSizes) -> u64| drawn.iter().flatten().map(of).sum::<u64>() as f64;
+    let (hits, misses) = (sum(&|one| one.cached[level]), sum(&|one| one.remote[level]));
+    (hits + misses > 0.0).then(|| hits / (hits + misses))
 }
 
 #[cfg(test)]

@@ -118,6 +118,7 @@ pub fn sampling(batch: u32, fanouts: Vec<u32>, kind: Kind, cut: Cut) -> Sampling
         merges: None,
         exclude: Exclude::Seeds,
         negatives: Negatives::Given,
+        cache: None,
     }
 }
 

@@ -97,6 +97,12 @@ pub enum SampleError {
         /// The cut.
         cut: Cut,
     },
+    /// A cache by probabilities of hops over named sets of edges.
+    #[error(
+        "a cache by probability needs hops over the graph's own edges, and this model's batches also run over named \
+         sets; rank by degree or counts"
+    )]
+    Probabilities,
     /// More optimizer steps than 32-bit numbers can count.
     #[error("epoch {epoch} of {batches} batches is beyond 2^32 optimizer steps")]
     TooManySteps {

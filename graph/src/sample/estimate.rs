@@ -15,6 +15,28 @@ pub struct Estimate {
     pub vertices: Vec<f64>,
     /// Edges of each layer, from the seeds outwards.
     pub edges: Vec<f64>,
+    /// By degrees: for each class, the probability that a vertex is in level 0.
+    pub included: Vec<f64>,
+}
+
+impl Estimate {
+    /// Which share of the vertices of level 0 is among the `rows` with most edges out of them.
+    pub fn share_of_first(&self, degrees: &Degrees, rows: f64) -> f64 {
+        let mut classes: Vec<(&DegreeClass, f64)> = degrees
+            .classes
+            .iter()
+            .zip(self.included.iter().copied())
+            .collect();
+        classes.sort_by(|(a, _), (b, _)| b.out_of.total_cmp(&a.out_of));
+        let (mut left, mut first, mut all) = (rows, 0.0, 0.0);
+        for (class, p) in classes {
+            let taken = class.vertices.min(left);
+            left -= taken;
+            first += taken * p;
+            all += class.vertices * p;
+        }
+        if all > 0.0 { first / all } else { 0.0 }
+    }
 }
 
 /// Vertices of about the same degree.
@@ -255,6 +277,7 @@ pub fn by_degrees(degrees: &Degrees, seeds: f64, rule: &Rule) -> Estimate {
         estimate.edges.push(kept * edges);
         estimate.vertices.push(level(&included));
     }
+    estimate.included = included;
     estimate
 }
 

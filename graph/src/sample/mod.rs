@@ -28,6 +28,7 @@
 mod all;
 mod batches;
 mod blocks;
+mod cache;
 mod draw;
 mod error;
 mod estimate;
@@ -45,6 +46,7 @@ mod together;
 pub use all::{AllBlocks, message_length, write_message};
 pub use batches::{Batches, Epoch, home, shares};
 pub use blocks::{Blocks, Layer};
+pub use cache::{Cached, Drawn};
 pub use error::SampleError;
 pub use estimate::{DegreeClass, Degrees, Estimate, by_degrees, by_edges};
 pub use gnnc_ir::words::sampling::{ALL, Cut, Exclude, Fanout, Kind, MAX_HOPS, Negatives};

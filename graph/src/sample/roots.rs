@@ -1,7 +1,9 @@
 //! The seeds that one rank works on, and how large its part of a batch is.
 
+use super::cache::count_remote;
 use super::{
-    Batches, Blocks, Cut, Epoch, Gathered, LeftOut, SampleError, Sampler, SetSeeds, home, shares,
+    Batches, Blocks, Cached, Cut, Drawn, Epoch, Gathered, LeftOut, SampleError, Sampler, SetSeeds,
+    home, shares,
 };
 use crate::partition::Partition;
 use crate::{GraphData, Topology};
@@ -116,6 +118,8 @@ pub struct RankSeeds {
     orders: Vec<Epoch>,
     /// How many sets are merged with others, if seeds are in sets.
     merges: Option<u32>,
+    /// Rows of other ranks that the rank keeps.
+    cached: Option<Arc<Cached>>,
     /// Own seeds of the batch at hand.
     seeds: Vec<u32>,
     /// The same in sets.
@@ -149,9 +153,18 @@ impl RankSeeds {
             epoch: None,
             orders: Vec::new(),
             merges: sampling.merges.filter(|_| partition.parts() > 1),
+            cached: None,
             seeds: Vec::new(),
             sets: SetSeeds::default(),
         })
+    }
+
+    /// The same with rows of other ranks that the rank keeps, if it keeps any.
+    pub fn with_cache(self, cached: Option<&Arc<Cached>>) -> Self {
+        Self {
+            cached: cached.map(Arc::clone),
+            ..self
+        }
     }
 
     /// Goes on with the order of another run.
@@ -258,15 +271,14 @@ impl RankSeeds {
         if self.partition.parts() == 1 {
             return Ok(*sizes);
         }
-        let owner = self.partition.owner();
-        let elsewhere = |v: &&u32| owner[**v as usize] != self.rank;
-        let (mut known, mut remote) = (0, 0);
-        for level in (0..=blocks.layers()).rev() {
+        let (owner, hops) = (self.partition.owner(), blocks.layers());
+        let mut known = 0;
+        let levels = (0..=hops).rev().map(|level| {
             let ids = blocks.level(level);
-            remote += ids[known..].iter().filter(elsewhere).count() as u64;
-            known = ids.len();
-            sizes.remote[level] = remote;
-        }
+            &ids[std::mem::replace(&mut known, ids.len())..]
+        });
+        let elsewhere = |v: u32| owner[v as usize] != self.rank;
+        count_remote(levels, elsewhere, self.cached.as_deref(), sizes, hops);
         Ok(*sizes)
     }
 
@@ -286,7 +298,8 @@ impl RankSeeds {
         let owner = self.partition.owner();
         gathered.gather(sets.iter().map(|set| &set.blocks), owner.len());
         let mut shared = BatchSizes::NONE;
-        gathered.count(owner, self.rank, &mut shared);
+        let elsewhere = |v: u32| owner[v as usize] != self.rank;
+        gathered.count(elsewhere, self.cached.as_deref(), &mut shared);
         shared.sets = sets.len() as u64;
         shared.count = self.count().into();
         let mut most = shared;
@@ -310,7 +323,7 @@ pub struct Replay<T> {
     batch: RankBatch,
 }
 
-impl<T: Borrow<Topology> + Send + Sync> Replay<T> {
+impl<T: Borrow<Topology> + Clone + Send + Sync> Replay<T> {
     /// The batches that a sampler draws for the ranks of a partition. `seed` is that of the run.
     ///
     /// # Errors
@@ -322,8 +335,19 @@ impl<T: Borrow<Topology> + Send + Sync> Replay<T> {
         partition: &Arc<Partition>,
         seed: u64,
     ) -> Result<Self, SampleError> {
-        let of_rank = |rank| RankSeeds::new(seeds.to_vec(), sampling, partition, rank, seed);
-        let ranks: Result<_, _> = (0..partition.parts()).map(of_rank).collect();
+        let caches = Drawn {
+            edges: sampler.edges(),
+            seeds,
+            sampling,
+            partition,
+            seed,
+        };
+        let caches = caches.caches()?;
+        let of_rank = |rank: u32| {
+            let own = RankSeeds::new(seeds.to_vec(), sampling, partition, rank, seed)?;
+            Ok(own.with_cache(caches.get(rank as usize)))
+        };
+        let ranks: Result<_, SampleError> = (0..partition.parts()).map(of_rank).collect();
         Ok(Self {
             sampler,
             ranks: ranks?,

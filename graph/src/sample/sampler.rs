@@ -25,6 +25,11 @@ pub struct Sampler<T> {
 }
 
 impl<T> Sampler<T> {
+    /// The edges that it draws from.
+    pub fn edges(&self) -> &HopEdges<T> {
+        &self.edges
+    }
+
     /// Goes on with the draws of another run.
     pub fn reseed(&mut self, seed: u64) {
         self.rule.seed = seed;

@@ -6,7 +6,8 @@
 //! model in every step. A merge leaves out the step with the fewest seeds of all models together; its seeds
 //! go to the other steps of their models, and are then trained on by ranks that do not own them.
 
-use super::Blocks;
+use super::cache::count_remote;
+use super::{Blocks, Cached};
 use crate::partition::Partition;
 use gnnc_ir::program::BatchSizes;
 use gnnc_ir::words::types::share;
@@ -182,14 +183,22 @@ impl Gathered {
     }
 
     /// Counts the vertices of all levels, and those that other ranks own.
-    pub(super) fn count(&self, owner: &[u32], rank: u32, sizes: &mut BatchSizes) {
-        let (mut known, mut remote) = (0, 0);
-        for (number, end) in (0..self.ends.len()).rev().zip(&self.ends) {
-            let new = &self.ids[known..*end];
-            remote += new.iter().filter(|v| owner[**v as usize] != rank).count() as u64;
-            known = *end;
-            (sizes.of_sets[number], sizes.remote[number]) = (known as u64, remote);
+    pub(super) fn count(
+        &self,
+        elsewhere: impl Fn(u32) -> bool,
+        cached: Option<&Cached>,
+        sizes: &mut BatchSizes,
+    ) {
+        let Some(hops) = self.ends.len().checked_sub(1) else {
+            return;
+        };
+        for (level, end) in (0..=hops).rev().zip(&self.ends) {
+            sizes.of_sets[level] = *end as u64;
         }
+        let mut known = 0;
+        let levels =
+            (self.ends.iter()).map(|end| &self.ids[std::mem::replace(&mut known, *end)..*end]);
+        count_remote(levels, elsewhere, cached, sizes, hops);
     }
 
     /// Size in bytes.
@@ -290,7 +299,8 @@ mod tests {
         let mut gathered = Gathered::default();
         gathered.gather(blocks.iter(), 8);
         let mut sizes = BatchSizes::NONE;
-        gathered.count(partition.owner(), rank, &mut sizes);
+        let elsewhere = |v: u32| partition.owner()[v as usize] != rank;
+        gathered.count(elsewhere, None, &mut sizes);
         assert_eq!(sizes.of_sets[0], gathered.level(0).len() as u64);
         sizes.remote[0]
     }

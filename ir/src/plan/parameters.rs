@@ -39,8 +39,8 @@ impl Candidate {
 
 /// Name of a candidate: placement, ranks (stages x ranks of each), virtual stages if there are
 /// several per rank, partitioner, chunks if there are several, `on batches` if the whole graph is what
-/// the placement usually trains on, the merged visits of a model if there are any, the slices of the
-/// features if there are several copies, the rule for skipping, storage unless 32-bit, and `host` if tensors are offloaded.
+/// the placement usually trains on, the merged visits of a model and the rows of a cache if there are
+/// any, the slices of the features if there are several copies, the rule for skipping, storage unless 32-bit, and `host` if tensors are offloaded.
 ///
 /// Examples: `graph x 8 metis`, `tensor x 8 hash / 4`, `hybrid 4x2 metis / 16`,
 /// `pipeline 4x1 x 2 virtual / 4`, `skip-broadcast x 8 adaptive:1`, `graph x 8 metis bf16`,
@@ -71,6 +71,9 @@ pub fn candidate_name(placement: Placement, parameters: &Parameters) -> String {
     }
     if let Some(merges) = knobs.sampling.merges {
         name = format!("{name} merges {merges}");
+    }
+    if let Some(rows) = knobs.sampling.cache.filter(|rows| *rows > 0) {
+        name = format!("{name} cache {rows}");
     }
     if let Some(mesh) = knobs.sampling.slices {
         name = format!("{name} slices {mesh}");

@@ -35,7 +35,7 @@ mod transfer;
 
 pub use collective::{AllReduce, Collective, HaloExchange, HaloReduce, Redistribute};
 pub use copies::{Move, Remember};
-pub use fetch::{AskRows, ServeRows};
+pub use fetch::{AskRows, CacheRows, ServeRows};
 pub use launch::{Launch, ScalarRef};
 pub use loops::{Batches, Chunks, Lag, MOST_LAG, Repeat};
 pub use loss::{Labels, Loss, Metrics};
@@ -106,6 +106,8 @@ pub enum Instr {
     AskRows(AskRows),
     /// Fills rows of a level from their owners.
     ServeRows(ServeRows),
+    /// Fills the rows of others that a rank keeps.
+    CacheRows(CacheRows),
     /// Gives all ranks the lower levels of each other's batch.
     ShareLevels(ShareLevels),
     /// Sends rows to another stage, and waits for nobody.
@@ -250,6 +252,7 @@ macro_rules! each {
             Instr::FetchRows($one) => $call,
             Instr::AskRows($one) => $call,
             Instr::ServeRows($one) => $call,
+            Instr::CacheRows($one) => $call,
             Instr::ShareLevels($one) => $call,
             Instr::Move($one) => $call,
             Instr::Remember($one) => $call,
@@ -394,9 +397,10 @@ impl Instr {
     }
 
     /// Whether the instruction may be cut into halves: what communicates, and what moves rows between a
-    /// rank and its host.
+    /// rank and its host. Rows of a cache are named and sent in one.
     pub fn has_halves(&self) -> bool {
-        matches!(self, Self::Move(_)) || self.communicates()
+        let one = matches!(self, Self::CacheRows(_));
+        matches!(self, Self::Move(_)) || self.communicates() && !one
     }
 
     pub(in crate::program) fn check(&self, check: &Check) -> Checked {

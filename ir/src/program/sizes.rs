@@ -13,9 +13,12 @@ pub struct BatchSizes {
     pub levels: [u64; MAX_HOPS + 1],
     /// Edges kept into each level, without self loops.
     pub edges: [u64; MAX_HOPS + 1],
-    /// Vertices of each level that other ranks own, of all sets together.
+    /// Vertices of each level that other ranks own and this one has not cached, of all sets together.
     #[serde(default = "no_rows", skip_serializing_if = "are_none")]
     pub remote: [u64; MAX_HOPS + 1],
+    /// Vertices of each level that other ranks own and this one has cached.
+    #[serde(default = "no_rows", skip_serializing_if = "are_none")]
+    pub cached: [u64; MAX_HOPS + 1],
     /// Vertices of each level on all ranks together, each counted on every rank that has it; 0 where
     /// nothing is known of other ranks.
     #[serde(default = "no_rows", skip_serializing_if = "are_none")]
@@ -41,6 +44,7 @@ impl BatchSizes {
         levels: [0; MAX_HOPS + 1],
         edges: [0; MAX_HOPS + 1],
         remote: [0; MAX_HOPS + 1],
+        cached: [0; MAX_HOPS + 1],
         all_levels: [0; MAX_HOPS + 1],
         all_edges: [0; MAX_HOPS + 1],
         of_sets: [0; MAX_HOPS + 1],
@@ -61,6 +65,7 @@ impl BatchSizes {
             levels: pairs(self.levels, other.levels),
             edges: pairs(self.edges, other.edges),
             remote: pairs(self.remote, other.remote),
+            cached: pairs(self.cached, other.cached),
             all_levels: pairs(self.all_levels, other.all_levels),
             all_edges: pairs(self.all_edges, other.all_edges),
             of_sets: pairs(self.of_sets, other.of_sets),

@@ -127,6 +127,37 @@ spelling!(Roots {
     Own => "own",
 });
 
+/// By what the rows of other ranks are ranked, of which the first ones are cached.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum CacheBy {
+    /// Edges out of a vertex (Lin et al., PaGraph, SoCC 2020).
+    Degree,
+    /// The probability that a batch of the rank reads the vertex (Kaler et al., SALIENT++, MLSys 2023).
+    #[default]
+    Probability,
+    /// How often some batches read it (Yang et al., GNNLab, EuroSys 2022).
+    Counts,
+}
+
+spelling!(CacheBy {
+    Degree => "degree",
+    Probability => "probability",
+    Counts => "counts",
+});
+
+/// Rows of other ranks that each rank keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Cache {
+    /// How many; fewer if other ranks own fewer.
+    pub rows: u32,
+    /// Which.
+    #[serde(default)]
+    pub by: CacheBy,
+}
+
 /// What moves with a model to the rank of its next set of seeds (Chen et al., HopGNN).
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
@@ -234,6 +265,9 @@ pub struct Sampling {
     /// Which pairs without a link are trained on.
     #[serde(default)]
     pub negatives: Negatives,
+    /// Rows of other ranks that each rank keeps, if it keeps any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache: Option<Cache>,
 }
 
 impl Sampling {
@@ -298,6 +332,12 @@ pub struct SamplingSettings {
     /// How many visits of a model are merged with others in placement model-migration. Default: 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub merges: Option<u32>,
+    /// Rows of other ranks that each rank keeps, to fetch fewer. Default: 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache: Option<u32>,
+    /// Which rows these are. Default: probability, or degree where hops run over named sets of edges.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache_by: Option<CacheBy>,
     /// Whether aggregations that depend on the data alone are made beforehand, once and over all
     /// neighbors; batches then have a hop less. Default: false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -325,7 +365,15 @@ impl SamplingSettings {
             merges: None,
             exclude: self.exclude.unwrap_or_default(),
             negatives: self.negatives.unwrap_or_default(),
+            cache: self.cached(),
         })
+    }
+
+    /// Rows of other ranks to keep, if there are to be any.
+    pub fn cached(&self) -> Option<Cache> {
+        let rows = self.cache.filter(|rows| *rows > 0)?;
+        let by = self.cache_by.unwrap_or_default();
+        Some(Cache { rows, by })
     }
 
     /// The batches to evaluate on; `None` for the whole graph. They are as large as those to train on,
@@ -374,6 +422,8 @@ impl SamplingSettings {
             slices: self.slices.or(other.slices),
             migrate: self.migrate.or(other.migrate),
             merges: self.merges.or(other.merges),
+            cache: self.cache.or(other.cache),
+            cache_by: self.cache_by.or(other.cache_by),
             beforehand: self.beforehand.or(other.beforehand),
         }
     }

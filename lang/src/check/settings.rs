@@ -106,6 +106,8 @@ pub fn train(
         slices: None,
         migrate: None,
         merges: None,
+        cache: None,
+        cache_by: None,
         beforehand: reader.boolean("static"),
     };
     settings

@@ -4,9 +4,10 @@
 //! Levels are prefixes of each other, so tensors that are read at higher levels are fetched for the
 //! same vertices, whose ids are then sent only once.
 
-use gnnc_ir::program::instr::{self, AskRows, FetchRows, ServeRows};
-use gnnc_ir::program::{Extent, Instr, Program};
+use gnnc_ir::program::instr::{self, AskRows, CacheRows, FetchRows, ServeRows};
+use gnnc_ir::program::{Buffer, BufferId, Extent, Instr, Program, Ref, Role};
 use gnnc_ir::words::types::Level;
+use std::collections::BTreeMap;
 
 /// The program of one of several ranks, each of which owns a part of the rows that batches read. Rows
 /// that it has of all vertices it reads itself.
@@ -28,7 +29,8 @@ pub fn from_owners(mut program: Program) -> Program {
                     continue;
                 }
                 program.buffers[to.buffer.0 as usize].extent = Extent::Level(Level::own(level));
-                *instr = Instr::ServeRows(ServeRows { from, to });
+                let cache = None;
+                *instr = Instr::ServeRows(ServeRows { from, to, cache });
             }
             let sampled = (body.iter()).position(|instr| matches!(instr, Instr::Sample(_)));
             let behind = sampled.map_or(0, |sample| sample + 1);
@@ -38,6 +40,44 @@ pub fn from_owners(mut program: Program) -> Program {
         program.list_mut(phase)[index] = Instr::Batches(instr::Batches { body });
     }
     program
+}
+
+/// The program whose ranks keep so many rows of other ranks, which they fetch before they train. Rows that
+/// are not known by then are not kept.
+pub fn with_cache(mut program: Program, rows: u32) -> Program {
+    let mut kept: BTreeMap<Ref, Ref> = BTreeMap::new();
+    for (phase, index) in program.batch_loops() {
+        let Instr::Batches(instr::Batches { body }) = &program.list(phase)[index] else {
+            continue;
+        };
+        let mut body = body.clone();
+        for instr in &mut body {
+            if let Instr::ServeRows(serve) = instr {
+                let from = serve.from;
+                let cache = kept.entry(from);
+                let cache = cache.or_insert_with(|| cache_of(&mut program, from, rows));
+                serve.cache = Some(*cache);
+            }
+        }
+        program.list_mut(phase)[index] = Instr::Batches(instr::Batches { body });
+    }
+    let filled = kept
+        .into_iter()
+        .map(|(from, to)| Instr::CacheRows(CacheRows { from, to }));
+    program.setup.extend(filled);
+    program
+}
+
+/// A buffer for rows of a tensor that other ranks have.
+fn cache_of(program: &mut Program, from: Ref, rows: u32) -> Ref {
+    let of = program.buffer(from.buffer).clone();
+    program.buffers.push(Buffer {
+        name: format!("{}.cache", of.name),
+        extent: Extent::Fixed(rows),
+        role: Role::Static,
+        ..of
+    });
+    Ref::first(BufferId(program.buffers.len() as u32 - 1))
 }
 
 /// The lowest level of which rows are fetched; `None` if none are.

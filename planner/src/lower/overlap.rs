@@ -30,11 +30,16 @@ fn list(mut instrs: Vec<Instr>, program: &Program, tag: &mut u32) -> Vec<Instr> 
             *body = list(std::mem::take(body), program, tag);
         }
     }
-    if !instrs.iter().any(Instr::communicates) {
+    if !instrs.iter().any(is_cut) {
         return instrs;
     }
     let order = Scheduler::new(&instrs, program).order();
     emit(instrs, &order, tag)
+}
+
+/// Whether something may run between the halves of a communication.
+fn is_cut(instr: &Instr) -> bool {
+    instr.communicates() && instr.has_halves()
 }
 
 /// One position in the new order.
@@ -93,7 +98,7 @@ impl Scheduler {
     fn new(instrs: &[Instr], program: &Program) -> Self {
         let (mut slots, mut uses) = (Vec::new(), Vec::new());
         for (i, instr) in instrs.iter().enumerate() {
-            if instr.communicates() {
+            if is_cut(instr) {
                 slots.extend([Slot::Begin(i), Slot::Finish(i)]);
                 uses.extend(halves(instr, program));
             } else {

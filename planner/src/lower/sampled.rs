@@ -8,7 +8,7 @@ use gnnc_ir::kernel::expr::{Expr, Value as Scalar};
 use gnnc_ir::kernel::{At, Body, Over};
 use gnnc_ir::program::instr::{self, DrawnBuffer};
 use gnnc_ir::program::{Instr, Ref, Role};
-use gnnc_ir::words::sampling::{ALL, Drawn, Fanout, Sampling, SamplingSettings};
+use gnnc_ir::words::sampling::{ALL, CacheBy, Drawn, Fanout, Sampling, SamplingSettings};
 use gnnc_ir::words::scalar::Binary;
 use gnnc_ir::{EdgeSet, NodeId};
 
@@ -46,8 +46,16 @@ impl OnBatches {
     pub fn batches(&self, settings: &SamplingSettings) -> Option<Batches> {
         let plain = Batches::of(settings)?;
         let evaluation = plain.evaluation;
+        let mut training = over(plain.training, &self.hops);
+        if let Some(cache) = &mut training.cache
+            && settings.cache_by.is_none()
+            && !training.over.is_empty()
+        {
+            // Probabilities are known of hops over plain edges.
+            cache.by = CacheBy::Degree;
+        }
         Some(Batches {
-            training: over(plain.training, &self.hops),
+            training,
             evaluation: evaluation.map(|sampling| over(sampling, &self.evaluation.hops)),
         })
     }

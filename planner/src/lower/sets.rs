@@ -55,9 +55,14 @@ fn apart(
             Instr::AskRows(AskRows { level }) => before.push(Instr::AskRows(AskRows {
                 level: Level::of_sets(level.number),
             })),
-            Instr::ServeRows(ServeRows { from, to }) => {
+            Instr::ServeRows(ServeRows { from, to, cache }) => {
                 let rows = gathered(to, program);
-                before.push(Instr::ServeRows(ServeRows { from, to: rows }));
+                let serve = ServeRows {
+                    from,
+                    to: rows,
+                    cache,
+                };
+                before.push(Instr::ServeRows(serve));
                 of_set.push(Instr::FetchRows(FetchRows { from: rows, to }));
             }
             instr if matches!(instr, Instr::Sample(_)) => before.push(instr),

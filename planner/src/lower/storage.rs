@@ -212,8 +212,14 @@ impl Classes {
             Instr::Lag(_) | Instr::Sample(_) => {}
             Instr::AskRows(_) | Instr::ShareLevels(_) => {}
             Instr::FetchRows(instr::FetchRows { from, to })
-            | Instr::ServeRows(instr::ServeRows { from, to }) => {
+            | Instr::CacheRows(instr::CacheRows { from, to }) => {
                 self.alike(of, from.buffer, to.buffer);
+            }
+            Instr::ServeRows(instr::ServeRows { from, to, cache }) => {
+                self.alike(of, from.buffer, to.buffer);
+                if let Some(cache) = cache {
+                    self.alike(of, from.buffer, cache.buffer);
+                }
             }
             Instr::SparseMatMul(instr::SparseMatMul { b, out, .. }) => {
                 // The matrix must begin at a word.

@@ -140,10 +140,17 @@ impl BatchPlan {
             self.divide(&|sizes| curve.in_sets(sizes, program.ranks, merges));
             return;
         }
+        let cache = program.sampling.as_ref().and_then(|one| one.cache);
+        let mut drawn = self.drawn.trained.iter().flatten();
+        let known = drawn.any(|sizes| sizes.cached != BatchSizes::NONE.cached);
+        if let (Some(cache), Some(curve), false) = (cache, self.curve.clone(), known) {
+            self.divide(&|sizes| curve.kept(sizes, program.ranks, cache.rows));
+            return;
+        }
         self.resolve(&|ranks| program.with_shared(ranks));
     }
 
-    /// The batches to train on in sets; those to evaluate on are not.
+    /// The batches to train on in sets, or with a cache; those to evaluate on are as they were.
     fn divide(&mut self, in_sets: &dyn Fn(&BatchSizes) -> BatchSizes) {
         let drawn = Arc::clone(&self.drawn);
         let (whole, most) = by_rank(&drawn.trained);
@@ -203,7 +210,16 @@ fn estimated(
     let (rule, batches) = batches(sampling, seeds)?;
     let ranks = parts.sizes.len() as f64;
     let seeds = batches.seeds().len() as f64 / f64::from(batches.count()) / ranks;
-    let found = by_degrees(&Degrees::of(workload), seeds, &rule);
+    let degrees = Degrees::of(workload);
+    let found = by_degrees(&degrees, seeds, &rule);
+    // A rank keeps the first rows that are not its own.
+    let kept = sampling.cache.map_or(0.0, |cache| {
+        let others = 1.0 - 1.0 / ranks.max(1.0);
+        match others > 0.0 {
+            true => found.share_of_first(&degrees, f64::from(cache.rows) / others),
+            false => 0.0,
+        }
+    });
     let mut expected = BatchSizes::NONE;
     expected.count = batches.count().into();
     let hops = rule.hops();
@@ -212,7 +228,8 @@ fn estimated(
         expected.levels[hops - hop] = vertices.ceil() as u64;
         elsewhere += (vertices - known) * parts.remote(hop as i32, sampling.roots);
         known = *vertices;
-        expected.remote[hops - hop] = elsewhere.ceil() as u64;
+        expected.remote[hops - hop] = (elsewhere * (1.0 - kept)).ceil() as u64;
+        expected.cached[hops - hop] = (elsewhere * kept).floor() as u64;
     }
     for (hop, edges) in found.edges.iter().enumerate() {
         expected.edges[hops - hop] = edges.ceil() as u64;

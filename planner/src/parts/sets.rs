@@ -54,6 +54,22 @@ impl Curve {
         found
     }
 
+    /// The rows of a batch if each of the `ranks` keeps so many rows of others: those with most edges out of
+    /// them, which is a lower bound of what the best ranking finds.
+    pub(super) fn kept(&self, whole: &BatchSizes, ranks: u32, rows: u32) -> BatchSizes {
+        let others = 1.0 - 1.0 / f64::from(ranks.max(2));
+        let seeds = whole.levels[self.rule.hops()] as f64;
+        let found = by_degrees(&self.degrees, seeds, &self.rule);
+        let share = found.share_of_first(&self.degrees, f64::from(rows) / others);
+        let mut sizes = *whole;
+        for level in 0..=MAX_HOPS {
+            let kept = (whole.remote[level] as f64 * share).floor() as u64;
+            sizes.cached[level] = kept;
+            sizes.remote[level] = whole.remote[level] - kept;
+        }
+        sizes
+    }
+
     /// Rows of a batch of so many seeds, by level from 0.
     fn rows(&self, seeds: f64) -> Rows {
         let found = by_degrees(&self.degrees, seeds, &self.rule);

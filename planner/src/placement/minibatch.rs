@@ -5,7 +5,7 @@
 use super::PlacementSpec;
 use crate::error::LowerError;
 use crate::layout::Ranks;
-use crate::lower::fetch::from_owners;
+use crate::lower::fetch::{from_owners, with_cache};
 use crate::lower::in_place::in_place;
 use crate::lower::{Batches, Training, by_batches};
 use gnnc_ir::EdgeSet;
@@ -57,10 +57,20 @@ pub(super) fn stays(spec: &PlacementSpec) -> Result<(), LowerError> {
 /// The program that gets the rows of its batches: from their owners, or else where they are. Tensors
 /// that may be offloaded to the host are copied row by row instead.
 pub(super) fn with_rows(program: Program, spec: &PlacementSpec) -> Program {
-    from_owners(match spec.offload() {
+    let program = from_owners(match spec.offload() {
         true => program,
         false => in_place(program),
-    })
+    });
+    cached(program)
+}
+
+/// The program with the cache that its batches say.
+pub(super) fn cached(program: Program) -> Program {
+    let cache = program.sampling.as_ref().and_then(|one| one.cache);
+    match cache {
+        Some(cache) if program.ranks > 1 => with_cache(program, cache.rows),
+        _ => program,
+    }
 }
 
 /// The batches of a candidate, whose hops are those of the model.

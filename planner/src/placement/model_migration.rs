@@ -6,7 +6,7 @@
 //! trains what `minibatch` trains.
 
 use super::PlacementSpec;
-use super::minibatch::batches;
+use super::minibatch::{batches, cached};
 use crate::error::LowerError;
 use crate::layout::Ranks;
 use crate::lower::fetch::from_owners;
@@ -52,6 +52,6 @@ pub fn lower(
     let program = from_owners(by_batches(training, ranks, &batches, None)?);
     match ranks.ranks {
         0 | 1 => Ok(program),
-        _ => in_sets(program, settings.migrate.unwrap_or_default()),
+        _ => in_sets(cached(program), settings.migrate.unwrap_or_default()),
     }
 }

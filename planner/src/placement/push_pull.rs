@@ -29,6 +29,13 @@ pub fn lower(
         });
     }
     stays(spec)?;
+    if spec.knobs.sampling.cached().is_some() {
+        return Err(LowerError::Illegal(
+            "no row of features moves in placement push-pull, so none is cached; leave out --cache, or train with \
+             placement minibatch or model-migration"
+                .to_owned(),
+        ));
+    }
     let (batches, delay) = (batches(training, spec)?, spec.delay());
     if !DELAYS.contains(&delay) {
         return Err(LowerError::Illegal(format!(

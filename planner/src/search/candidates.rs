@@ -7,6 +7,9 @@ use gnnc_ir::program::{Rule, Skipping};
 use gnnc_ir::words::mesh::Mesh;
 use gnnc_ir::words::sampling::SamplingSettings;
 
+/// Parts of all vertices to try to keep rows of.
+const CACHES: [u32; 3] = [1, 4, 16];
+
 /// Numbers of chunks to try if work may be cut.
 const CHUNKS: [u32; 3] = [1, 4, 16];
 
@@ -68,7 +71,11 @@ impl PlanRequest<'_> {
         let mut sampling = self.pin.knobs.sampling.clone();
         let meshes = match row.batches {
             OnBatches::Never => return Vec::new(),
-            OnBatches::Either => self.meshes(ranks),
+            // No row of features moves there.
+            OnBatches::Either => {
+                (sampling.cache, sampling.cache_by) = (None, None);
+                self.meshes(ranks)
+            }
             // Nothing waits there that could be late, and features are by rows.
             OnBatches::Always => {
                 sampling.delay = None;
@@ -82,20 +89,38 @@ impl PlanRequest<'_> {
                 vec![None]
             }
         };
+        let caches = match row.placement == Placement::Minibatch {
+            true => self.caches(ranks),
+            false => vec![sampling.cache],
+        };
         let mut found = Vec::new();
         for slices in meshes.into_iter().filter(|_| self.batches.is_some()) {
             for merges in &merges {
-                found.push(Knobs {
-                    sampling: SamplingSettings {
-                        slices,
-                        merges: *merges,
-                        ..sampling.clone()
-                    },
-                    ..self.common()
-                });
+                for cache in &caches {
+                    found.push(Knobs {
+                        sampling: SamplingSettings {
+                            slices,
+                            merges: *merges,
+                            cache: *cache,
+                            ..sampling.clone()
+                        },
+                        ..self.common()
+                    });
+                }
             }
         }
         found
+    }
+
+    /// How many rows of other ranks may be kept: none, some shares of all, and all; or as pinned.
+    fn caches(&self, ranks: u32) -> Vec<Option<u32>> {
+        let pinned = self.pin.knobs.sampling.cache;
+        if pinned.is_some() || ranks == 1 {
+            return vec![pinned];
+        }
+        let vertices = self.workload.vertices.min(u64::from(u32::MAX - 1)) as u32;
+        let rows = CACHES.map(|share| Some(vertices.div_ceil(share)));
+        std::iter::once(None).chain(rows).collect()
     }
 
     /// How many visits of a model may be merged with others: none, and powers of two as long as two visits

@@ -88,6 +88,8 @@ impl Sent {
                     others: u64::from(program.group_ranks(Among::Slices) - 1),
                 });
             }
+            // Before training; its messages are freed by then.
+            Some(Collective::CacheRows(_)) => {}
             Some(Collective::ServeRows(instr::ServeRows { to, .. })) => {
                 sent.fetched = u64::from(program.buffer(to.buffer).row_words());
             }

@@ -115,7 +115,9 @@ impl Rank {
         } else if let Instr::Redistribute(one) = whole {
             plan.redistribute(one);
         } else if let Instr::ServeRows(one) = whole {
-            plan.serve(one.from, one.to);
+            plan.serve(one.from, one.to, one.cache);
+        } else if let Instr::CacheRows(one) = whole {
+            plan.serve(one.from, one.to, None);
         } else if let Instr::Shift(one) = whole {
             plan.shift(one);
         } else if let Instr::Send(stage_message) = whole {
@@ -279,11 +281,12 @@ impl Plan<'_> {
         }
     }
 
-    /// Rows go to the ranks that asked for them, and fill those of a level.
-    fn serve(&mut self, from: Ref, to: Ref) {
+    /// Rows go to the ranks that asked for them, and fill those of a level, or of the cache.
+    fn serve(&mut self, from: Ref, to: Ref, cache: Option<Ref>) {
         let Some(batch) = self.own.part.batches.at_hand() else {
             return;
         };
+        let cache = cache.map(|cache| self.matrix(cache));
         let (from, to) = (self.matrix(from), self.matrix(to));
         let (rank, group) = (self.own.in_stage(), self.own.stage());
         let listed = |matrix: &Rows, which, of| {
@@ -304,6 +307,12 @@ impl Plan<'_> {
             let target = listed(&to, OfBatch::Places, rank);
             let put = CommStep::Put(source, target, Write::Replace);
             self.steps.add(put);
+            if let Some(cache) = cache {
+                let source = listed(&cache, OfBatch::Cached, rank);
+                let target = listed(&to, OfBatch::CachedPlaces, rank);
+                let put = CommStep::Put(source, target, Write::Replace);
+                self.steps.add(put);
+            }
             self.steps.add(CommStep::Packed);
             self.steps.add(CommStep::Await);
             for other in group.others(rank) {

@@ -2,6 +2,7 @@
 
 use gnnc_graph::LocalPart;
 use gnnc_graph::partition::Partition;
+use gnnc_graph::sample::Cached;
 use std::sync::Arc;
 
 /// Where the rows of all vertices are.
@@ -44,6 +45,8 @@ pub(crate) struct Asked {
     places: Vec<Vec<u32>>,
     /// Own rows that each of the other ranks asked for.
     served: Vec<Vec<u32>>,
+    /// Rows of the cache that the level has, and their places in it.
+    cached: [Vec<u32>; 2],
 }
 
 /// Which of the lists.
@@ -52,18 +55,26 @@ pub(crate) enum OfBatch {
     Rows,
     Places,
     Served,
+    Cached,
+    CachedPlaces,
 }
 
 impl Asked {
-    /// Sorts the vertices of a level by their owners.
-    pub(crate) fn sort(&mut self, level: &[u32], owners: &Owners) {
+    /// Sorts the vertices of a level by their owners; those that are `kept` are not asked for.
+    pub(crate) fn sort(&mut self, level: &[u32], owners: &Owners, kept: Option<&Cached>) {
         let ranks = owners.partition.parts() as usize;
         for lists in [&mut self.rows, &mut self.places, &mut self.served] {
             lists.resize_with(ranks, Vec::new);
             lists.iter_mut().for_each(Vec::clear);
         }
+        self.cached.iter_mut().for_each(Vec::clear);
         let owner = owners.partition.owner();
         for (place, vertex) in (0..).zip(level) {
+            if let Some(row) = kept.and_then(|kept| kept.row(*vertex)) {
+                self.cached[0].push(row);
+                self.cached[1].push(place);
+                continue;
+            }
             let rank = owner[*vertex as usize] as usize;
             self.rows[rank].push(owners.row[*vertex as usize]);
             self.places[rank].push(place);
@@ -76,6 +87,8 @@ impl Asked {
             OfBatch::Rows => &self.rows,
             OfBatch::Places => &self.places,
             OfBatch::Served => &self.served,
+            OfBatch::Cached => return &self.cached[0],
+            OfBatch::CachedPlaces => return &self.cached[1],
         };
         lists.get(rank as usize).map_or(&[], |list| list)
     }
@@ -91,6 +104,7 @@ impl Asked {
     /// Size in bytes.
     pub(crate) fn bytes(&self) -> usize {
         let all = [&self.rows, &self.places, &self.served];
-        4 * all.into_iter().flatten().map(Vec::len).sum::<usize>()
+        let lists = all.into_iter().flatten().chain(&self.cached);
+        4 * lists.map(Vec::len).sum::<usize>()
     }
 }

@@ -8,8 +8,8 @@ use super::walks::{Layers, LevelWays, Listed, each_edge, scales};
 use crate::RuntimeError;
 use crate::fault::Fault;
 use gnnc_graph::sample::{
-    AllBlocks, At, Blocks, Gathered, Layer, RankBatch, RankSeeds, RankSet, Sampler, message_length,
-    room, write_message,
+    AllBlocks, At, Blocks, Cached, Gathered, Layer, RankBatch, RankSeeds, RankSet, Sampler,
+    message_length, room, write_message,
 };
 use gnnc_graph::{Labels, Topology};
 use gnnc_ir::EdgeSet;
@@ -116,6 +116,8 @@ pub(crate) struct Batch {
     /// How the batches are drawn.
     sampling: Sampling,
     seeds: RankSeeds,
+    /// Rows of other ranks that the rank keeps.
+    cached: Option<Arc<Cached>>,
     ways: LevelWays,
     /// The levels that ranks have of each other.
     shares: Option<ShareLevels>,
@@ -150,11 +152,13 @@ impl Batch {
         let (sampling, partition) = (of.sampling, &shared.owners.partition);
         let seeds = shared.seeds(of.phase).to_vec();
         let seeds = RankSeeds::new(seeds, sampling, partition, rank, seed)?;
+        let cached = shared.cache(rank).map(Arc::clone);
         Ok(Self {
             sampler: sampler(&shared.edges, sampling, seed, threads)?,
             sampling: sampling.clone(),
             shared: Arc::clone(shared),
-            seeds,
+            seeds: seeds.with_cache(cached.as_ref()),
+            cached,
             under_way: (0..=needs.lag).map(|_| UnderWay::default()).collect(),
             at_hand: 0,
             set: 0,
@@ -207,7 +211,8 @@ impl Batch {
                 Of::Sets => batch.drawn.gathered.level(level),
                 Of::One | Of::All => first.blocks.level(level),
             };
-            batch.asked.sort(vertices, &self.shared.owners);
+            let kept = self.cached.as_deref();
+            batch.asked.sort(vertices, &self.shared.owners, kept);
         }
         let edges = Listed {
             edges: &self.shared.edges,
@@ -221,6 +226,14 @@ impl Batch {
             batch.distances.push(self.seeds.sets().distance(number));
         }
         Ok(batch.sizes)
+    }
+
+    /// Sorts the vertices whose rows the rank keeps by their owners, to ask for all of them.
+    pub(crate) fn ask_for_cache(&mut self) {
+        if let Some(cached) = &self.cached {
+            let asked = &mut self.under_way[self.at_hand].asked;
+            asked.sort(cached.ids(), &self.shared.owners, None);
+        }
     }
 
     /// Goes on with a set of the batch at hand; its sizes, if there is one.

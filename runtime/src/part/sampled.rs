@@ -7,7 +7,7 @@ use crate::options::RunOptions;
 use crate::weights::Weights;
 use gnnc_graph::partition::Partition;
 use gnnc_graph::sample::{
-    At, HopEdges, PILOT, RankSeeds, Replay, Rule, SampleError, Sampler, seeds,
+    At, Cached, HopEdges, PILOT, RankSeeds, Replay, Rule, SampleError, Sampler, seeds,
 };
 use gnnc_graph::{EdgeFeatures, GraphData, Labels, LocalPart, Topology};
 use gnnc_ir::EdgeSet;
@@ -48,18 +48,24 @@ pub(crate) struct Sampled {
     /// Weights of classes in the loss.
     pub(super) weights: Arc<Weights>,
     pub(crate) owners: Owners,
+    /// Rows of other ranks that each rank keeps; none without a cache.
+    caches: Vec<Arc<Cached>>,
 }
 
 impl Sampled {
     /// What ranks need to sample a graph for a program.
+    /// `seed` is that of the run.
+    ///
+    /// # Errors
+    /// A cache of batches that do not fit the graph.
     pub(crate) fn new(
         data: &GraphData,
-        partition: &Partition,
-        parts: &[LocalPart],
+        (partition, parts): (&Partition, &[LocalPart]),
         needs: &Needs,
         weights: &Arc<Weights>,
         program: &Program,
-    ) -> Self {
+        seed: u64,
+    ) -> Result<Self, SampleError> {
         let evaluates = program.evaluation.is_some();
         let over: Vec<EdgeSet> = [&program.sampling, &program.evaluation]
             .into_iter()
@@ -73,7 +79,7 @@ impl Sampled {
             split.resize(vertices, false);
             split
         };
-        Self {
+        let mut sampled = Self {
             splits: match evaluates && parts.len() > 1 {
                 true => [&data.train, &data.val, &data.test].map(all),
                 false => Default::default(),
@@ -110,7 +116,24 @@ impl Sampled {
             },
             weights: Arc::clone(weights),
             owners: Owners::new(partition, parts),
+            caches: Vec::new(),
+        };
+        if let Some(sampling) = &program.sampling {
+            let drawn = gnnc_graph::sample::Drawn {
+                edges: &sampled.edges,
+                seeds: sampled.seeds(Phase::Step),
+                sampling,
+                partition: &sampled.owners.partition,
+                seed,
+            };
+            sampled.caches = drawn.caches()?;
         }
+        Ok(sampled)
+    }
+
+    /// Rows of other ranks that a rank keeps, if it keeps any.
+    pub(super) fn cache(&self, rank: u32) -> Option<&Arc<Cached>> {
+        self.caches.get(rank as usize)
     }
 
     /// The weight of the seeds of a batch in the mean of their losses.
@@ -174,7 +197,9 @@ impl Sampled {
         let features = self.edge_features.values();
         let numbers = 4 * features.map(|of| of.values.len()).sum::<usize>();
         let degrees: usize = self.out_degrees.values().map(Vec::len).sum();
-        let lists = numbers + self.owners.bytes() + 4 * (self.type_degrees.len() + degrees);
+        let kept: u64 = self.caches.iter().map(|cache| cache.bytes()).sum();
+        let lists =
+            kept as usize + numbers + self.owners.bytes() + 4 * (self.type_degrees.len() + degrees);
         let splits: usize = self.splits.iter().map(Vec::len).sum();
         self.edges.bytes() + (labels + splits + lists) as u64
     }

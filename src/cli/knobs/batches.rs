@@ -12,7 +12,7 @@ pub struct BatchArgs {
 }
 
 /// Names of these knobs.
-const OF_BATCHES: [&str; 14] = [
+const OF_BATCHES: [&str; 16] = [
     "batch",
     "fanouts",
     "eval-fanouts",
@@ -26,6 +26,8 @@ const OF_BATCHES: [&str; 14] = [
     "slices",
     "migrate",
     "merges",
+    "cache",
+    "cache-by",
     "static",
 ];
 

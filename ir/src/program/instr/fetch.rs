@@ -2,13 +2,13 @@
 
 use super::{Batches, Collective, Instruction, Operand, Use};
 use crate::program::access::Touched;
-use crate::program::text::line::arrow;
+use crate::program::text::line::{after, arrow};
 use crate::program::text::{Reader, Text, TextError};
 use crate::program::trace::Phase;
 use crate::program::traffic::{Reads, Traffic, row_bytes};
 use crate::program::verify::{Check, Checked};
 use crate::program::work::{Counts, INDEX, Terms, Work};
-use crate::program::{Extent, Instr, Program, RankSizes, Ref};
+use crate::program::{Extent, Instr, Program, RankSizes, Ref, Role};
 use crate::words::types::{Level, Of};
 use serde::{Deserialize, Serialize};
 
@@ -20,12 +20,25 @@ pub struct AskRows {
 }
 
 /// Sends the rows that other ranks asked for, and fills the rows of a level: own vertices from this
-/// rank's rows, the others from those of their owners.
+/// rank's rows, those that it keeps of others from its cache, and the rest from their owners.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServeRows {
     /// Rows of own vertices.
     pub from: Ref,
     /// Rows of the level that was asked for.
+    pub to: Ref,
+    /// Rows of other ranks that [`CacheRows`] filled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache: Option<Ref>,
+}
+
+/// Fills the rows of other ranks' vertices that this one keeps, from their owners. Only in `setup`; each
+/// rank names the rows first.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CacheRows {
+    /// Rows of own vertices.
+    pub from: Ref,
+    /// The rows that are kept; there may be room for more.
     pub to: Ref,
 }
 
@@ -83,15 +96,22 @@ impl Instruction for ServeRows {
 
     fn operands<'a>(&'a self, visit: &mut impl FnMut(Operand<'a>)) {
         visit(Operand::read(self.from, Use::Rows(Touched::Own)));
+        if let Some(cache) = self.cache {
+            visit(Operand::read(cache, Use::Rows(Touched::All)));
+        }
         visit(Operand::write(self.to, Use::Rows(Touched::All)));
     }
 
     fn each_ref(&mut self, visit: &mut dyn FnMut(&mut Ref)) {
         visit(&mut self.from);
+        self.cache.iter_mut().for_each(&mut *visit);
         visit(&mut self.to);
     }
 
     fn check(&self, check: &Check) -> Checked {
+        if let Some(cache) = self.cache {
+            check.cache(self.from, cache)?;
+        }
         check.rows_of_level(self.from, self.to)
     }
 
@@ -108,7 +128,12 @@ impl Instruction for ServeRows {
     }
 
     fn print(&self, _: &Program) -> String {
-        format!("serve-rows {} -> {}", self.from.text(), self.to.text())
+        let cache = after(" cache ", self.cache.as_ref());
+        format!(
+            "serve-rows {} -> {}{cache}",
+            self.from.text(),
+            self.to.text()
+        )
     }
 
     fn collective(&self) -> Option<Collective<'_>> {
@@ -121,7 +146,83 @@ impl ServeRows {
         Ok(Self {
             from: Ref::parse(from)?,
             to: arrow(from)?,
+            cache: match from.skip("cache") {
+                true => Some(Ref::parse(from)?),
+                false => None,
+            },
         })
+    }
+}
+
+impl Instruction for CacheRows {
+    fn name(&self, _: &Program) -> &'static str {
+        "cache-rows"
+    }
+
+    fn operands<'a>(&'a self, visit: &mut impl FnMut(Operand<'a>)) {
+        visit(Operand::read(self.from, Use::Rows(Touched::Own)));
+        visit(Operand::write(self.to, Use::Rows(Touched::All)));
+    }
+
+    fn each_ref(&mut self, visit: &mut dyn FnMut(&mut Ref)) {
+        visit(&mut self.from);
+        visit(&mut self.to);
+    }
+
+    fn check(&self, check: &Check) -> Checked {
+        check.cache(self.from, self.to)
+    }
+
+    fn fits_chunks(&self, _: &Program) -> bool {
+        false
+    }
+
+    unpriced!();
+
+    fn traffic(&self, program: &Program, _: &Reads, sizes: &[RankSizes], sum: &mut Traffic) {
+        let rows = sizes.iter().map(|sizes| {
+            let room = sizes.rows(program.buffer(self.to.buffer).extent);
+            room.min(sizes.vertices.saturating_sub(sizes.inner))
+        });
+        sum.fetch += (INDEX + row_bytes(program, self.to)) * rows.sum::<u64>();
+    }
+
+    fn print(&self, _: &Program) -> String {
+        format!("cache-rows {} -> {}", self.from.text(), self.to.text())
+    }
+
+    fn collective(&self) -> Option<Collective<'_>> {
+        Some(Collective::CacheRows(self))
+    }
+}
+
+impl CacheRows {
+    pub(super) fn parse(from: &mut Reader<'_>) -> Result<Self, TextError> {
+        Ok(Self {
+            from: Ref::parse(from)?,
+            to: arrow(from)?,
+        })
+    }
+}
+
+impl Check<'_> {
+    /// Checks that rows of own vertices may be kept in a buffer.
+    fn cache(&self, from: Ref, cache: Ref) -> Checked {
+        let [rows, kept] = [from, cache].map(|at| self.program.buffer(at.buffer));
+        let own = matches!(rows.extent, Extent::Inner | Extent::Local);
+        if !own || !matches!(kept.extent, Extent::Fixed(_)) || kept.role != Role::Static {
+            return Err(format!(
+                "keeps {} rows in {} rows that are {}, expected own rows in fixed ones that are static",
+                rows.extent, kept.extent, kept.role
+            ));
+        }
+        if (rows.columns, rows.storage) != (kept.columns, kept.storage) {
+            return Err(format!(
+                "keeps rows of {} {} in rows of {} {}",
+                rows.columns, rows.storage, kept.columns, kept.storage
+            ));
+        }
+        self.at_least("cache", cache, 0)
     }
 }
 

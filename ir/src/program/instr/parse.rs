@@ -1,9 +1,10 @@
 //! Reads instructions from listings.
 
 use super::{
-    AllReduce, AskRows, Batches, Chunks, Densify, FetchRows, HaloExchange, HaloReduce, Instr, Lag,
-    Launch, Loss, MatMul, Metrics, Move, Numbers, Redistribute, Remember, Repeat, Sample,
-    ServeRows, Sets, ShareLevels, Shift, SparseDropout, SparseMatMul, StageMessage, Transfer,
+    AllReduce, AskRows, Batches, CacheRows, Chunks, Densify, FetchRows, HaloExchange, HaloReduce,
+    Instr, Lag, Launch, Loss, MatMul, Metrics, Move, Numbers, Redistribute, Remember, Repeat,
+    Sample, ServeRows, Sets, ShareLevels, Shift, SparseDropout, SparseMatMul, StageMessage,
+    Transfer,
 };
 use crate::program::text::{Reader, TextError};
 
@@ -41,6 +42,7 @@ impl Instr {
             "fetch-rows" => Self::FetchRows(FetchRows::parse(from)?),
             "ask-rows" => Self::AskRows(AskRows::parse(from)?),
             "serve-rows" => Self::ServeRows(ServeRows::parse(from)?),
+            "cache-rows" => Self::CacheRows(CacheRows::parse(from)?),
             "share-levels" => Self::ShareLevels(ShareLevels::parse(from)?),
             "send" => Self::Send(StageMessage::parse(from)?),
             "receive" => Self::Receive(StageMessage::parse(from)?),

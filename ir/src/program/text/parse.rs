@@ -5,7 +5,7 @@ use super::words::{Text, storage};
 use crate::graph::{Element, Init, ParamSpec, Shard};
 use crate::program::{Buffer, BufferId, Extent, Halo, Instr, Pipeline, Program, Ref, Role};
 use crate::words::mesh::Mesh;
-use crate::words::sampling::{Cut, Exclude, Kind, Negatives, Roots, Sampling};
+use crate::words::sampling::{Cache, CacheBy, Cut, Exclude, Kind, Negatives, Roots, Sampling};
 use crate::words::types::{EdgeSet, Type};
 use std::str::FromStr;
 
@@ -321,6 +321,15 @@ impl<'a> Reader<'a> {
             true => self.named(&negatives)?,
             false => Negatives::default(),
         };
+        let cache = match self.skip("cache") {
+            true => {
+                let bys: Vec<(&str, CacheBy)> =
+                    CacheBy::ALL.iter().map(|one| (one.name(), *one)).collect();
+                let (rows, by) = (self.number()?, self.named(&bys)?);
+                Some(Cache { rows, by })
+            }
+            false => None,
+        };
         Ok(Sampling {
             batch,
             fanouts,
@@ -331,6 +340,7 @@ impl<'a> Reader<'a> {
             merges,
             exclude,
             negatives,
+            cache,
         })
     }
 

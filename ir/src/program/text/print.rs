@@ -162,6 +162,7 @@ fn sampling(batches: &Sampling) -> String {
         merges,
         exclude,
         negatives,
+        cache,
         fanouts: _,
     } = batches;
     let sets: String = over.iter().map(|set| format!(" {}", set.text())).collect();
@@ -169,6 +170,9 @@ fn sampling(batches: &Sampling) -> String {
         true => String::new(),
         false => format!(" over{sets}"),
     };
+    let cache = cache.map_or(String::new(), |cache| {
+        format!(" cache {} {}", cache.rows, cache.by)
+    });
     let merges = merges.map_or(String::new(), |count| format!(" merges {count}"));
     let exclude = match exclude {
         Exclude::Seeds => String::new(),
@@ -178,7 +182,8 @@ fn sampling(batches: &Sampling) -> String {
         None => String::new(),
         Some(drawn) => format!(" negatives {drawn}"),
     };
-    format!("batch {batch} fanouts{fanouts}{over} {kind} {cut} {roots}{merges}{exclude}{negatives}")
+    let drawn = format!("{kind} {cut} {roots}{merges}{exclude}{negatives}{cache}");
+    format!("batch {batch} fanouts{fanouts}{over} {drawn}")
 }
 
 fn param(spec: &ParamSpec) -> String {

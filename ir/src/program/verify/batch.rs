@@ -21,6 +21,7 @@ pub(super) fn verify(program: &Program) -> Result<(), ProgramError> {
             let place = format!("{phase} {index}");
             let at = |what: String| ProgramError::new(what).at(&place, instr, program);
             let Instr::Batches(instr::Batches { body }) = instr else {
+                kept(instr, phase, program).map_err(at)?;
                 outside(instr, program).map_err(at)?;
                 continue;
             };
@@ -183,6 +184,22 @@ fn levels(program: &Program) -> Result<(), String> {
     Ok(())
 }
 
+/// Checks that rows of other ranks are kept where they can be.
+fn kept(instr: &Instr, phase: Phase, program: &Program) -> Result<(), String> {
+    if !matches!(instr.whole(), Instr::CacheRows(_)) {
+        return Ok(());
+    }
+    let cache = program.sampling.as_ref().and_then(|one| one.cache);
+    let whole = matches!(instr, Instr::CacheRows(_));
+    match cache.is_some() && whole && phase == Phase::Setup && program.ranks > 1 {
+        true => Ok(()),
+        false => Err(format!(
+            "{} in {phase}, expected in setup, of several ranks whose batches have a cache",
+            instr.name(program)
+        )),
+    }
+}
+
 /// Checks that an instruction outside of batches uses no rows of levels.
 fn outside(instr: &Instr, program: &Program) -> Result<(), String> {
     let mut level = matches!(
@@ -262,8 +279,8 @@ fn inside(instr: &Instr, known: &mut Known, program: &Program) -> Result<(), Str
     if instr.body().is_some() || matches!(instr, Instr::Sample(_)) {
         return Err(format!("{name} inside of batches"));
     }
-    if let Instr::Shift(_) = instr {
-        return Err(format!("{name} outside of sets"));
+    if let Instr::Shift(_) | Instr::CacheRows(_) = instr {
+        return Err(format!("{name} where batches are trained on"));
     }
     let rows = instr.launch().map(|launch| launch.rows);
     if matches!(rows, Some(Extent::LevelEdges(..))) {

@@ -107,6 +107,7 @@ impl Facts {
             | Instr::AskRows(_)
             | Instr::ShareLevels(_)
             | Instr::ServeRows(_)
+            | Instr::CacheRows(_)
             | Instr::Send(_)
             | Instr::Receive(_)
             | Instr::Move(_) => {

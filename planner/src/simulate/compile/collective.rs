@@ -34,7 +34,7 @@ impl Compiler<'_> {
                 let cost = self.all_to_all(one.among(), adds, self.moved(bytes, moved));
                 TransferCost::Everyone(self.as_measured(cost, instr, name))
             }
-            Some(Collective::AskRows(_) | Collective::ServeRows(_)) => {
+            Some(Collective::AskRows(_) | Collective::ServeRows(_) | Collective::CacheRows(_)) => {
                 TransferCost::Everyone(self.all_to_all(Among::All, false, self.fetched(instr)))
             }
             Some(Collective::ShareLevels(_)) => {

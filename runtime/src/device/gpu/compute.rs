@@ -115,6 +115,7 @@ impl DeviceRank {
             | Instr::FetchRows(_)
             | Instr::AskRows(_)
             | Instr::ServeRows(_)
+            | Instr::CacheRows(_)
             | Instr::ShareLevels(_) => Err(NO_KERNEL.into()),
         }
     }
