@@ -1,0 +1,77 @@
+//! What a plan for the time to an accuracy says.
+
+use super::{LeftOut, Needed, StatisticalClass};
+use crate::words::metric::Metric;
+use crate::words::units::Seconds;
+use serde::{Deserialize, Serialize};
+
+/// What runs of a plan are to reach, and the pilot that it goes by.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Goal {
+    /// What the score is.
+    pub metric: Metric,
+    /// The score of the validation vertices.
+    pub target: f64,
+    /// Epochs between evaluations.
+    pub evaluate_every: u32,
+    /// Most epochs that a run of the pilot could do.
+    pub epochs: u32,
+    /// Seeds of the pilot.
+    pub seeds: Vec<u64>,
+    /// Classes that the pilot knows nothing about, or knows and the plan does not permit.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left_out: Vec<LeftOut>,
+}
+
+/// What is known of a candidate's time to the target.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ToTarget {
+    /// What decides how many steps it needs.
+    pub class: StatisticalClass,
+    /// Optimizer steps of an epoch.
+    pub steps_per_epoch: u64,
+    /// Time of a step.
+    pub step_seconds: Seconds,
+    /// How many epochs it needs; `None` if no pilot tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub needed: Option<Needed>,
+    /// Its time to the target; `None` if no pilot tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seconds: Option<TargetTime>,
+    /// How it compares, if it is the best candidate of its class that is allowed and fits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub standing: Option<Standing>,
+    /// Times the steps that the whole graph needs, below which it is faster than the best candidate on the whole graph;
+    /// `None` for candidates of that class, and if there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub break_even: Option<f64>,
+}
+
+/// Epochs and evaluations up to the target, without what is done before the first epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TargetTime {
+    /// Epochs of the fastest seed, if everything goes well; or the epochs that were not enough.
+    pub low: Seconds,
+    /// Epochs of the slowest seed, if everything goes badly; `None` if some seed did not reach the target.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub high: Option<Seconds>,
+}
+
+/// How the best candidate of a class compares with those of other classes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Standing {
+    /// It is faster than all others.
+    Fastest,
+    /// Its range overlaps with that of the fastest.
+    Tied,
+    /// It is slower than the fastest.
+    Slower,
+    /// It did not reach the target in the pilot, and may be faster or slower than those that did.
+    Undecided,
+    /// No pilot tells.
+    Unknown,
+}
