@@ -6,6 +6,7 @@ use super::output::{Failure, input};
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use gnnc::ir::plan::{Knobs, Layout};
 use gnnc::planner::search::Pin;
+use std::marker::PhantomData;
 
 /// A knob on the command line.
 struct Knob {
@@ -309,32 +310,70 @@ impl Args for KnobArgs {
     }
 }
 
-/// The knobs of sampled batches, as options of commands that plan.
+/// Some of the knobs, as options.
 #[derive(Clone, Debug, Default)]
-pub struct BatchArgs {
+pub struct SomeKnobs<W> {
     /// Their values; options that were not given leave knobs open.
     pub knobs: Knobs,
+    which: PhantomData<W>,
 }
 
-/// Names of these knobs.
-const OF_BATCHES: [&str; 10] = [
-    "batch",
-    "fanouts",
-    "eval-fanouts",
-    "sampler",
-    "cut",
-    "roots",
-    "prefetch",
-    "delay",
-    "slices",
-    "static",
-];
-
-fn of_batches() -> impl Iterator<Item = &'static Knob> {
-    KNOBS.iter().filter(|knob| OF_BATCHES.contains(&knob.name))
+/// Which knobs.
+pub trait Which: Default {
+    /// Their names.
+    const NAMES: &'static [&'static str];
 }
 
-impl FromArgMatches for BatchArgs {
+/// Those of sampled batches.
+#[derive(Clone, Debug, Default)]
+pub struct OfBatches;
+
+/// Those that make another statistical class, but for the size of batches.
+#[derive(Clone, Debug, Default)]
+pub struct OfClasses;
+
+impl Which for OfBatches {
+    const NAMES: &'static [&'static str] = &[
+        "batch",
+        "fanouts",
+        "eval-fanouts",
+        "sampler",
+        "cut",
+        "roots",
+        "prefetch",
+        "delay",
+        "slices",
+        "static",
+    ];
+}
+
+impl Which for OfClasses {
+    const NAMES: &'static [&'static str] = &[
+        "fanouts",
+        "eval-fanouts",
+        "sampler",
+        "cut",
+        "roots",
+        "delay",
+        "static",
+        "chunks",
+        "interval",
+        "shuffle",
+        "storage",
+    ];
+}
+
+/// The knobs of sampled batches, as options of commands that plan.
+pub type BatchArgs = SomeKnobs<OfBatches>;
+
+/// The knobs of statistical classes, as options of a pilot.
+pub type ClassArgs = SomeKnobs<OfClasses>;
+
+fn some<W: Which>() -> impl Iterator<Item = &'static Knob> {
+    KNOBS.iter().filter(|knob| W::NAMES.contains(&knob.name))
+}
+
+impl<W: Which> FromArgMatches for SomeKnobs<W> {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
         let mut found = Self::default();
         found.update_from_arg_matches(matches)?;
@@ -342,7 +381,7 @@ impl FromArgMatches for BatchArgs {
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
-        for knob in of_batches() {
+        for knob in some::<W>() {
             if let Some(value) = knob.value(matches) {
                 (knob.set)(&mut self.knobs, value).map_err(|expected| {
                     clap::Error::raw(clap::error::ErrorKind::ValueValidation, expected)
@@ -353,9 +392,9 @@ impl FromArgMatches for BatchArgs {
     }
 }
 
-impl Args for BatchArgs {
+impl<W: Which> Args for SomeKnobs<W> {
     fn augment_args(command: Command) -> Command {
-        command.args(of_batches().filter_map(Knob::arg))
+        command.args(some::<W>().filter_map(Knob::arg))
     }
 
     fn augment_args_for_update(command: Command) -> Command {

@@ -1,6 +1,6 @@
 //! Statistical classes: what decides how many steps a run needs to reach a score.
 
-use super::Partitioner;
+use super::{Partitioner, Relaxation};
 use crate::program::Skipping;
 use crate::words::sampling::{Cut, Fanout, Kind, Sampling, SamplingSettings};
 use crate::words::spelling::counted;
@@ -129,6 +129,19 @@ impl StatisticalClass {
         self.method == Method::Exact
     }
 
+    /// The relaxations that it needs.
+    pub fn relaxations(&self) -> Vec<Relaxation> {
+        match &self.method {
+            Method::Exact => Vec::new(),
+            Method::Decoupled => vec![Relaxation::Decouple],
+            Method::Histories { .. } | Method::Copies { .. } => vec![Relaxation::StaleEmbeddings],
+            Method::Sampled(sampled) if sampled.delay > 0 => {
+                vec![Relaxation::Sample, Relaxation::StaleWeights]
+            }
+            Method::Sampled(_) => vec![Relaxation::Sample],
+        }
+    }
+
     /// The batches that it trains on, if it does.
     pub fn sampled(&self) -> Option<&SampledClass> {
         match &self.method {
@@ -169,7 +182,7 @@ impl SampledClass {
         })
     }
 
-    /// Settings that ask for these batches, on any ranks; what changes no number is open.
+    /// Settings that ask for these batches, whatever a model says; what changes no number is open.
     pub fn settings(&self) -> SamplingSettings {
         use crate::words::sampling::Roots;
         SamplingSettings {
@@ -180,9 +193,9 @@ impl SampledClass {
             eval_fanouts: self.eval_fanouts.clone(),
             roots: self.own_roots.map(|_| Roots::Own),
             prefetch: None,
-            delay: (self.delay > 0).then_some(self.delay),
+            delay: Some(self.delay),
             slices: None,
-            beforehand: self.beforehand.then_some(true),
+            beforehand: Some(self.beforehand),
         }
     }
 }
@@ -233,7 +246,12 @@ impl fmt::Display for SampledClass {
             let all: Vec<String> = all.iter().map(Fanout::to_string).collect();
             all.join(",")
         };
-        write!(f, "batches of {}, fanouts {}", self.batch, list(&self.fanouts))?;
+        write!(
+            f,
+            "batches of {}, fanouts {}",
+            self.batch,
+            list(&self.fanouts)
+        )?;
         if self.sampler != Kind::default() {
             write!(f, ", {}", self.sampler)?;
         }
@@ -317,7 +335,10 @@ mod tests {
         }
         let text = "[method]\nkind = \"sampled\"\nbatch = 5\nfanouts = [\"2\"]\nfanout = 1\n";
         let wrong = toml::from_str::<StatisticalClass>(text).unwrap_err();
-        assert!(wrong.to_string().contains("unknown field `fanout`"), "{wrong}");
+        assert!(
+            wrong.to_string().contains("unknown field `fanout`"),
+            "{wrong}"
+        );
     }
 
     #[test]

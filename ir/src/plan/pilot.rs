@@ -9,9 +9,11 @@ pub use check::PilotError;
 use super::StatisticalClass;
 use crate::words::metric::Metric;
 use crate::words::schedule::Schedule;
+use crate::words::spelling::counted;
 use crate::words::units::Seconds;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::fmt;
 
 /// The version of pilot files that this library reads and writes.
 pub const PILOT_VERSION: u64 = 1;
@@ -65,6 +67,9 @@ pub struct MadeFor {
     pub graph: String,
     /// A hash of the graph's edges, features, labels and split, in hexadecimal.
     pub graph_key: String,
+    /// The metric that chooses the best epoch; `None` if the loss does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub judged_by: Option<Metric>,
     /// How the learning rate changes.
     pub schedule: Schedule,
     /// Epochs without a better evaluation that end a run.
@@ -173,6 +178,21 @@ fn is_false(value: &bool) -> bool {
     !value
 }
 
+/// Such as `98 to 103 epochs`, or `more than 98 epochs`.
+impl fmt::Display for Needed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Measured {
+                fastest, slowest, ..
+            } if fastest == slowest => f.write_str(&counted(slowest, "epoch")),
+            Self::Measured {
+                fastest, slowest, ..
+            } => write!(f, "{fastest} to {}", counted(slowest, "epoch")),
+            Self::MoreThan { epochs } => write!(f, "more than {}", counted(epochs, "epoch")),
+        }
+    }
+}
+
 impl Pilot {
     /// What was tried of a class.
     pub fn of(&self, class: &StatisticalClass) -> Option<&Piloted> {
@@ -277,7 +297,9 @@ mod tests {
     }
 
     fn needed(runs: &[(f64, u64, End, u64)]) -> Option<Needed> {
-        let all = runs.iter().map(|(rate, seed, end, epochs)| run(*rate, *seed, *end, *epochs));
+        let all = runs
+            .iter()
+            .map(|(rate, seed, end, epochs)| run(*rate, *seed, *end, *epochs));
         piloted(all.collect()).needed(&[0, 1])
     }
 

@@ -4,6 +4,7 @@ use super::{LeftOut, Needed, StatisticalClass};
 use crate::words::metric::Metric;
 use crate::words::units::Seconds;
 use serde::{Deserialize, Serialize};
+use std::fmt;
 
 /// What runs of a plan are to reach, and the pilot that it goes by.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -19,6 +20,12 @@ pub struct Goal {
     pub epochs: u32,
     /// Seeds of the pilot.
     pub seeds: Vec<u64>,
+    /// The metric that runs must be told to be judged by, if the model does not name it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name_metric: Option<Metric>,
+    /// The number of epochs that runs must be told, if the model's is smaller than the pilot's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name_epochs: Option<u32>,
     /// Classes that the pilot knows nothing about, or knows and the plan does not permit.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left_out: Vec<LeftOut>,
@@ -58,6 +65,52 @@ pub struct TargetTime {
     /// Epochs of the slowest seed, if everything goes badly; `None` if some seed did not reach the target.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub high: Option<Seconds>,
+}
+
+impl Goal {
+    /// Such as `accuracy 93.00 %`.
+    pub fn score(&self) -> String {
+        format!(
+            "{} {}",
+            self.metric.name(),
+            self.metric.written(self.target)
+        )
+    }
+
+    /// The options of a run that goes for it at a learning rate.
+    pub fn options(&self, learning_rate: f64) -> String {
+        let mut options = format!("--lr {learning_rate} --target {}", self.target);
+        if self.evaluate_every != 1 {
+            options += &format!(" --evaluate-every {}", self.evaluate_every);
+        }
+        if let Some(metric) = self.name_metric {
+            options += &format!(" --metric {}", metric.key());
+        }
+        if let Some(epochs) = self.name_epochs {
+            options += &format!(" --epochs {epochs}");
+        }
+        options
+    }
+}
+
+impl ToTarget {
+    /// The learning rate at which the class reached the target.
+    pub fn learning_rate(&self) -> Option<f64> {
+        match self.needed? {
+            Needed::Measured { learning_rate, .. } => Some(learning_rate),
+            Needed::MoreThan { .. } => None,
+        }
+    }
+}
+
+/// Such as `8.10 s to 14.20 s`, or `more than 8.10 s`.
+impl fmt::Display for TargetTime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.high {
+            Some(high) => write!(f, "{} to {high}", self.low),
+            None => write!(f, "more than {}", self.low),
+        }
+    }
 }
 
 /// How the best candidate of a class compares with those of other classes.

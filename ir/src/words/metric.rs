@@ -106,6 +106,14 @@ impl Metric {
         }
     }
 
+    /// A score as reports print it: shares in percent, others as numbers.
+    pub fn written(self, score: f64) -> String {
+        match self.is_share() {
+            true => format!("{:.2} %", score * 100.0),
+            false => format!("{score:.4}"),
+        }
+    }
+
     /// The name in reports.
     pub fn name(self) -> &'static str {
         match self {

@@ -11,10 +11,14 @@ const HEAD: &str = "# Written by `gnnc pilot`. Plan with it: gnnc plan MODEL --o
 #[derive(Debug, Error)]
 pub enum PilotError {
     /// Not TOML, or TOML that is not a pilot.
-    #[error("it is no pilot: {0}; make one with `gnnc pilot MODEL --target X --budget TIME --out FILE`")]
+    #[error(
+        "it is no pilot: {0}; make one with `gnnc pilot MODEL --target X --budget TIME --out FILE`"
+    )]
     Toml(String),
     /// Written by another version.
-    #[error("it has version {found}, this gnnc reads version {PILOT_VERSION}; make it again with `gnnc pilot`")]
+    #[error(
+        "it has version {found}, this gnnc reads version {PILOT_VERSION}; make it again with `gnnc pilot`"
+    )]
     Version {
         /// The version that was found.
         found: String,
@@ -79,7 +83,10 @@ impl Pilot {
             return wrong(format!("a time is {found} s, expected a number from 0 on"));
         }
         for (n, piloted) in self.classes.iter().enumerate() {
-            if self.classes[..n].iter().any(|other| other.class == piloted.class) {
+            if self.classes[..n]
+                .iter()
+                .any(|other| other.class == piloted.class)
+            {
                 return wrong(format!("the class `{}` is there twice", piloted.class));
             }
             if piloted.steps_per_epoch == 0 {
@@ -105,14 +112,15 @@ impl Pilot {
             "of `{}` with seed {} and learning rate {}",
             piloted.class, run.seed, run.learning_rate
         );
-        let same = |other: &PilotRun| {
-            other.seed == run.seed && other.learning_rate == run.learning_rate
-        };
+        let same =
+            |other: &PilotRun| other.seed == run.seed && other.learning_rate == run.learning_rate;
         if before.iter().any(same) {
             return wrong(format!("the run {of} is there twice"));
         }
         if !self.seeds.contains(&run.seed) {
-            return wrong(format!("the run {of} has a seed that `seeds` does not list"));
+            return wrong(format!(
+                "the run {of} has a seed that `seeds` does not list"
+            ));
         }
         if !self.learning_rates.contains(&run.learning_rate) {
             return wrong(format!(
@@ -199,6 +207,7 @@ mod tests {
                 fingerprint: "00aa".to_owned(),
                 graph: "cora".to_owned(),
                 graph_key: "bb00".to_owned(),
+                judged_by: None,
                 schedule: Schedule::Constant,
                 patience: Some(7),
             },
@@ -235,7 +244,11 @@ mod tests {
             let said = Pilot::from_toml(&edited).unwrap_err().to_string();
             assert!(said.contains(says), "{from}: {said}");
         };
-        refused("version = 1", "version = 2", "version 2, this gnnc reads version 1");
+        refused(
+            "version = 1",
+            "version = 2",
+            "version 2, this gnnc reads version 1",
+        );
         refused("version = 1", "version = \"1\"", "version \"1\"");
         refused("version = 1\n", "", "`version` is missing");
         refused("version = 1", "version = ", "it is no pilot: ");
@@ -243,21 +256,61 @@ mod tests {
         refused("target = 0.75", "target = 75.0", "`target` is 75");
         refused("target = 0.75", "target = nan", "`target` is NaN");
         refused("seeds = [0, 1]", "seeds = []", "`seeds` is empty");
-        refused("seeds = [0, 1]", "seeds = [0, 2]", "seed 1 and learning rate 0.01 has a seed");
-        refused("learning_rates = [0.01", "learning_rates = [0.02", "has a rate");
-        refused("evaluate_every = 2", "evaluate_every = 0", "`evaluate_every` is 0");
-        refused("budget_seconds = 60", "budget_seconds = -60", "a time is -60");
+        refused(
+            "seeds = [0, 1]",
+            "seeds = [0, 2]",
+            "seed 1 and learning rate 0.01 has a seed",
+        );
+        refused(
+            "learning_rates = [0.01",
+            "learning_rates = [0.02",
+            "has a rate",
+        );
+        refused(
+            "evaluate_every = 2",
+            "evaluate_every = 0",
+            "`evaluate_every` is 0",
+        );
+        refused(
+            "budget_seconds = 60",
+            "budget_seconds = -60",
+            "a time is -60",
+        );
         refused("seconds = 0.125", "seconds = inf", "is no number from 0 on");
-        refused("steps_per_epoch = 1", "steps_per_epoch = 0", "`steps_per_epoch`");
-        refused("steps_per_epoch = 1", "steps_per_epoch = 2", "expected 4 epochs of 2 steps");
+        refused(
+            "steps_per_epoch = 1",
+            "steps_per_epoch = 0",
+            "`steps_per_epoch`",
+        );
+        refused(
+            "steps_per_epoch = 1",
+            "steps_per_epoch = 2",
+            "expected 4 epochs of 2 steps",
+        );
         refused("seed = 1", "seed = 0", "is there twice");
-        refused("end = \"reached\"", "end = \"time\"", "did not reach the target, but its curve does");
-        refused("end = \"time\"", "end = \"reached\"", "but its curve does not");
-        refused("scores = [0.5, 0.75]", "scores = [0.8, 0.75]", "but its curve does not");
+        refused(
+            "end = \"reached\"",
+            "end = \"time\"",
+            "did not reach the target, but its curve does",
+        );
+        refused(
+            "end = \"time\"",
+            "end = \"reached\"",
+            "but its curve does not",
+        );
+        refused(
+            "scores = [0.5, 0.75]",
+            "scores = [0.8, 0.75]",
+            "but its curve does not",
+        );
         refused("steps = [2, 4]", "steps = [4, 2]", "steps that ascend to 4");
         refused("steps = [2, 4]", "steps = [2, 5]", "steps that ascend to 4");
         refused("steps = [2, 4]", "steps = [4]", "1 step and 2 scores");
-        refused("kind = \"exact\"", "kind = \"exactly\"", "unknown variant `exactly`");
+        refused(
+            "kind = \"exact\"",
+            "kind = \"exactly\"",
+            "unknown variant `exactly`",
+        );
         assert!(Pilot::from_toml("").is_err());
     }
 }
