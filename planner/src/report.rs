@@ -96,7 +96,10 @@ pub fn text(plan: &Plan, view: &View) -> String {
         wrap(&mut out, &format!("{key:<11}"), &value, view.width);
     }
     out.push('\n');
-    let listed = view.most.unwrap_or(usize::MAX).min(plan.candidates.len());
+    let most = view.most.unwrap_or(usize::MAX);
+    // The best candidate of each class is always shown.
+    let most = most.max(target::best_of_classes(plan));
+    let listed = most.min(plan.candidates.len());
     let listed = &plan.candidates[..listed];
     match (to_target, view.why) {
         (true, _) => out.push_str(&target::table(plan, listed)),

@@ -103,9 +103,6 @@ impl PilotCommand {
             cache: cache.clone(),
             stop: signals.stop.clone(),
         };
-        if !out.is_json() {
-            out.text(&format!("{}\n", headline(&loaded)))?;
-        }
         let bar = progress_bar(out, 1);
         let found = gnnc::pilot(&loaded, &compiled, &options, &mut |progress| {
             bar.set_length(progress.all as u64);
@@ -118,7 +115,7 @@ impl PilotCommand {
         let text = pilot.to_toml().map_err(|why| input(why.to_string()))?;
         replace(&self.out, text.as_bytes())?;
         out.report(
-            || self.text(&pilot),
+            || format!("{}\n{}", headline(&loaded), self.text(&pilot)),
             &json!({ "file": self.out.display().to_string(), "pilot": pilot }),
         )?;
         signals
@@ -255,11 +252,9 @@ fn of_class(pilot: &Pilot, piloted: &Piloted) -> String {
             ends(&runs),
         ]);
     }
-    format!(
-        "{} ({steps} an epoch): {needed}\n{}",
-        piloted.class,
-        table.lines()
-    )
+    let class = &piloted.class;
+    let lines = table.lines();
+    format!("{class}\n  {steps} an epoch; {needed}\n{lines}")
 }
 
 /// Why runs ended that did not reach the target.

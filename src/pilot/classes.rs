@@ -131,21 +131,20 @@ impl Tried {
         };
         let mut ways = vec![plain.clone()];
         if settings.beforehand == Some(true) {
-            let fewer = compiled.hops(true)?;
-            let given = settings.fanouts.len();
-            let mut beforehand = plain.clone();
-            beforehand.beforehand = Some(true);
-            match given {
-                _ if fewer == hops => self.left_out.push(left_out(
-                    "static batches",
-                    "no aggregation of the model depends on the data alone, so nothing can be made beforehand",
-                )),
-                // A fanout for each hop: the outermost hop is needed without aggregations that are made beforehand.
-                given if given == hops => {
+            let mut beforehand = SamplingSettings {
+                beforehand: Some(true),
+                ..plain
+            };
+            match compiled.hops(true) {
+                Err(why) => self
+                    .left_out
+                    .push(left_out("static batches", why.to_string())),
+                // With a fanout for each hop, batches without what is made beforehand are tried as well.
+                Ok(fewer) if settings.fanouts.len() == hops => {
                     beforehand.fanouts.truncate(fewer);
                     ways.push(beforehand);
                 }
-                _ => ways = vec![beforehand],
+                Ok(_) => ways = vec![beforehand],
             }
         }
         let delay = settings.delay.filter(|delay| *delay > 0);

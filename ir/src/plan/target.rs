@@ -94,6 +94,42 @@ impl Goal {
 }
 
 impl ToTarget {
+    /// What arithmetic tells without a pilot, beside the best candidate on the whole graph.
+    pub fn break_even(&self) -> String {
+        let (step, exact) = (self.step_seconds, self.class.is_exact());
+        let times = match self.break_even {
+            Some(times) => times,
+            None if exact => return format!("a full-graph step takes {step}"),
+            None => {
+                return format!(
+                    "a step takes {step}, and no candidate on the whole graph fits and is allowed"
+                );
+            }
+        };
+        let whole = Seconds(step.0 * times);
+        let (what, win, proposed) = match self.class.sampled() {
+            Some(_) => (
+                "a mini-batch step",
+                "mini-batches win if they need",
+                "mini-batches are",
+            ),
+            None => ("a step of this class", "it wins if it needs", "it is"),
+        };
+        if times <= 1.0 {
+            return format!(
+                "{what} takes {step}, no less than an epoch of the whole graph ({whole}): {proposed} not proposed without \
+                 a pilot"
+            );
+        }
+        let times = match times {
+            few if few < 9.995 => format!("{few:.2}"),
+            many => format!("{many:.0}"),
+        };
+        format!(
+            "a full-graph step takes {whole}, {what} {step}: {win} fewer than {times} times the steps"
+        )
+    }
+
     /// The learning rate at which the class reached the target.
     pub fn learning_rate(&self) -> Option<f64> {
         match self.needed? {

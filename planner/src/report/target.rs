@@ -21,6 +21,13 @@ pub(super) fn objective(plan: &Plan) -> String {
     }
 }
 
+/// How many of the candidates are the best ones of their class, which come first.
+pub(super) fn best_of_classes(plan: &Plan) -> usize {
+    let known = plan.candidates.iter().map(|c| c.to_target.as_ref());
+    let best = known.take_while(|known| known.is_some_and(|known| known.standing.is_some()));
+    best.count()
+}
+
 /// The classes of the candidates, in the order of the best candidate of each.
 fn classes(plan: &Plan) -> Vec<&ToTarget> {
     let mut found: Vec<&ToTarget> = Vec::new();
@@ -143,7 +150,7 @@ pub(super) fn write_classes(out: &mut String, plan: &Plan, view: &View) {
 fn about(plan: &Plan, known: &ToTarget) -> String {
     let class = &known.class;
     let Some(goal) = &plan.goal else {
-        return class.to_string();
+        return format!("{class}: {}", known.break_even());
     };
     let steps = |epochs: u64| counted(epochs.saturating_mul(known.steps_per_epoch), "step");
     match known.needed {

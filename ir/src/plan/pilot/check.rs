@@ -75,6 +75,15 @@ impl Pilot {
         if self.seeds.is_empty() {
             return wrong("`seeds` is empty, expected at least one".to_owned());
         }
+        if (1..self.seeds.len()).any(|n| self.seeds[..n].contains(&self.seeds[n])) {
+            return wrong("`seeds` names a seed twice".to_owned());
+        }
+        let rates = &self.learning_rates;
+        if let Some(rate) = rates.iter().find(|rate| !rate.is_finite() || **rate < 0.0) {
+            return wrong(format!(
+                "a learning rate is {rate}, expected a number from 0 on"
+            ));
+        }
         if self.evaluate_every == 0 {
             return wrong("`evaluate_every` is 0, expected at least 1".to_owned());
         }
@@ -141,6 +150,9 @@ impl Pilot {
             ));
         }
         let curve = &run.curve;
+        if curve.scores.iter().any(|score| !score.is_finite()) {
+            return wrong(format!("a score {of} is no finite number"));
+        }
         let ascending = curve.steps.is_sorted_by(|a, b| a < b);
         let last = curve.steps.last().copied().unwrap_or(0);
         if curve.steps.len() != curve.scores.len() || !ascending || last > run.steps {
@@ -310,6 +322,17 @@ mod tests {
             "kind = \"exact\"",
             "kind = \"exactly\"",
             "unknown variant `exactly`",
+        );
+        refused("seeds = [0, 1]", "seeds = [0, 1, 0]", "a seed twice");
+        refused(
+            "learning_rates = [0.01",
+            "learning_rates = [-0.01",
+            "a learning rate is -0.01",
+        );
+        refused(
+            "scores = [0.5, 0.7499]",
+            "scores = [nan, 0.7499]",
+            "no finite number",
         );
         assert!(Pilot::from_toml("").is_err());
     }
