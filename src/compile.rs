@@ -197,6 +197,18 @@ impl Compiled {
         }
     }
 
+    /// Hops of the batches that the model is trained on, with aggregations that are made `beforehand` or without.
+    ///
+    /// # Errors
+    /// Why it cannot be trained on batches.
+    pub(crate) fn hops(&self, beforehand: bool) -> Result<usize, LowerError> {
+        let training = self.sampled(beforehand).as_ref().map_err(Clone::clone)?;
+        Ok(training
+            .batches
+            .as_ref()
+            .map_or(0, |batches| batches.hops.len()))
+    }
+
     /// The forward and backward graphs that a placement runs.
     ///
     /// # Errors

@@ -26,6 +26,7 @@ mod inference;
 pub mod kernels;
 pub mod metrics;
 mod partitions;
+mod pilot;
 mod plan;
 mod predict;
 pub mod ranking;
@@ -48,11 +49,14 @@ pub use gnnc_lang as lang;
 pub use gnnc_planner as planner;
 pub use gnnc_runtime as runtime;
 pub use partitions::{cut_chunks, partitions};
+pub use pilot::{
+    PilotOptions, PilotProgress, RATES, Tried, classes_of, pilot, pilot_fits, read_pilot,
+};
 pub use plan::{PlanOptions, Planner, SweepPoint, best, plan, sweep};
 pub use predict::{Embeddings, Outputs, Predictions, embeddings, outputs, predict};
 pub use replay::{Verified, verify};
 pub use source::{LoadOptions, Loaded, Source};
-pub use summary::{Scores, Summary};
+pub use summary::{Scores, Summary, TargetRun};
 pub use training::{
-    Progress, TrainOptions, Trainer, best_of, place, train, train_once, train_traced,
+    Pause, Progress, TrainOptions, Trainer, best_of, place, train, train_once, train_traced,
 };

@@ -11,10 +11,11 @@ use gnnc_graph::GraphData;
 use gnnc_ir::Workload;
 use gnnc_ir::cluster::Cluster;
 use gnnc_ir::graph::model::Relaxation;
-use gnnc_ir::plan::{Candidate, Objective, Partitioner, Placement, Plan};
+use gnnc_ir::plan::{Candidate, Objective, Partitioner, Pilot, Placement, Plan, SampledClass};
 use gnnc_ir::program::Program;
 use gnnc_ir::program::trace::{Event, Kind, Phase, Trace};
 
+use gnnc_ir::words::sampling::SamplingSettings;
 use gnnc_ir::words::spelling::counted;
 use gnnc_ir::words::units::Bytes;
 use gnnc_planner::LowerError;
@@ -43,6 +44,8 @@ pub struct PlanOptions {
     pub top: Option<usize>,
     /// Relaxations permitted in addition to the model's own.
     pub allow: Vec<Relaxation>,
+    /// What runs tell about the classes of the model, for [`Objective::TimeToAccuracy`].
+    pub pilot: Option<Pilot>,
     /// Cache of partitions.
     pub cache: Option<Cache>,
 }
@@ -57,6 +60,7 @@ impl PlanOptions {
             pin: Pin::default(),
             top: None,
             allow: Vec::new(),
+            pilot: None,
             cache: None,
         }
     }
@@ -220,8 +224,8 @@ pub struct Planner<'a> {
     layers: u32,
     /// Constraints on the search, with the model's batches.
     pin: Pin,
-    /// These batches, if they may be trained on.
-    batches: Option<BatchPlans>,
+    /// The batches that may be trained on.
+    batches: Vec<BatchPlans>,
     /// Cache of lowered programs.
     made: RefCell<BTreeMap<PlacementSpec, Vec<Program>>>,
 }
@@ -254,14 +258,10 @@ impl<'a> Planner<'a> {
                 knobs,
                 ..options.pin.clone()
             },
-            batches: None,
+            batches: Vec::new(),
             made: RefCell::default(),
         };
-        planner.batches = planner.sampled().map(|batches| BatchPlans {
-            sampling: batches.training,
-            evaluation: batches.evaluation,
-            drawn: BTreeMap::new(),
-        });
+        planner.batches = planner.sampled();
         planner
     }
 
@@ -282,7 +282,16 @@ impl<'a> Planner<'a> {
 
     /// Prices the placements and ranks them.
     pub fn plan(&self) -> Plan {
-        search::plan(&self.request(), self)
+        let mut plan = search::plan(&self.request(), self);
+        if let (Some(goal), Some(pilot)) = (&mut plan.goal, &self.options.pilot) {
+            let own = &self.loaded.model.train;
+            goal.name_metric = pilot
+                .made_for
+                .judged_by
+                .filter(|metric| own.metric != Some(*metric));
+            goal.name_epochs = Some(pilot.epochs).filter(|epochs| *epochs > own.epochs);
+        }
+        plan
     }
 
     /// The predicted timeline of the first `ranks` ranks of a candidate: setup, one epoch, one
@@ -318,7 +327,9 @@ impl<'a> Planner<'a> {
     fn priced(&self, spec: &PlacementSpec) -> Result<(Vec<Program>, Parts), Error> {
         let parts = parts(&self.workload, spec.parts(), spec.partitioner());
         let mut parts = parts.map_err(|e| Error::Input(e.to_string()))?;
-        if let Some(batches) = self.batches.as_ref().filter(|_| spec.samples()) {
+        let asked = &spec.knobs.sampling;
+        let mut batches = self.batches.iter().filter(|_| spec.samples());
+        if let Some(batches) = batches.find(|batches| batches.settings.same_batches(asked)) {
             let found = batches.on(&parts, &self.workload).map_err(no_batches)?;
             parts.batch = Some(found);
         }
@@ -351,24 +362,55 @@ impl<'a> Planner<'a> {
             pin: self.pin.clone(),
             top: self.options.top,
             layers: self.layers,
-            batches: self.batches.as_ref(),
+            batches: &self.batches,
+            pilot: self.options.pilot.as_ref(),
         }
     }
 
-    /// The batches that the model may be trained on, if it may.
-    fn sampled(&self) -> Option<Batches> {
-        let batches = self.compiled.batches(&self.pin.knobs.sampling);
-        batches.filter(|_| self.allow.contains(&Relaxation::Sample))
+    /// The batches that the model may be trained on: those of the options, or else those that a pilot has tried, or
+    /// else the model's.
+    fn sampled(&self) -> Vec<BatchPlans> {
+        if !self.allow.contains(&Relaxation::Sample) {
+            return Vec::new();
+        }
+        let asked = &self.options.pin.knobs.sampling;
+        let free = asked.batch.is_none() && asked.fanouts.is_empty();
+        let pilot = self.options.pilot.iter().filter(|_| free);
+        let tried = pilot.flat_map(|pilot| &pilot.classes);
+        let tried = tried.filter_map(|piloted| piloted.class.sampled());
+        let given = &self.pin.knobs.sampling;
+        let with = |class: &SampledClass| SamplingSettings {
+            prefetch: given.prefetch,
+            roots: given.roots,
+            ..asked.clone().or(&class.settings())
+        };
+        let mut all: Vec<SamplingSettings> = tried.map(with).collect();
+        if all.is_empty() {
+            all.push(given.clone());
+        }
+        let of = |settings: SamplingSettings| {
+            let Batches {
+                training,
+                evaluation,
+            } = self.compiled.batches(&settings)?;
+            Some(BatchPlans {
+                settings,
+                sampling: training,
+                evaluation,
+                drawn: BTreeMap::new(),
+            })
+        };
+        all.into_iter().filter_map(of).collect()
     }
 
     /// If the graph is available, adds the statistics of the partitions that candidates need. `counted` holds those
     /// already known.
     fn measure(&mut self, counted: &mut Counted) -> Result<(), Error> {
         let Some(data) = &self.loaded.data else {
-            return match &self.batches {
-                None => Ok(()),
-                Some(batches) => batches.check(&self.workload).map_err(no_batches),
-            };
+            let mut all = self.batches.iter();
+            return all
+                .try_for_each(|batches| batches.check(&self.workload))
+                .map_err(no_batches);
         };
         let mut divisions = self.divisions(data);
         let draws = self.draws();
@@ -385,8 +427,10 @@ impl<'a> Planner<'a> {
                 self.workload.add_partition(parts, found.clone());
             }
         }
-        if let Some(batches) = &mut self.batches {
-            batches.drawn.clone_from(&counted.batches);
+        for (n, batches) in self.batches.iter_mut().enumerate() {
+            let drawn = counted.batches.iter();
+            let own = drawn.filter_map(|(division, all)| Some((*division, all.get(n)?.clone())));
+            batches.drawn = own.collect();
         }
         Ok(())
     }
@@ -395,8 +439,12 @@ impl<'a> Planner<'a> {
     fn draws(&self) -> Draws {
         let candidates = self.request().candidates().into_iter();
         let sampled = candidates.filter(PlacementSpec::samples);
+        let batches = self.batches.iter().map(|batches| Batches {
+            training: batches.sampling.clone(),
+            evaluation: batches.evaluation.clone(),
+        });
         Draws {
-            batches: self.sampled(),
+            batches: batches.collect(),
             seed: self.loaded.model.train.seed,
             on: sampled.map(|s| (s.parts(), s.partitioner())).collect(),
         }

@@ -2,7 +2,7 @@
 
 use crate::{Compiled, Error, Loaded, PlanOptions, plan};
 use gnnc_files::Cache;
-use gnnc_ir::plan::{Candidate, Layout, Layouts, Partitioner, Plan};
+use gnnc_ir::plan::{Candidate, Layout, Layouts, Objective, Partitioner, Plan};
 use gnnc_ir::words::units::Seconds;
 use gnnc_planner::lower::pure;
 use gnnc_planner::placement;
@@ -160,6 +160,12 @@ fn possible(plan: &Plan, choice: &Candidate) -> Result<(), Error> {
         let expected = format!("{}, which {} needs", names(&needed), choice.placement);
         return refuse(&place("relaxations"), &found, &expected);
     }
+    let class = PlacementSpec::of(choice).class();
+    let stated = choice.to_target.as_ref().map(|known| &known.class);
+    if let Some(stated) = stated.filter(|stated| **stated != class) {
+        let expected = format!("`{class}`, that of {}", choice.placement);
+        return refuse(&place("to_target.class"), &format!("`{stated}`"), &expected);
+    }
     if !choice.allowed {
         return refuse(&place("allowed"), "false", "true, to run the plan");
     }
@@ -206,7 +212,12 @@ fn priced(
 ) -> Result<Candidate, Error> {
     let options = PlanOptions {
         cluster: plan.cluster.clone(),
-        objective: plan.objective,
+        // The pilot is not here; what it told of the choice stays.
+        objective: match plan.objective {
+            Objective::TimeToAccuracy => Objective::Time,
+            other => other,
+        },
+        pilot: None,
         partitioners: choice.parameters.knobs.partitioner.into_iter().collect(),
         pin: Pin::only(&PlacementSpec::of(choice)),
         top: None,
@@ -245,7 +256,10 @@ fn priced(
         }
     }
     match found.fits {
-        true => Ok(found.clone()),
+        true => Ok(Candidate {
+            to_target: choice.to_target.clone(),
+            ..found.clone()
+        }),
         false => Err(wrong(
             "the choice",
             &name,

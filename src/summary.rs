@@ -57,6 +57,25 @@ impl Serialize for Scores {
     }
 }
 
+/// How a run came to its target, or how far.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct TargetRun {
+    /// The score of the validation vertices to reach.
+    pub target: f64,
+    /// Whether an evaluation reached it; that was then the last one.
+    pub reached: bool,
+    /// The best score of the validation vertices in this run; `None` if nothing was scored.
+    pub score: Option<f64>,
+    /// The epoch of that score.
+    pub epoch: u64,
+    /// Optimizer steps up to that score.
+    pub steps: u64,
+    /// Wall time of this run's epochs, in seconds.
+    pub seconds: f64,
+    /// Wall time of their evaluations, in seconds.
+    pub evaluation_seconds: f64,
+}
+
 /// The summary of a training run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Summary {
@@ -113,6 +132,9 @@ pub struct Summary {
     /// Of the rows that batches of the last epoch read of other ranks, the share that was cached.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache_hits: Option<f64>,
+    /// The way to the target, if the run had one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub target: Option<TargetRun>,
     /// Ages of the rows that were read; `None` if no row may be of an earlier epoch.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub staleness: Option<Staleness>,

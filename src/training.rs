@@ -6,6 +6,7 @@ mod host;
 mod judge;
 mod place;
 mod run;
+mod target;
 
 pub(crate) use judge::Judge;
 pub(crate) use place::parted;
@@ -28,6 +29,24 @@ use host::{budget, resting};
 use place::{divide, permitted};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Instant;
+
+/// When a run pauses: after the first epoch that fulfills one of these. By default it does not.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Pause {
+    /// It ends at this time or later.
+    pub at: Option<Instant>,
+    /// It has this number, from 1, or a higher one.
+    pub after: Option<u64>,
+}
+
+impl Pause {
+    /// Whether a run pauses after so many epochs.
+    fn is_due(&self, epochs: u64) -> bool {
+        let late = self.at.is_some_and(|at| Instant::now() >= at);
+        late || self.after.is_some_and(|after| epochs >= after)
+    }
+}
 
 /// Options of a training run.
 #[derive(Clone, Debug)]
@@ -68,6 +87,10 @@ pub struct TrainOptions {
     pub resume: Option<PathBuf>,
     /// Epochs between evaluations; the last epoch is always evaluated.
     pub evaluate_every: u32,
+    /// The score of the validation vertices at which the run ends: at the first evaluation that is as good.
+    pub target: Option<f64>,
+    /// When the run ends before its last epoch, as if it was interrupted, to go on later from its checkpoint.
+    pub pause: Pause,
     /// Whether to record the timeline of every rank.
     pub trace: bool,
     /// Whether generated kernels check each memory access; see [`RunOptions::checked`].
@@ -106,6 +129,25 @@ impl TrainOptions {
         )))
     }
 
+    /// Refuses a target that no evaluation can reach.
+    fn check_target(&self, loaded: &Loaded) -> Result<(), Error> {
+        let Some(target) = self.target else {
+            return Ok(());
+        };
+        let refuse = |why: String| Err(Error::Input(format!("found the target {target}, {why}")));
+        if let Err(expected) = loaded.metric().check_target(target) {
+            return refuse(expected);
+        }
+        if loaded.workload.split[1] == 0 {
+            return refuse(format!(
+                "which the validation vertices are to reach, but the graph `{}` has none; set some aside (`gnnc graph \
+                 import --split 0.6,0.2,0.2`), or train without a target",
+                loaded.workload.name
+            ));
+        }
+        Ok(())
+    }
+
     /// The partitioner of the run. Where the knobs leave it open, threads of a processor get METIS with balanced edges:
     /// ranks wait for the one with most edges, and reading more halo rows from the same memory costs less than that
     /// (docs/benchmarks.md, "Partitioners"). Ranks on a GPU get METIS: those of a process share one GPU, so all work of
@@ -140,6 +182,8 @@ impl Default for TrainOptions {
             checkpoint_every: 100,
             resume: None,
             evaluate_every: 1,
+            target: None,
+            pause: Pause::default(),
             trace: false,
             checked: false,
             check_bytes: false,
@@ -160,6 +204,10 @@ pub struct Progress {
     pub metrics: Option<Metrics>,
     /// Scores of that evaluation.
     pub scores: Option<Scores>,
+    /// Optimizer steps so far.
+    pub steps: u64,
+    /// Wall time of the evaluation; 0 if there was none.
+    pub evaluation_seconds: f64,
     /// Most epochs of the run.
     pub epochs: u32,
 }
@@ -218,6 +266,7 @@ impl Trainer {
         }
         permitted(loaded, options)?;
         options.check_schedule(loaded)?;
+        options.check_target(loaded)?;
         let judge = Judge::new(loaded, data, options)?;
         // First, so that a missing device is reported before the graph is partitioned.
         let mut device = options.device.open(options.cache.clone())?;

@@ -27,7 +27,7 @@ use gnnc_graph::read::{Format, LoadOptions, npy as npy_file, parse_bytes};
 use gnnc_graph::summarise;
 use gnnc_ir::Workload;
 use gnnc_ir::cluster::Cluster;
-use gnnc_ir::plan::Plan;
+use gnnc_ir::plan::{Pilot, Plan};
 use gnnc_ir::workload::GraphFacts;
 use gnnc_lang::diagnostic::{has_errors, render, to_json};
 use gnnc_lang::{check, syntax};
@@ -50,6 +50,7 @@ pub const TARGETS: &[Target] = &[
     ("edges", edges),
     ("parquet", parquet),
     ("cluster", cluster),
+    ("pilot", pilot),
     ("plan", plan),
     ("workload", workload),
     ("checkpoint", checkpoint),
@@ -156,6 +157,21 @@ pub fn metis(data: &[u8]) {
 /// Edge lists.
 pub fn edges(data: &[u8]) {
     graph(Format::Edges, data);
+}
+
+/// Pilot files. A written file reads as the same pilot, and each of its classes needs something or nothing.
+pub fn pilot(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else {
+        return;
+    };
+    if let Ok(pilot) = Pilot::from_toml(text) {
+        let written = pilot.to_toml().expect("what was read can be written");
+        let again = Pilot::from_toml(&written).expect("a written pilot can be read");
+        assert_eq!(again, pilot, "{written}");
+        for piloted in &pilot.classes {
+            let _ = pilot.needed(&piloted.class);
+        }
+    }
 }
 
 /// Cluster files. A written file reads as the same cluster.

@@ -10,6 +10,71 @@ use std::sync::LazyLock;
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipArchive, ZipWriter};
 
+/// A pilot of two classes, one of which reached its target.
+const PILOT: &str = r#"version = 1
+metric = "accuracy"
+target = 0.75
+seeds = [0]
+learning_rates = [0.01, 0.03]
+epochs = 100
+evaluate_every = 2
+budget_seconds = 60.0
+used_seconds = 1.5
+interrupted = true
+[made_for]
+gnnc = "0.1.0"
+model = "gcn"
+fingerprint = "00aa"
+graph = "cora"
+graph_key = "bb00"
+judged_by = "accuracy"
+patience = 7
+[made_for.schedule]
+name = "cosine"
+warmup = 3
+[[classes]]
+name = "whole graph"
+steps_per_epoch = 1
+[classes.class.method]
+kind = "exact"
+[[classes.runs]]
+learning_rate = 0.01
+seed = 0
+end = "reached"
+epochs = 4
+steps = 4
+seconds = 0.125
+evaluation_seconds = 0.0625
+curve = { steps = [2, 4], scores = [0.5, 0.75] }
+[[classes]]
+name = "batches"
+steps_per_epoch = 9
+[classes.class]
+storage = "bf16"
+[classes.class.method]
+kind = "sampled"
+batch = 512
+fanouts = ["10", "5/all"]
+sampler = "labor"
+cut = "drop"
+own_roots = { ranks = 4, partitioner = "metis" }
+static = true
+delay = 2
+eval_fanouts = ["20"]
+[[classes.runs]]
+learning_rate = 0.03
+seed = 0
+end = "diverged"
+epochs = 3
+steps = 27
+seconds = 0.5
+evaluation_seconds = 0.25
+curve = { steps = [18], scores = [0.25] }
+[[left_out]]
+what = "stale copies"
+reason = "one worker has none"
+"#;
+
 /// Seeds of a target.
 ///
 /// # Panics
@@ -41,6 +106,7 @@ pub fn of(target: &str) -> Vec<Vec<u8>> {
             .into(),
         "parquet" => crate::tables::seeds(),
         "cluster" => files(&["examples/clusters"], "toml"),
+        "pilot" => vec![PILOT.as_bytes().to_vec()],
         "plan" => {
             let path = "planner/tests/plan/snapshots/plan__report__a_plan_as_json.snap";
             let snapshot = fs::read_to_string(root().join(path)).expect("a plan");

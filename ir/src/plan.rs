@@ -4,19 +4,27 @@
 //! counts all other changes.
 
 mod choices;
+mod class;
 mod diff;
 mod facts;
 mod knobs;
 mod parameters;
+mod pilot;
 mod source;
+mod target;
 
 pub use crate::workload::Partitioner;
 pub use choices::{AlphaBasis, Layout, Objective, Placement, Relaxation};
+pub use class::{Division, Method, SampledClass, StatisticalClass};
 pub use diff::{Change, Pair, PlanDiff, diff};
 pub use facts::{Against, Host, Main, Volume};
 pub use knobs::{Knobs, Layouts};
 pub use parameters::{Parameters, candidate_name};
+pub use pilot::{
+    Curve, End, LeftOut, MadeFor, Needed, PILOT_VERSION, Pilot, PilotError, PilotRun, Piloted,
+};
 pub use source::{PlanSource, WorkloadSummary};
+pub use target::{Goal, Standing, TargetTime, ToTarget};
 
 use crate::cluster::{Basis, Cluster};
 use crate::words::units::{Bytes, Seconds};
@@ -99,6 +107,9 @@ pub struct Candidate {
     /// Comparison with the first candidate; `None` for that one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub against_best: Option<Against>,
+    /// What is known of the time to the target, if that is the objective.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to_target: Option<ToTarget>,
     /// Why it was chosen or not, in numbers.
     pub reason: String,
 }
@@ -132,6 +143,9 @@ pub struct Plan {
     pub cluster: Cluster,
     /// What the plan optimizes.
     pub objective: Objective,
+    /// What is to be reached, if the objective is the time to it and a pilot tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub goal: Option<Goal>,
     /// Index of the chosen candidate; `None` if no allowed candidate fits.
     pub chosen: Option<usize>,
     /// In order: candidates that are allowed and fit, those that only fit, the others.
@@ -279,6 +293,7 @@ mod tests {
             ranks_to_fit: None,
             lacking_bytes: None,
             against_best: None,
+            to_target: None,
             reason: "shortest epoch".to_owned(),
         };
         Plan {
@@ -288,6 +303,7 @@ mod tests {
             workload,
             cluster: Cluster::named("cpu").unwrap(),
             objective: Objective::Time,
+            goal: None,
             chosen: Some(0),
             candidates: vec![candidate],
             rejected: Vec::new(),

@@ -1,13 +1,14 @@
 //! Plans as text for people and as JSON for programs.
 
 mod choice;
+mod target;
 mod words;
 
 pub use choice::cost;
 pub use words::{grouped, short_bytes, short_seconds, wrap};
 
 use choice::write_choice;
-use gnnc_ir::plan::{Candidate, Plan, PlanError, candidate_name};
+use gnnc_ir::plan::{Candidate, Objective, Plan, PlanError, candidate_name};
 use gnnc_ir::words::spelling::counted;
 use gnnc_ir::workload::Origin;
 use std::fmt::Write;
@@ -49,6 +50,7 @@ pub fn json(plan: &Plan) -> Result<String, PlanError> {
 pub fn text(plan: &Plan, view: &View) -> String {
     let mut out = String::new();
     let (graph, cluster) = (&plan.workload, &plan.cluster);
+    let to_target = plan.objective == Objective::TimeToAccuracy;
     let origin = match graph.origin {
         Origin::Measured => "measured",
         Origin::Declared => "declared",
@@ -82,17 +84,27 @@ pub fn text(plan: &Plan, view: &View) -> String {
             }
             text
         }),
-        ("objective", plan.objective.to_string()),
+        (
+            "objective",
+            match to_target {
+                true => target::objective(plan),
+                false => plan.objective.to_string(),
+            },
+        ),
     ];
     for (key, value) in head {
         wrap(&mut out, &format!("{key:<11}"), &value, view.width);
     }
     out.push('\n');
-    let listed = view.most.unwrap_or(usize::MAX).min(plan.candidates.len());
+    let most = view.most.unwrap_or(usize::MAX);
+    // The best candidate of each class is always shown.
+    let most = most.max(target::best_of_classes(plan));
+    let listed = most.min(plan.candidates.len());
     let listed = &plan.candidates[..listed];
-    match view.why {
-        true => out.push_str(&table_of_times(plan, listed)),
-        false => out.push_str(&table_of_fits(plan, listed)),
+    match (to_target, view.why) {
+        (true, _) => out.push_str(&target::table(plan, listed)),
+        (false, true) => out.push_str(&table_of_times(plan, listed)),
+        (false, false) => out.push_str(&table_of_fits(plan, listed)),
     }
     let mut more = |text: &str| wrap(&mut out, "        ", text, view.width);
     let left = plan.candidates.len() - listed.len();
@@ -109,6 +121,9 @@ pub fn text(plan: &Plan, view: &View) -> String {
     }
     if !plan.candidates.is_empty() {
         out.push('\n');
+    }
+    if to_target {
+        target::write_classes(&mut out, plan, view);
     }
     if view.why {
         for (number, candidate) in (1..).zip(listed) {
@@ -148,6 +163,13 @@ pub fn unchosen(plan: &Plan) -> String {
     // Candidates that fit come before those that do not.
     if !best.fits {
         return "no candidate fits".to_owned();
+    }
+    if let Some(goal) = plan.goal.as_ref().filter(|_| best.allowed) {
+        return format!(
+            "no candidate that fits and is allowed is of a class that reached {} in the pilot; give it a larger budget or \
+             more epochs, or a lower target",
+            goal.score()
+        );
     }
     format!(
         "no candidate that fits is allowed; --allow {} would choose {}",

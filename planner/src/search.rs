@@ -10,6 +10,7 @@ mod none;
 mod offload;
 mod order;
 mod reason;
+mod target;
 mod training;
 
 pub use crate::placement::{Pin, PlacementSpec};
@@ -24,7 +25,8 @@ use crate::stale::StaleError;
 use gnnc_ir::cluster::Cluster;
 use gnnc_ir::graph::model::Relaxation as Permission;
 use gnnc_ir::plan::{
-    Host, Knobs, Layouts, Objective, PLAN_VERSION, Partitioner, Placement, Plan, Rejected,
+    Host, Knobs, Layouts, Objective, PLAN_VERSION, Partitioner, Pilot, Placement, Plan, Rejected,
+    ToTarget,
 };
 use gnnc_ir::program::{Buffer, Capacity, Program, Role};
 use gnnc_ir::words::units::Bytes;
@@ -60,9 +62,10 @@ pub struct PlanRequest<'a> {
     pub top: Option<usize>,
     /// Number of layers a pipeline can divide; 0 if none.
     pub layers: u32,
-    /// The sampled batches that the pinned knobs describe; `None` if they describe none, or may not
-    /// be trained on.
-    pub batches: Option<&'a BatchPlans>,
+    /// The sampled batches to try; none if no settings describe them, or they may not be trained on.
+    pub batches: &'a [BatchPlans],
+    /// What runs tell about the classes of the model, if the time to an accuracy is the objective.
+    pub pilot: Option<&'a Pilot>,
 }
 
 /// Makes the programs of candidates. A candidate without a program is listed with its error.
@@ -137,14 +140,19 @@ pub fn plan(request: &PlanRequest, lower: &dyn Lower) -> Plan {
     if priced.is_empty() {
         rejected.append(&mut without);
     }
-    priced.sort_by(|a, b| order(request.objective, a, b));
+    match request.objective {
+        Objective::TimeToAccuracy => target::arrange(request, &mut priced),
+        Objective::Time | Objective::Memory | Objective::Bytes => {
+            priced.sort_by(|a, b| order(request.objective, a, b));
+        }
+    }
     priced.truncate(request.top.unwrap_or(usize::MAX));
     for missing in priced.iter_mut().filter(|p| !p.estimate.fits) {
         missing.ranks_to_fit = ranks_to_fit(request, &missing.spec, lower);
     }
     let chosen = priced
         .first()
-        .filter(|best| best.allowed() && best.estimate.fits)
+        .filter(|best| best.allowed() && best.estimate.fits && best.may_win(request))
         .map(|_| 0);
     let candidates = priced
         .iter()
@@ -157,6 +165,7 @@ pub fn plan(request: &PlanRequest, lower: &dyn Lower) -> Plan {
         workload: request.workload.into(),
         cluster: request.cluster.clone(),
         objective: request.objective,
+        goal: request.goal(),
         chosen,
         candidates: candidates.collect(),
         rejected,
@@ -224,6 +233,10 @@ struct Priced<'a> {
     training: Option<Bytes>,
     /// Bytes of rows of earlier epochs, by tensor, on the rank that keeps the most.
     copies: Vec<(String, Bytes)>,
+    /// What is known of its time to the target, if that is the objective.
+    to_target: Option<ToTarget>,
+    /// That in words.
+    told: Option<String>,
 }
 
 fn ready(
@@ -301,8 +314,11 @@ fn ready(
 fn divided(request: &PlanRequest, spec: &PlacementSpec) -> Result<Parts, String> {
     let found = parts(request.workload, spec.parts(), spec.partitioner());
     let found = found.map_err(|e| e.to_string())?;
-    let batches = request.batches.filter(|_| spec.samples());
-    let batch = batches.map(|batches| batches.on(&found, request.workload));
+    let batches = request.batches.iter().filter(|_| spec.samples());
+    let asked = &spec.knobs.sampling;
+    let batches = batches.filter(|batches| batches.settings.same_batches(asked));
+    let mut batch = batches.map(|batches| batches.on(&found, request.workload));
+    let batch = batch.next();
     Ok(Parts {
         batch: batch.transpose().map_err(|e| e.to_string())?,
         ..found
@@ -346,6 +362,8 @@ impl Ready {
             allow: request.allow,
             parts: self.parts,
             ranks_to_fit: None,
+            to_target: None,
+            told: None,
         })
     }
 
@@ -407,6 +425,8 @@ fn least(request: &PlanRequest, programs: &[Program], parts: &Parts) -> Result<f
     Ok(match request.objective {
         // Measures are rounded.
         Objective::Time => bound()?.seconds.0 * (1.0 - 1e-5),
+        // Classes need different numbers of epochs, so no bound of one rules out another candidate.
+        Objective::TimeToAccuracy => 0.0,
         Objective::Bytes => bound()?.bytes.0 as f64,
         Objective::Memory => {
             let bytes = programs

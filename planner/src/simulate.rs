@@ -72,6 +72,8 @@ pub struct Estimate {
     pub fits: bool,
     /// Bounds of an epoch.
     pub range: Range,
+    /// Bounds of an evaluation.
+    pub eval_range: Range,
     /// The least certain basis among the numbers used.
     pub basis: Basis,
 }
@@ -135,6 +137,7 @@ fn estimate(
 ) -> Estimate {
     Estimate {
         range: range(&epoch, cluster, parts),
+        eval_range: range(&eval, cluster, parts),
         basis: basis(cluster, parts),
         fits: peak <= cluster.device.memory,
         peak_memory_bytes: peak,
@@ -236,10 +239,10 @@ fn price(
 }
 
 /// Kernels and links may be off by the calibration's spread, bytes sent also by that of α.
-fn range(epoch: &PhaseCost, cluster: &Cluster, parts: &Parts) -> Range {
+fn range(phase: &PhaseCost, cluster: &Cluster, parts: &Parts) -> Range {
     let spread = cluster.calibration.spread;
-    let local = epoch.compute_seconds.0 + epoch.bubble_seconds.0;
-    let sent = epoch.exposed_communication_seconds.0;
+    let local = phase.compute_seconds.0 + phase.bubble_seconds.0;
+    let sent = phase.exposed_communication_seconds.0;
     Range {
         low: Seconds(local / spread + sent / (spread * parts.alpha_spread)),
         high: Seconds(local * spread + sent * spread * parts.alpha_spread),

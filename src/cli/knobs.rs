@@ -1,14 +1,14 @@
 //! The knobs of placements on the command line: one table for the options of a run and for
 //! `--pin KEY=VALUE` of a search.
 
-mod batches;
+mod some;
 
 use super::numbers::{CHUNKS, DEVICES, EPOCHS, LAGS, MERGES, VERTICES, within};
 use super::output::{Failure, input};
-pub use batches::BatchArgs;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use gnnc::ir::plan::{Knobs, Layout};
 use gnnc::planner::search::Pin;
+pub use some::{BatchArgs, ClassArgs};
 
 /// A knob on the command line.
 struct Knob {

@@ -20,7 +20,7 @@ pub struct SearchArgs {
     /// link=25gb', where gpus are those of a node; docs/clusters.md lists the keys.
     #[arg(long, value_name = "NAME|FILE|KEYS")]
     pub cluster: Option<String>,
-    /// What to minimize: time, memory or bytes.
+    /// What to minimize: time, memory, bytes, or (only `gnnc plan`) time-to-accuracy, by a pilot.
     #[arg(
         long,
         value_name = "GOAL",
@@ -66,6 +66,8 @@ enum Goal {
     Memory,
     /// The fewest bytes sent.
     Bytes,
+    /// The shortest time until the validation vertices reach a score.
+    TimeToAccuracy,
 }
 
 impl SearchArgs {
@@ -85,11 +87,13 @@ impl SearchArgs {
                 Goal::Time => Objective::Time,
                 Goal::Memory => Objective::Memory,
                 Goal::Bytes => Objective::Bytes,
+                Goal::TimeToAccuracy => Objective::TimeToAccuracy,
             },
             partitioners: self.partitioner.clone(),
             pin: pins(&self.pin, knobs)?,
             top: None,
             allow: self.allow.clone(),
+            pilot: None,
             cache: self.cache.open(out)?,
         })
     }

@@ -31,6 +31,7 @@ mod new;
 mod numbers;
 mod output;
 mod partitioner;
+mod pilot;
 mod plan;
 mod predict;
 mod profile;
@@ -63,7 +64,8 @@ use std::process::ExitCode;
     propagate_version = true,
     max_term_width = 99,
     after_help = "Exit codes: 0 success; 1 invalid input; 2 the machine refused or gnnc has a bug;\n\
-                  3 no candidate of a plan or sweep both fits and is allowed; 130, 143, 129 ended by a signal.\n\
+                  3 no candidate of a plan or sweep both fits and is allowed, or none reached a pilot's target;\n\
+                  4 a run ended before its target; 130, 143, 129 ended by a signal.\n\
                   Compiled kernels and partitions are cached in $GNNC_CACHE, $XDG_CACHE_HOME/gnnc or ~/.cache/gnnc.\n\
                   docs/glossary.md defines the words of plans, reports and errors."
 )]
@@ -91,6 +93,8 @@ enum Command {
     Fmt(fmt::Fmt),
     /// Find the best placement of a model on a cluster, its epoch time, and whether it fits.
     Plan(plan::PlanCommand),
+    /// Train each way that a model may be trained for a while, to find out how many epochs it needs.
+    Pilot(Box<pilot::PilotCommand>),
     /// Measure this machine so that plans for it are forecasts.
     Calibrate(calibrate::Calibrate),
     /// List the CPU, the GPUs and NVIDIA's libraries found on this machine, and what is missing.
@@ -145,6 +149,7 @@ pub fn main() -> ExitCode {
         Command::Check(command) => command.run(&out),
         Command::Fmt(command) => command.run(&out),
         Command::Plan(command) => command.run(&out),
+        Command::Pilot(command) => command.run(&out, &signals),
         Command::Calibrate(command) => command.run(&out),
         Command::Devices(command) => command.run(&out),
         Command::Gpus(command) => command.run(&out),

@@ -5,6 +5,7 @@ use gnnc::ir::program::instr::MOST_LAG;
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
+use std::time::Duration;
 
 /// Ranks or parts. Each costs a thread of this process, or a row of a table of all pairs.
 pub const WORKERS: RangeInclusive<u32> = 1..=16_384;
@@ -29,6 +30,26 @@ pub const RATES: RangeInclusive<f64> = 0.0..=1e6;
 
 /// Runs, one per seed.
 pub const RUNS: RangeInclusive<u64> = 1..=1_000_000;
+
+/// The time of a pilot, in seconds: up to a week.
+const BUDGETS: RangeInclusive<f64> = 0.001..=604_800.0;
+
+/// Parses a time with its unit, such as `90s`, `10min` or `1.5h`.
+pub fn budget(text: &str) -> Result<Duration, String> {
+    let wrong = || {
+        "expected a time above 0 with its unit, up to a week, such as 90s, 10min or 1.5h".to_owned()
+    };
+    let units = [("min", 60.0), ("s", 1.0), ("h", 3600.0)];
+    let cut = |(unit, seconds): (&str, f64)| Some((text.strip_suffix(unit)?, seconds));
+    let (number, unit) = units.into_iter().find_map(cut).ok_or_else(wrong)?;
+    let number: f64 = number
+        .trim()
+        .replace('_', "")
+        .parse()
+        .map_err(|_| wrong())?;
+    let seconds = Some(number * unit).filter(|seconds| BUDGETS.contains(seconds));
+    seconds.map(Duration::from_secs_f64).ok_or_else(wrong)
+}
 
 /// Pairs without a link for each link.
 pub const NEGATIVES: RangeInclusive<u32> = 1..=gnnc::ir::workload::MAX_NEGATIVES;
@@ -76,6 +97,25 @@ where
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn times_have_a_unit() {
+        let seconds = |text: &str| budget(text).map(|time| time.as_secs_f64());
+        for (text, expected) in [
+            ("90s", 90.0),
+            ("10min", 600.0),
+            ("1.5h", 5400.0),
+            ("1_000 s", 1000.0),
+        ] {
+            assert_eq!(seconds(text), Ok(expected), "{text}");
+        }
+        for wrong in [
+            "", "10", "0s", "-5min", "nan s", "infh", "9d", "min", "169h",
+        ] {
+            let said = seconds(wrong).unwrap_err();
+            assert!(said.contains("such as 90s, 10min or 1.5h"), "{wrong}");
+        }
+    }
 
     #[test]
     fn only_numbers_of_the_range_are_read() {

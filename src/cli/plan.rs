@@ -6,6 +6,7 @@ use super::inputs::ModelArgs;
 use super::machine::{SearchArgs, some_candidate, warn};
 use super::numbers::{DEVICES, within};
 use super::output::{Answer, Failure, NOTHING_CHOSEN, Output};
+use super::pilot::{fits, read};
 use super::text::width;
 use clap::Args;
 use gnnc::ir::cluster::Cluster;
@@ -38,6 +39,9 @@ pub struct PlanCommand {
     /// Show where the time of each candidate goes, the reasons for its rank, and what is not possible.
     #[arg(long)]
     why: bool,
+    /// What runs of the model told (a file of `gnnc pilot`), for --objective time-to-accuracy.
+    #[arg(long, value_name = "FILE")]
+    pilot: Option<PathBuf>,
     /// Write the plan to this file as JSON; `gnnc train FILE` runs it.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
@@ -54,9 +58,13 @@ impl PlanCommand {
                 writable(path, what)?;
             }
         }
-        let options = self.options(out)?;
+        let mut options = self.options(out)?;
+        options.pilot = read(self.pilot.as_deref(), options.objective)?;
         warn(options.pin.knobs.skip, out);
         let loaded = self.model.load(out)?;
+        if let (Some(pilot), Some(path)) = (&options.pilot, &self.pilot) {
+            fits(pilot, path, &loaded)?;
+        }
         let compiled = gnnc::compile(&loaded.model, &loaded.workload)?;
         let planner = Planner::new(&loaded, &compiled, &options)?;
         say_refused(options.cache.as_ref(), out);

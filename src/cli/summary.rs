@@ -4,7 +4,7 @@ use super::text::{count, facts, grouped, percent, score};
 use gnnc::ir::words::sampling::Fanout;
 use gnnc::ir::words::spelling::counted;
 use gnnc::ir::words::units::{Bytes, Seconds};
-use gnnc::{Loaded, Summary};
+use gnnc::{Loaded, Metric, Summary, TargetRun};
 
 /// The warning for a graph without validation vertices, by which no epoch can be chosen.
 pub fn unchosen(loaded: &Loaded) -> String {
@@ -19,7 +19,9 @@ pub fn unchosen(loaded: &Loaded) -> String {
 }
 
 /// The summary as text.
-pub fn summary_text(summary: &Summary) -> String {
+///
+/// `predicted` is what the plan said of the way to the target.
+pub fn summary_text(summary: &Summary, predicted: Option<String>) -> String {
     let metric = summary.scores.metric;
     let [val, test] = ["val", "test"].map(|set| format!("{set} {}", metric.name()));
     let mut lines = vec![
@@ -36,6 +38,8 @@ pub fn summary_text(summary: &Summary) -> String {
             "epochs",
             if summary.interrupted {
                 format!("{} (interrupted)", grouped(summary.epochs))
+            } else if summary.target.is_some_and(|target| target.reached) {
+                format!("{} (reached the target)", grouped(summary.epochs))
             } else if summary.stopped_early {
                 format!("{} (stopped early by `patience`)", grouped(summary.epochs))
             } else {
@@ -64,6 +68,10 @@ pub fn summary_text(summary: &Summary) -> String {
         if let Some(value) = value {
             lines.push((name, format!("{} {when}", score(metric, value))));
         }
+    }
+    if let Some(target) = &summary.target {
+        lines.push(("target", way(metric, target)));
+        lines.extend(predicted.map(|predicted| ("predicted", predicted)));
     }
     if !summary.eval_fanouts.is_empty() {
         let fanouts: Vec<String> = summary.eval_fanouts.iter().map(Fanout::to_string).collect();
@@ -118,6 +126,30 @@ pub fn summary_text(summary: &Summary) -> String {
     }
     lines.extend(copies(summary));
     facts(&lines)
+}
+
+/// How a run came to its target, or how far.
+fn way(metric: Metric, way: &TargetRun) -> String {
+    let goal = format!("val {} {}", metric.name(), score(metric, way.target));
+    let took = format!(
+        "{} and {} of evaluations",
+        Seconds(way.seconds),
+        Seconds(way.evaluation_seconds)
+    );
+    let best = way.score.map(|best| score(metric, best));
+    match (way.reached, best) {
+        (true, best) => format!(
+            "{goal} reached with {} at epoch {}, after {} in {took}",
+            best.unwrap_or_default(),
+            grouped(way.epoch),
+            counted(grouped(way.steps), "step")
+        ),
+        (false, Some(best)) => format!(
+            "{goal} not reached: the best is {best} at epoch {}; all epochs took {took}",
+            grouped(way.epoch)
+        ),
+        (false, None) => format!("{goal} not reached: nothing was scored; all epochs took {took}"),
+    }
 }
 
 /// The bytes that were skipped, and the ages of the copies that were read instead.

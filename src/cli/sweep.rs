@@ -9,6 +9,7 @@ use super::text::{Table, facts, width};
 use clap::Args;
 use gnnc::SweepPoint;
 use gnnc::ir::cluster::Cluster;
+use gnnc::ir::plan::Objective;
 use gnnc::ir::words::spelling::counted;
 use gnnc::ir::words::units::Seconds;
 use gnnc::planner::report::{cost, short_bytes, short_seconds};
@@ -53,6 +54,12 @@ impl Sweep {
     pub fn run(&self, out: &Output) -> Answer {
         let devices = numbers(&self.gpus, self.every)?;
         let options = self.search.options("h100x8", out)?;
+        if options.objective == Objective::TimeToAccuracy {
+            return Err(input(
+                "found --objective time-to-accuracy, expected time, memory or bytes: a sweep compares epochs; plan for each \
+                 number of devices with `gnnc plan --gpus N`",
+            ));
+        }
         warn(options.pin.knobs.skip, out);
         let loaded = self.model.load(out)?;
         let compiled = gnnc::compile(&loaded.model, &loaded.workload)?;

@@ -118,10 +118,7 @@ pub fn percent_or_dash(share: Option<f64>) -> String {
 
 /// A score as text: shares in percent, errors as numbers.
 pub fn score(metric: Metric, value: f64) -> String {
-    match metric.is_share() {
-        true => percent(value),
-        false => format!("{value:.4}"),
-    }
+    metric.written(value)
 }
 
 /// A score as text, or `-` if there is none.

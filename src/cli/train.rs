@@ -1,8 +1,9 @@
 //! `gnnc train`: trains a model or runs a plan.
 
 mod seeds;
+mod target;
 
-use super::best::{best, machines};
+use super::best::{Choice, best, machines};
 use super::cache::{CacheArgs, say_refused};
 use super::device::{DeviceArgs, MemoryArgs, ProcessArgs};
 use super::diff;
@@ -12,6 +13,7 @@ use super::knobs::KnobArgs;
 use super::machine::{cluster, warn};
 use super::numbers::{EPOCHS, RATES, RUNS, SEEDS, THREADS, WORKERS, within};
 use super::output::{Answer, Failure, Output, input};
+use super::pilot;
 use super::profile::profile;
 use super::records::RecordArgs;
 use super::signals::Signals;
@@ -21,11 +23,11 @@ use super::watch::{Shown, Watcher};
 use clap::{Args, ValueEnum};
 use gnnc::Cache;
 use gnnc::ir::graph::model::Relaxation;
-use gnnc::ir::plan::{Candidate, Knobs, Partitioner, Placement, Plan};
+use gnnc::ir::plan::{Knobs, Objective, Partitioner, Placement, Plan};
 use gnnc::ir::words::schedule::Schedule;
 use gnnc::planner::search::{Pin, PlacementSpec};
 use gnnc::runtime::Stop;
-use gnnc::{Compiled, Loaded, Metric, PlanOptions, TrainOptions, train_once};
+use gnnc::{Compiled, Loaded, Metric, Pause, PlanOptions, TrainOptions, train_once};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
@@ -100,9 +102,16 @@ pub struct Train {
     /// Resume from this checkpoint.
     #[arg(long, value_name = "FILE")]
     resume: Option<PathBuf>,
-    /// Epochs between evaluations.
-    #[arg(long, value_name = "N", default_value = "1", value_parser = within(EPOCHS))]
-    evaluate_every: u32,
+    /// Epochs between evaluations; by default 1, or as in the pilot of the plan.
+    #[arg(long, value_name = "N", value_parser = within(EPOCHS))]
+    evaluate_every: Option<u32>,
+    /// End the run at the first evaluation at which the validation vertices reach this score, such as 0.93, and report how
+    /// long that took. If no evaluation does, the exit code is 4.
+    #[arg(long, value_name = "X", allow_negative_numbers = true)]
+    target: Option<f64>,
+    /// With --placement best: choose by the time to the target of this file of `gnnc pilot`, and take its learning rate.
+    #[arg(long, value_name = "FILE")]
+    pilot: Option<PathBuf>,
     #[command(flatten)]
     records: RecordArgs,
     /// Print only the summary.
@@ -134,22 +143,26 @@ impl Train {
     pub fn run(&self, out: &Output, signals: &Signals) -> Answer {
         self.fits()?;
         let (mut loaded, plan) = self.load(out)?;
-        loaded.model.train.metric = self.metric.or(loaded.model.train.metric);
+        let own = loaded.model.train.metric;
+        loaded.model.train.metric = self.metric.or(own);
         let compiled = gnnc::compile(&loaded.model, &loaded.workload)?;
         let cache = self.cache.open(out)?;
         let choice = self.choice(&loaded, &compiled, plan.as_ref(), cache.as_ref(), out)?;
         let choice = choice.as_ref();
+        let of_plan = choice.and_then(|choice| choice.goal.as_ref());
+        let of_plan = of_plan.and_then(|goal| goal.name_metric);
+        loaded.model.train.metric = self.metric.or(of_plan).or(own);
         let knobs = self.knobs(choice);
         warn(knobs.skip, out);
         let placement = self.placement_of(&loaded, choice);
-        let ranks = choice.map(|choice| choice.parameters.ranks);
+        let ranks = choice.map(|choice| choice.candidate.parameters.ranks);
         let spec = PlacementSpec {
             placement,
             ranks: ranks.or(self.workers).unwrap_or(1),
             knobs,
         };
         let stages = spec.stages();
-        let epochs = self.epochs.unwrap_or(loaded.model.train.epochs);
+        let epochs = self.epochs_of(&loaded, choice);
         for warning in stages.iter().flat_map(|stages| stages.warnings(epochs)) {
             out.note(&format!("warning: {warning}\n"));
         }
@@ -163,10 +176,10 @@ impl Train {
             None => self.once(out, loaded, &compiled, choice, kept, stop),
         };
         say_refused(cache.as_ref(), out);
-        answer?;
-        signals
-            .exit_code()
-            .map_or(Ok(()), |code| Err(Failure::Reported(code)))
+        match (answer, signals.exit_code()) {
+            (Ok(()) | Err(Failure::Reported(_)), Some(code)) => Err(Failure::Reported(code)),
+            (answer, _) => answer,
+        }
     }
 
     /// The choice of the plan on the command line, or of one made now for `--placement best`.
@@ -177,20 +190,33 @@ impl Train {
         plan: Option<&Plan>,
         cache: Option<&Cache>,
         out: &Output,
-    ) -> Result<Option<Candidate>, Failure> {
+    ) -> Result<Option<Choice>, Failure> {
         if let Some(plan) = plan {
             let verified = gnnc::verify(plan, loaded, compiled, cache)?;
             for warning in &verified.warnings {
                 out.note(&format!("warning: {warning}\n"));
             }
-            return Ok(Some(verified.choice));
+            return Ok(Some(Choice {
+                candidate: verified.choice,
+                goal: plan.goal.clone(),
+            }));
         }
         if self.placement != Some(Way::Best) {
             return Ok(None);
         }
         let (device, workers) = self.processes.device(&self.device, self.workers)?;
         let machines = machines(self.cluster.as_deref(), &device, workers.unwrap_or(1))?;
+        let objective = match self.pilot {
+            Some(_) => Objective::TimeToAccuracy,
+            None => Objective::Time,
+        };
+        let told = pilot::read(self.pilot.as_deref(), objective)?;
+        if let (Some(told), Some(path)) = (&told, &self.pilot) {
+            pilot::fits(told, path, loaded)?;
+        }
         let options = PlanOptions {
+            objective,
+            pilot: told,
             pin: Pin {
                 knobs: self.knobs(None),
                 ..Pin::default()
@@ -205,9 +231,9 @@ impl Train {
     /// The placement of a plan's choice, or the one named on the command line. Without either, models that say
     /// how their batches are and permit sampling are trained on these, others, and all on a GPU, on the whole
     /// graph.
-    fn placement_of(&self, loaded: &Loaded, choice: Option<&Candidate>) -> Placement {
+    fn placement_of(&self, loaded: &Loaded, choice: Option<&Choice>) -> Placement {
         if let Some(choice) = choice {
-            return choice.placement;
+            return choice.candidate.placement;
         }
         if let Some(Way::Placement(placement)) = self.placement {
             return placement;
@@ -264,6 +290,13 @@ impl Train {
                     .to_owned(),
             ));
         }
+        if self.pilot.is_some() && self.placement != Some(Way::Best) {
+            return Err(input(
+                "found --pilot without --placement best, which it is for; a plan of `gnnc plan --pilot FILE --out PLAN` has it \
+                 already"
+                    .to_owned(),
+            ));
+        }
         let files = [(&self.checkpoint, "checkpoint"), (&self.trace, "trace")];
         for (path, what) in files {
             if let Some(path) = path {
@@ -274,9 +307,9 @@ impl Train {
     }
 
     /// The knobs of a plan's choice, or those on the command line.
-    fn knobs(&self, choice: Option<&Candidate>) -> Knobs {
+    fn knobs(&self, choice: Option<&Choice>) -> Knobs {
         match choice {
-            Some(choice) => choice.parameters.knobs.clone(),
+            Some(choice) => choice.candidate.parameters.knobs.clone(),
             None => Knobs {
                 partitioner: self.partitioner,
                 ..self.knobs.knobs.clone()
@@ -288,21 +321,24 @@ impl Train {
         &self,
         loaded: &Loaded,
         seed: Option<u64>,
-        choice: Option<&Candidate>,
+        choice: Option<&Choice>,
         cache: Option<Cache>,
         stop: Stop,
     ) -> Result<TrainOptions, Failure> {
-        let planned = choice.map(|c| &c.parameters);
+        let candidate = choice.map(|choice| &choice.candidate);
+        let planned = candidate.map(|c| &c.parameters);
         let workers = planned.map(|p| p.ranks).or(self.workers);
         let (device, workers) = self.processes.device(&self.device, workers)?;
         let workers = workers.unwrap_or(1);
+        let goal = choice.and_then(|choice| choice.goal.as_ref());
+        let every = goal.map(|goal| goal.evaluate_every);
         Ok(TrainOptions {
-            epochs: self.epochs,
+            epochs: Some(self.epochs_of(loaded, choice)),
             seed,
             workers,
             device,
             placement: self.placement_of(loaded, choice),
-            allow: match choice {
+            allow: match candidate {
                 // The plan is verified and allows them.
                 Some(choice) => choice.relaxations.iter().map(|r| r.permission()).collect(),
                 None => self.allow.clone(),
@@ -312,18 +348,20 @@ impl Train {
             knobs: self.knobs(choice),
             device_memory: {
                 // The memory of the devices that the plan is for.
-                let planned = choice
+                let planned = candidate
                     .and_then(|choice| choice.host)
                     .map(|host| host.device.0);
                 self.memory.device_memory.or(planned)
             },
             cache,
-            learning_rate: self.lr,
+            learning_rate: self.lr.or(choice.and_then(Choice::learning_rate)),
             schedule: self.schedule,
             checkpoint: self.checkpoint.clone(),
             checkpoint_every: self.checkpoint_every,
             resume: self.resume.clone(),
-            evaluate_every: self.evaluate_every,
+            evaluate_every: self.evaluate_every.or(every).unwrap_or(1),
+            target: self.target,
+            pause: Pause::default(),
             trace: self.trace.is_some() || self.profile,
             checked: false,
             check_bytes: self.check == Some(Checks::Bytes),
@@ -337,7 +375,7 @@ impl Train {
         out: &Output,
         loaded: Loaded,
         compiled: &Compiled,
-        choice: Option<&Candidate>,
+        choice: Option<&Choice>,
         cache: Option<Cache>,
         stop: Stop,
     ) -> Answer {
@@ -345,9 +383,10 @@ impl Train {
         let mut headline = headline(&loaded);
         if let Some(choice) = choice {
             let expected = format!(
-                "{}, {} per epoch predicted",
-                choice.name(),
-                choice.epoch_seconds
+                "{}, {} per epoch predicted{}",
+                choice.candidate.name(),
+                choice.candidate.epoch_seconds,
+                target::of_plan(choice)
             );
             headline.push_str(&facts(&[("plan ", expected)]));
         }
@@ -358,7 +397,7 @@ impl Train {
         let facts = self.facts_of_run(&loaded, &options);
         let resumes = self.resume.is_some();
         let records = self.records.records(loaded.metric(), facts, resumes);
-        let epochs = self.epochs.unwrap_or(loaded.model.train.epochs).into();
+        let epochs = self.epochs_of(&loaded, choice).into();
         let mut watcher = Watcher::new(out, headline, loaded.metric(), records, epochs, shown);
         options.on_batch = Some(watcher.on_batch());
         let result = train_once(loaded, compiled, &options, &mut |p| watcher.see(p));
@@ -368,15 +407,25 @@ impl Train {
         if let Some(path) = &self.trace {
             replace(path, trace.chrome_json().as_bytes())?;
         }
+        let predicted = target::predicted(choice, &[&summary]);
         if out.is_json() {
-            return out.json(&summary);
+            out.json(&target::json(&summary, predicted.as_ref()))?;
+            return target::answer(&[&summary]);
         }
         let gap = if self.quiet { "" } else { "\n" };
-        out.text(&format!("{gap}{}", summary_text(&summary)))?;
+        let beside = predicted.map(|predicted| predicted.to_string());
+        out.text(&format!("{gap}{}", summary_text(&summary, beside)))?;
         if self.profile {
             out.text(&format!("\n{}", profile(&trace)))?;
         }
-        Ok(())
+        target::answer(&[&summary])
+    }
+
+    /// The epochs of a run: as on the command line, in the pilot of a plan, or in the model.
+    fn epochs_of(&self, loaded: &Loaded, choice: Option<&Choice>) -> u32 {
+        let goal = choice.and_then(|choice| choice.goal.as_ref());
+        let of_plan = goal.and_then(|goal| goal.name_epochs);
+        self.epochs.or(of_plan).unwrap_or(loaded.model.train.epochs)
     }
 
     /// What the log says of a run before its first epoch.

@@ -25,15 +25,15 @@ pub(super) type Division = (u32, Partitioner);
 pub(super) struct Counted {
     /// Statistics of partitions.
     pub(super) partitions: BTreeMap<Division, PartitionSummary>,
-    /// Sizes of batches.
-    pub(super) batches: BTreeMap<Division, BatchPlan>,
+    /// Sizes of batches, in the order of [`Draws::batches`].
+    pub(super) batches: BTreeMap<Division, Vec<BatchPlan>>,
 }
 
 /// The batches to draw.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Draws {
-    /// How; nothing is drawn without.
-    pub(super) batches: Option<Batches>,
+    /// How, for each kind of batches.
+    pub(super) batches: Vec<Batches>,
     /// The seed of the run.
     pub(super) seed: u64,
     /// On which divisions.
@@ -59,7 +59,7 @@ impl Counted {
         }
         let mut missing: BTreeMap<Partitioner, Vec<u32>> = BTreeMap::new();
         let known = |division: &&Division| {
-            let drawn = draws.batches.is_none() || !draws.on.contains(division);
+            let drawn = draws.batches.is_empty() || !draws.on.contains(division);
             self.partitions.contains_key(division) && (drawn || self.batches.contains_key(division))
         };
         for (parts, partitioner) in divisions.iter().filter(|division| !known(division)) {
@@ -89,12 +89,16 @@ impl Counted {
         draws: &Draws,
     ) -> Result<(), Error> {
         let wanted = draws.on.contains(&division) && !self.batches.contains_key(&division);
-        let Some(batches) = draws.batches.as_ref().filter(|_| wanted) else {
+        if !wanted || draws.batches.is_empty() {
             return Ok(());
-        };
-        let batches = (&batches.training, batches.evaluation.as_ref());
-        let found = batch_plan(data, &Arc::new(partition), batches, draws.seed)?;
-        self.batches.insert(division, found);
+        }
+        let partition = Arc::new(partition);
+        let drawn = draws.batches.iter().map(|batches| {
+            let batches = (&batches.training, batches.evaluation.as_ref());
+            batch_plan(data, &partition, batches, draws.seed)
+        });
+        let drawn = drawn.collect::<Result<_, _>>()?;
+        self.batches.insert(division, drawn);
         Ok(())
     }
 }

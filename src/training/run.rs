@@ -1,5 +1,6 @@
 //! Training runs, from the first epoch to the summary.
 
+use super::target::Toward;
 use super::{Progress, TrainOptions, Trainer};
 use crate::{Compiled, Error, Loaded, Scores, Summary};
 use gnnc_ir::program::BatchSizes;
@@ -8,6 +9,7 @@ use gnnc_ir::words::schedule::Schedule;
 use gnnc_runtime::{RuntimeError, Snapshot};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 /// Where a run with this checkpoint keeps the parameters that its report quotes, if vertices have been
 /// set aside to choose an epoch.
@@ -117,6 +119,9 @@ fn run(
     // The parameters of the best epoch, since the best file was written.
     let mut best = None;
     let mut stopped_early = false;
+    let mut toward = options
+        .target
+        .map(|target| Toward::new(target, loaded.metric()));
     let schedule = options.schedule(loaded);
     let changes = options.learning_rate.is_some() || !schedule.is_constant();
     options.stop.listen();
@@ -147,7 +152,9 @@ fn run(
         bytes_skipped += if skips { full - predicted } else { 0 };
         let last = epoch.epoch == u64::from(epochs);
         let due = epoch.epoch % u64::from(every) == 0 || last;
+        let begin = Instant::now();
         let metrics = due.then(|| trainer.evaluate()).transpose()?;
+        let evaluation_seconds = metrics.map_or(0.0, |_| begin.elapsed().as_secs_f64());
         let chosen = trainer.session.best().and_then(|best| best.chosen_epoch());
         if let (Some(_), Schedule::Plateau { factor, patience }) = (metrics, schedule) {
             let is_best = chosen == Some(epoch.epoch);
@@ -158,19 +165,25 @@ fn run(
         if options.checkpoint.is_some() && chosen == Some(epoch.epoch) {
             best = Some(trainer.session.snapshot()?);
         }
-        watch(&Progress {
+        let progress = Progress {
             epoch,
             learning_rate: trainer.session.learning_rate(),
             metrics,
             scores: metrics.map(|m| Scores::new(loaded.counted(), &m, trainer.judged())),
+            steps: trainer.session.steps(),
+            evaluation_seconds,
             epochs,
-        });
+        };
+        watch(&progress);
         if !epoch.loss.is_finite() {
             let n = epoch.epoch;
             return Err(Error::Input(format!(
                 "the loss is {} after epoch {n}; try a smaller learning rate",
                 epoch.loss
             )));
+        }
+        if toward.as_mut().is_some_and(|toward| toward.sees(&progress)) {
+            break;
         }
         if let Some(path) = &options.checkpoint
             && epoch.epoch % u64::from(options.checkpoint_every.max(1)) == 0
@@ -183,6 +196,10 @@ fn run(
             && epoch.epoch >= chosen + u64::from(patience)
         {
             stopped_early = true;
+            break;
+        }
+        if options.pause.is_due(epoch.epoch) && !last {
+            interrupted = true;
             break;
         }
     }
@@ -223,6 +240,7 @@ fn run(
         bytes_skipped,
         grown: trainer.session.grown().into(),
         cache_hits: cache_hits(&trainer),
+        target: toward.map(|toward| toward.seen),
         staleness: Some(trainer.session.staleness()).filter(|s| !s.layers.is_empty()),
         copies_anew_at,
         stopped_early,

@@ -274,7 +274,7 @@ fn shown_run(folder: &Folder, more: &[&str]) -> Child {
 }
 
 /// A run that signals end, after it has come so far.
-fn begun(mut command: Command, so_far: impl Fn() -> bool) -> Child {
+pub fn begun(mut command: Command, so_far: impl Fn() -> bool) -> Child {
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     // A shell's background jobs ignore SIGINT, those of nohup SIGHUP, and children inherit that.
     // SAFETY: `signal` is safe to call between fork and exec.
@@ -298,12 +298,12 @@ fn begun(mut command: Command, so_far: impl Fn() -> bool) -> Child {
     child
 }
 
-fn send(child: &Child, signal: i32) {
+pub fn send(child: &Child, signal: i32) {
     // SAFETY: the process is a child that was not waited for.
     assert_eq!(unsafe { libc::kill(child.id() as i32, signal) }, 0);
 }
 
-fn ended(child: Child) -> (Output, Duration) {
+pub fn ended(child: Child) -> (Output, Duration) {
     let begun = Instant::now();
     (child.wait_with_output().unwrap(), begun.elapsed())
 }

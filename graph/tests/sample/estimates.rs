@@ -56,6 +56,7 @@ fn counted(topology: &Topology, rule: &Rule, size: u32) -> Estimate {
     let mut mean = Estimate {
         vertices: vec![0.0; hops + 1],
         edges: vec![0.0; hops],
+        included: Vec::new(),
     };
     let count = batches.count();
     for batch in 0..count {

@@ -82,6 +82,7 @@ fn batches_of_pairs_are_sampled_as_the_naive_sampler_does() {
             roots: Roots::Home,
             exclude,
             merges: None,
+            cache: None,
             negatives,
         };
         let rule = Rule::of(&sampling, case).unwrap();

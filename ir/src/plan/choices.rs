@@ -84,6 +84,8 @@ pub enum Objective {
     Memory,
     /// The fewest bytes sent.
     Bytes,
+    /// The shortest time until the validation vertices reach a score, by a pilot.
+    TimeToAccuracy,
 }
 
 impl Layout {
@@ -137,4 +139,5 @@ spelling!(Objective {
     Time => "time",
     Memory => "memory",
     Bytes => "bytes",
+    TimeToAccuracy => "time-to-accuracy",
 });

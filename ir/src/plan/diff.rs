@@ -124,14 +124,19 @@ fn layouts(choice: Option<&Candidate>) -> String {
 }
 
 fn candidates(plans: [&Plan; 2]) -> Vec<Pair> {
+    // Candidates of several classes may share a placement.
+    let named = |candidate: &Candidate| match &candidate.to_target {
+        Some(known) => format!("{} ({})", candidate.name(), known.class),
+        None => candidate.name(),
+    };
     let mut names: Vec<String> = Vec::new();
     for candidate in plans.iter().flat_map(|plan| &plan.candidates) {
-        let name = candidate.name();
+        let name = named(candidate);
         if !names.contains(&name) {
             names.push(name);
         }
     }
-    let find = |plan: &Plan, name: &str| plan.candidates.iter().position(|c| c.name() == name);
+    let find = |plan: &Plan, name: &str| plan.candidates.iter().position(|c| named(c) == name);
     names
         .iter()
         .map(|name| {

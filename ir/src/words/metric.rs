@@ -80,6 +80,40 @@ impl Metric {
         }
     }
 
+    /// Whether a score is as good as a target, or better.
+    pub fn reaches(self, score: f64, target: f64) -> bool {
+        score == target || self.is_better(score, target)
+    }
+
+    /// Checks that a score can be reached.
+    ///
+    /// # Errors
+    /// What was expected.
+    pub fn check_target(self, target: f64) -> Result<(), String> {
+        let name = self.name();
+        let lower_is_better = self.is_better(0.0, 1.0);
+        match (self.is_share(), lower_is_better) {
+            (true, _) if target > 0.0 && target <= 1.0 => Ok(()),
+            (true, _) => Err(format!(
+                "expected a share for {name}: a number above 0 and up to 1, such as 0.9"
+            )),
+            (false, true) if target >= 0.0 && target.is_finite() => Ok(()),
+            (false, true) => Err(format!(
+                "expected an error for {name}: a number from 0 on, lower is better"
+            )),
+            (false, false) if target <= 1.0 && target.is_finite() => Ok(()),
+            (false, false) => Err(format!("expected a number up to 1 for {name}")),
+        }
+    }
+
+    /// A score as reports print it: shares in percent, others as numbers.
+    pub fn written(self, score: f64) -> String {
+        match self.is_share() {
+            true => format!("{:.2} %", score * 100.0),
+            false => format!("{score:.4}"),
+        }
+    }
+
     /// The name in reports.
     pub fn name(self) -> &'static str {
         match self {
@@ -130,5 +164,30 @@ impl FromStr for Metric {
             let keys = Self::ALL.map(|metric| metric.key().replace('_', "-"));
             format!("found `{text}`, expected one of {}", keys.join(", "))
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn targets_are_scores_that_can_be_reached() {
+        for (metric, fine, wrong) in [
+            (Metric::Accuracy, [0.5, 1.0], [0.0, 93.0]),
+            (Metric::Hits10, [1e-3, 1.0], [-0.5, f64::NAN]),
+            (Metric::Mae, [0.0, 12.0], [-1.0, f64::INFINITY]),
+            (Metric::Rmse, [0.0, 12.0], [-1.0, f64::NAN]),
+            (Metric::R2, [-3.0, 1.0], [1.5, f64::NEG_INFINITY]),
+        ] {
+            assert!(fine.iter().all(|x| metric.check_target(*x).is_ok()));
+            for target in wrong {
+                let said = metric.check_target(target).unwrap_err();
+                assert!(said.contains(metric.name()), "{said}");
+            }
+        }
+        assert!(Metric::Mae.reaches(0.5, 0.5) && Metric::Mae.reaches(0.4, 0.5));
+        assert!(!Metric::Mae.reaches(0.6, 0.5) && !Metric::Accuracy.reaches(0.4, 0.5));
+        assert!(Metric::Accuracy.reaches(0.6, 0.5) && !Metric::R2.reaches(f64::NAN, 0.5));
     }
 }

@@ -402,6 +402,18 @@ impl SamplingSettings {
         })
     }
 
+    /// Whether both ask for the same batches. How soon they are drawn, how late their weights are and where the features
+    /// lie may differ.
+    pub fn same_batches(&self, other: &Self) -> bool {
+        let batches = |settings: &Self| Self {
+            prefetch: None,
+            delay: None,
+            slices: None,
+            ..settings.clone()
+        };
+        batches(self) == batches(other)
+    }
+
     /// The same, with those of `other` where these are open.
     pub fn or(self, other: &Self) -> Self {
         let given = |own: Vec<Fanout>, other: &[Fanout]| match own.is_empty() {

@@ -51,22 +51,22 @@ fn apart(
     let (mut before, mut of_set) = (Vec::new(), Vec::new());
     let mut after = body;
     for instr in after.drain(..sums) {
-        match instr {
-            Instr::AskRows(AskRows { level }) => before.push(Instr::AskRows(AskRows {
-                level: Level::of_sets(level.number),
-            })),
-            Instr::ServeRows(ServeRows { from, to, cache }) => {
-                let rows = gathered(to, program);
-                let serve = ServeRows {
-                    from,
-                    to: rows,
-                    cache,
-                };
-                before.push(Instr::ServeRows(serve));
-                of_set.push(Instr::FetchRows(FetchRows { from: rows, to }));
-            }
-            instr if matches!(instr, Instr::Sample(_)) => before.push(instr),
-            instr => of_set.push(instr),
+        if let Instr::AskRows(AskRows { level }) = instr {
+            let level = Level::of_sets(level.number);
+            before.push(Instr::AskRows(AskRows { level }));
+        } else if let Instr::ServeRows(ServeRows { from, to, cache }) = instr {
+            let rows = gathered(to, program);
+            let serve = ServeRows {
+                from,
+                to: rows,
+                cache,
+            };
+            before.push(Instr::ServeRows(serve));
+            of_set.push(Instr::FetchRows(FetchRows { from: rows, to }));
+        } else if matches!(instr, Instr::Sample(_)) {
+            before.push(instr);
+        } else {
+            of_set.push(instr);
         }
     }
     let mut moved = Vec::new();
@@ -99,11 +99,13 @@ fn apart(
 
 /// The buffers that are summed over ranks.
 fn gradients(after: &[Instr]) -> Vec<Ref> {
-    let sums = after.iter().filter_map(|instr| match instr {
-        Instr::AllReduce(sum) => Some(&sum.buffers),
-        _ => None,
-    });
-    sums.flatten().copied().collect()
+    let mut found = Vec::new();
+    for instr in after {
+        if let Instr::AllReduce(sum) = instr {
+            found.extend(&sum.buffers);
+        }
+    }
+    found
 }
 
 /// The weights of a model.
@@ -150,10 +152,10 @@ fn added(program: &mut Program, buffer: Buffer) -> Ref {
 /// A launch over all floats of buffers with fixed rows.
 fn flat(program: &mut Program, value: Expr, inputs: Vec<Ref>, output: Ref) -> Instr {
     let buffer = program.buffer(output.buffer);
-    let rows = match buffer.extent {
-        Extent::Fixed(rows) => rows * buffer.columns * buffer.slots,
-        _ => 0,
-    };
+    let mut rows = 0;
+    if let Extent::Fixed(count) = buffer.extent {
+        rows = count * buffer.columns * buffer.slots;
+    }
     let operand = Operand::dense(At::Row, 1, 1);
     let kernel = Kernel {
         body: Body::Map {

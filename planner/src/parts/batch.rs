@@ -7,7 +7,7 @@ use gnnc_graph::sample::{
 };
 use gnnc_ir::plan::{AlphaBasis, Partitioner};
 use gnnc_ir::program::{BatchSizes, Capacity, Program, RankSizes};
-use gnnc_ir::words::sampling::{Roots, Sampling};
+use gnnc_ir::words::sampling::{Roots, Sampling, SamplingSettings};
 use gnnc_ir::workload::Workload;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -40,6 +40,8 @@ struct Drawn {
 /// The batches that a model may be trained on, and what is known of their sizes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BatchPlans {
+    /// What was asked for, in the knobs of candidates that train on them.
+    pub settings: SamplingSettings,
     /// How those to train on are drawn.
     pub sampling: Sampling,
     /// How those to evaluate on are drawn; `None` for the whole graph.

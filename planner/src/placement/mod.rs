@@ -1,6 +1,7 @@
 //! Placements: each lowers a model to a program. One file per placement, and one row of [`TABLE`].
 
 mod broadcast;
+mod class;
 mod graph;
 mod minibatch;
 mod mixed;
@@ -12,6 +13,7 @@ mod skip_broadcast;
 mod spec;
 mod tensor;
 
+pub use class::on_one_worker;
 pub use pipeline::Stages;
 pub use spec::{Pin, PlacementSpec};
 

@@ -20,6 +20,17 @@ pub(super) fn write_choice(out: &mut String, plan: &Plan, view: &View) {
     if !view.why {
         fact("why", &choice.reason);
     }
+    if let (Some(goal), Some(known)) = (&plan.goal, &choice.to_target) {
+        if let (Some(needed), Some(time)) = (known.needed, known.seconds) {
+            fact(
+                "target",
+                &format!("{} in {time}, by {needed}", goal.score()),
+            );
+        }
+        if let Some(rate) = known.learning_rate() {
+            fact("train with", &goal.options(rate));
+        }
+    }
     let (low, high) = (choice.range.low, choice.range.high);
     let seconds = choice.epoch_seconds;
     fact("epoch", &format!("{seconds}, between {low} and {high}"));
@@ -122,6 +133,10 @@ fn idle(plan: &Plan, choice: &Candidate) -> Option<String> {
             format!("needs {own} instead of {other} on the device that needs most")
         }
         Objective::Bytes => format!("sends {} instead of {}", busy.bytes, choice.bytes),
+        Objective::TimeToAccuracy => {
+            let [own, other] = [busy, choice].map(|c| c.to_target.as_ref()?.seconds);
+            format!("takes {} instead of {}", own?, other?)
+        }
     };
     Some(format!("{of}: on all of them, {} {worse}", busy.name()))
 }

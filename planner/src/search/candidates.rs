@@ -2,7 +2,7 @@
 
 use super::PlanRequest;
 use crate::placement::{OnBatches, PlacementSpec, Row, Stages, TABLE};
-use gnnc_ir::plan::{Knobs, Layouts, Partitioner, Placement};
+use gnnc_ir::plan::{Knobs, Layouts, Method, Partitioner, Placement};
 use gnnc_ir::program::{Rule, Skipping};
 use gnnc_ir::words::mesh::Mesh;
 use gnnc_ir::words::sampling::SamplingSettings;
@@ -31,7 +31,7 @@ impl PlanRequest<'_> {
         let mut specs = Vec::new();
         for ranks in ranks {
             let here = TABLE.iter().filter(|row| ranks > 1 || row.alone);
-            for row in here.filter(|row| !row.samples() || self.batches.is_some()) {
+            for row in here.filter(|row| !row.samples() || !self.batches.is_empty()) {
                 let divisions = self.divisions(row, ranks).into_iter();
                 for knobs in divisions.chain(self.batched(row, ranks)) {
                     for skip in self.skips(row) {
@@ -68,48 +68,52 @@ impl PlanRequest<'_> {
 
     /// The batches to try, if there are any and a placement may train on them.
     fn batched(&self, row: &Row, ranks: u32) -> Vec<Knobs> {
-        let mut sampling = self.pin.knobs.sampling.clone();
-        let meshes = match row.batches {
-            OnBatches::Never => return Vec::new(),
-            // No row of features moves there.
-            OnBatches::Either => {
-                (sampling.cache, sampling.cache_by) = (None, None);
-                self.meshes(ranks)
-            }
-            // Nothing waits there that could be late, and features are by rows.
-            OnBatches::Always => {
-                sampling.delay = None;
-                vec![None]
-            }
-        };
-        let merges = match row.placement == Placement::ModelMigration {
-            true => self.merges(ranks),
-            false => {
-                sampling.migrate = None;
-                vec![None]
-            }
-        };
-        let caches = match row.placement == Placement::Minibatch {
-            true => self.caches(ranks),
-            false => vec![sampling.cache],
-        };
-        let mut found = Vec::new();
-        for slices in meshes.into_iter().filter(|_| self.batches.is_some()) {
-            for merges in &merges {
-                for cache in &caches {
-                    found.push(Knobs {
-                        sampling: SamplingSettings {
-                            slices,
-                            merges: *merges,
-                            cache: *cache,
-                            ..sampling.clone()
-                        },
-                        ..self.common()
-                    });
+        let of_settings = |settings: &SamplingSettings| -> Vec<Knobs> {
+            let mut sampling = settings.clone();
+            let meshes = match row.batches {
+                OnBatches::Never => return Vec::new(),
+                // No row of features moves there.
+                OnBatches::Either => {
+                    (sampling.cache, sampling.cache_by) = (None, None);
+                    self.meshes(ranks)
+                }
+                // Nothing waits there that could be late, and features are by rows.
+                OnBatches::Always => {
+                    sampling.delay = None;
+                    vec![None]
+                }
+            };
+            let merges = match row.placement == Placement::ModelMigration {
+                true => self.merges(ranks),
+                false => {
+                    sampling.migrate = None;
+                    vec![None]
+                }
+            };
+            let caches = match row.placement == Placement::Minibatch {
+                true => self.caches(ranks),
+                false => vec![sampling.cache],
+            };
+            let mut found = Vec::new();
+            for slices in meshes.into_iter() {
+                for merges in &merges {
+                    for cache in &caches {
+                        found.push(Knobs {
+                            sampling: SamplingSettings {
+                                slices,
+                                merges: *merges,
+                                cache: *cache,
+                                ..sampling.clone()
+                            },
+                            ..self.common()
+                        });
+                    }
                 }
             }
-        }
-        found
+            found
+        };
+        let all = self.batches.iter().map(|batches| &batches.settings);
+        all.flat_map(of_settings).collect()
     }
 
     /// How many rows of other ranks may be kept: none, some shares of all, and all; or as pinned.
@@ -228,7 +232,38 @@ impl PlanRequest<'_> {
         let virtual_stages = |count: u32| self.virtual_stages(count).into_iter();
         let several =
             |count: u32| virtual_stages(count).map(move |virtual_stages| (count, virtual_stages));
-        (0..tried).map(spread).flat_map(several).map(of).collect()
+        let usual = (0..tried).map(spread).flat_map(several).map(of);
+        usual.flat_map(|stages| self.piloted(row, stages)).collect()
+    }
+
+    /// Stages as they are usual, and with the chunks and histories that a pilot has tried.
+    fn piloted(&self, row: &Row, usual: Stages) -> Vec<Stages> {
+        let pinned = &self.pin.knobs;
+        let free = pinned.chunks.is_none() && pinned.interval.is_none();
+        let pilot = self
+            .pilot
+            .filter(|_| free && row.placement == Placement::Pipeline);
+        let tried = pilot.into_iter().flat_map(|pilot| &pilot.classes);
+        let with = |method: &Method| match method {
+            Method::Histories {
+                chunks,
+                interval,
+                shuffle,
+                division: None,
+            } => Some(Stages {
+                chunks: *chunks,
+                interval: *interval,
+                shuffle: *shuffle,
+                ..usual.clone()
+            }),
+            Method::Histories { .. }
+            | Method::Exact
+            | Method::Decoupled
+            | Method::Copies { .. }
+            | Method::Sampled(_) => None,
+        };
+        let piloted = tried.filter_map(|piloted| with(&piloted.class.method));
+        std::iter::once(usual.clone()).chain(piloted).collect()
     }
 
     /// The numbers of runs per stage to try, limited by the number of layers; or the pinned one.

@@ -12,7 +12,7 @@ pub(super) fn measures(objective: Objective, estimate: &Estimate) -> [f64; 3] {
     let memory = estimate.peak_memory_bytes.0 as f64;
     let bytes = estimate.epoch.bytes.0 as f64;
     match objective {
-        Objective::Time => [time, memory, bytes],
+        Objective::Time | Objective::TimeToAccuracy => [time, memory, bytes],
         Objective::Memory => [memory, time, bytes],
         Objective::Bytes => [bytes, time, memory],
     }
@@ -23,7 +23,7 @@ pub(super) fn cost(objective: Objective, estimate: &Estimate) -> mixture::Cost {
     let [first, second, third] = measures(objective, estimate);
     let seconds = significant(estimate.eval.seconds.0);
     let rest = match objective {
-        Objective::Time => [seconds, second, third],
+        Objective::Time | Objective::TimeToAccuracy => [seconds, second, third],
         // Among those that need the same memory, the fastest.
         Objective::Memory => [second, seconds, third],
         Objective::Bytes => [estimate.eval.bytes.0 as f64, second, third],

@@ -46,12 +46,13 @@ impl Priced<'_> {
             host: self.host,
             lacking_bytes: (!estimate.fits).then(|| Bytes(needed.saturating_sub(has))),
             against_best: (!std::ptr::eq(self, best)).then(|| self.against(best)),
+            to_target: self.to_target.clone(),
             reason: format!(
                 "{}{}{}{}",
                 self.reason(request, chosen, best),
                 self.resting(),
                 self.unknown(),
-                self.batches(best)
+                self.batches(request, best)
             ),
         }
     }
@@ -96,6 +97,9 @@ impl Priced<'_> {
         if !estimate.fits {
             return self.misses(request);
         }
+        if let Some(told) = &self.told {
+            return told.clone();
+        }
         if !self.allowed() {
             let needed = self.spec.relaxations();
             let needed: Vec<_> = needed.iter().map(|r| r.permission().name()).collect();
@@ -109,14 +113,14 @@ impl Priced<'_> {
         }
         if chosen {
             let what = match request.objective {
-                Objective::Time => "shortest epoch",
+                Objective::Time | Objective::TimeToAccuracy => "shortest epoch",
                 Objective::Memory => "smallest peak memory",
                 Objective::Bytes => "fewest bytes sent",
             };
             return format!("{what}: {}", self.mostly(None));
         }
         let behind = match request.objective {
-            Objective::Time => {
+            Objective::Time | Objective::TimeToAccuracy => {
                 let factor = epoch.seconds.0 / bests.epoch.seconds.0.max(f64::MIN_POSITIVE);
                 if significant(epoch.seconds.0) == significant(bests.epoch.seconds.0) {
                     "as fast as the best".to_owned()
@@ -174,7 +178,7 @@ impl Priced<'_> {
 
     /// Steps of an epoch on batches, and when they pay. How many epochs a run needs is not known
     /// without training.
-    fn batches(&self, best: &Priced) -> String {
+    fn batches(&self, request: &PlanRequest, best: &Priced) -> String {
         let Some(batch) = self.parts.batch.as_ref().filter(|_| self.samples()) else {
             return String::new();
         };
@@ -192,7 +196,9 @@ impl Priced<'_> {
             counted(count, "step"),
             counted(outermost, "vertex"),
         );
-        if !best.samples() && epoch > 0.0 {
+        // For the time to an accuracy, the reason speaks of that.
+        let by_epoch = request.objective != Objective::TimeToAccuracy;
+        if by_epoch && !best.samples() && epoch > 0.0 {
             let times = best.estimate.epoch.seconds.0 / epoch;
             text += &format!(
                 "; trains another function than the whole graph: faster if it needs fewer than {times:.2} times as many \
@@ -255,7 +261,7 @@ impl Priced<'_> {
         }
     }
 
-    fn mostly(&self, other: Option<&Priced>) -> String {
+    pub(super) fn mostly(&self, other: Option<&Priced>) -> String {
         let main = self.main(other);
         let name = match main {
             Main::ExposedCommunication => "exposed communication",

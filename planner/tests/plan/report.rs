@@ -71,7 +71,8 @@ fn planned(workload: &Workload, cluster: &Cluster, objective: Objective) -> Plan
         pin: Pin::default(),
         top: None,
         layers: 0,
-        batches: None,
+        batches: &[],
+        pilot: None,
     };
     plan(&request, &ANY)
 }
@@ -132,7 +133,8 @@ fn failed_lowerings_are_rejected() {
         pin: Pin::default(),
         top: None,
         layers: 0,
-        batches: None,
+        batches: &[],
+        pilot: None,
     };
     let plan = plan(&request, &UpTo(1));
     let others = request.candidates().len() - 1;
@@ -211,7 +213,8 @@ fn what_is_pinned_is_all_that_is_priced() {
             pin,
             top: None,
             layers: 0,
-            batches: None,
+            batches: &[],
+            pilot: None,
         };
         let plan = plan(&request, &ANY);
         let names = plan.candidates.iter().map(|c| c.name());

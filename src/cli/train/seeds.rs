@@ -1,12 +1,12 @@
 //! `gnnc train --seeds`: one run per seed, and the spread of their scores.
 
-use super::Train;
+use super::{Train, target};
+use crate::cli::best::Choice;
 use crate::cli::inputs::headline;
 use crate::cli::output::{Answer, Output, input};
 use crate::cli::summary::loss;
 use crate::cli::text::{count, facts, score, score_or_dash};
 use crate::cli::watch::progress_bar;
-use gnnc::ir::plan::Candidate;
 use gnnc::ir::words::units::Seconds;
 use gnnc::runtime::Stop;
 use gnnc::{Cache, Compiled, Loaded, Summary, train_traced};
@@ -22,7 +22,7 @@ impl Train {
         loaded: &Loaded,
         compiled: &Compiled,
         seeds: u64,
-        choice: Option<&Candidate>,
+        choice: Option<&Choice>,
         cache: Option<Cache>,
         stop: Stop,
     ) -> Answer {
@@ -87,6 +87,8 @@ impl Train {
             let values: Option<Vec<f64>> = runs.iter().map(score).collect();
             values.as_deref().map(Spread::of)
         };
+        let all: Vec<&Summary> = runs.iter().collect();
+        let predicted = target::predicted(choice, &all);
         let scores = [
             ("val", of(|run| run.scores.val)),
             ("test", of(|run| run.scores.test)),
@@ -109,8 +111,10 @@ impl Train {
             }
             let time = format!("{} (mean of medians)", Seconds(seconds));
             lines.push(("epoch", time));
+            lines.extend(target::lines_of_seeds(metric, &all, predicted.as_ref()));
             let gap = if self.quiet { "" } else { "\n" };
-            return out.text(&format!("{gap}{}", facts(&lines)));
+            out.text(&format!("{gap}{}", facts(&lines)))?;
+            return target::answer(&all);
         }
         let mut report = json!({
             "model": loaded.model.name,
@@ -119,14 +123,15 @@ impl Train {
             "first_seed": first,
             "metric": metric.key(),
             "epoch_seconds": seconds,
-            "runs": &runs,
+            "runs": all.iter().map(|run| target::json(run, predicted.as_ref())).collect::<Vec<_>>(),
         });
         for (set, found) in &scores {
             let key = format!("{set}_{}", metric.key());
             report[format!("{key}_deviation")] = json!(found.map(|found| found.deviation));
             report[key] = json!(found.map(|found| found.mean));
         }
-        out.json(&report)
+        out.json(&report)?;
+        target::answer(&all)
     }
 }
 
