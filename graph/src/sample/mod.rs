@@ -35,6 +35,7 @@ mod fill;
 mod hop_edges;
 mod numbers;
 mod pilot;
+mod remote;
 mod roots;
 mod sampler;
 mod together;
@@ -47,6 +48,7 @@ pub use estimate::{DegreeClass, Degrees, Estimate, by_degrees, by_edges};
 pub use gnnc_ir::words::sampling::{ALL, Cut, Fanout, Kind, MAX_HOPS};
 pub use hop_edges::HopEdges;
 pub use pilot::{PILOT, Pilot, room};
+pub use remote::remote_share;
 pub use roots::{At, RankSeeds, Replay, check_roots, seeds};
 pub use sampler::Sampler;
 
