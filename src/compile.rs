@@ -1,10 +1,12 @@
 //! From a checked model to programs.
 
 use crate::Error;
+use gnnc_graph::GraphData;
+use gnnc_graph::partition::PartitionInput;
 use gnnc_ir::graph::autodiff::differentiate;
 use gnnc_ir::graph::model::Model;
 use gnnc_ir::graph::op::{Input, Op};
-use gnnc_ir::plan::{Placement, Relaxation};
+use gnnc_ir::plan::{Partitioner, Placement, Relaxation};
 use gnnc_ir::program::Program;
 use gnnc_ir::words::sampling::SamplingSettings;
 use gnnc_ir::{Graph, Workload};
@@ -31,7 +33,6 @@ pub struct Compiled {
     pub training: Training,
     /// The decoupled form, which is a different function, or why there is none.
     pub decoupled: Result<Box<Relaxed>, DecoupleError>,
-    /// Whether edges have types.
     /// The forms on sampled batches, made on demand: without aggregations that are made beforehand, and with them.
     sampled: [OnceLock<Result<Box<Training>, LowerError>>; 2],
 }
@@ -207,6 +208,20 @@ impl Compiled {
             .batches
             .as_ref()
             .map_or(0, |batches| batches.hops.len()))
+    }
+
+    /// A graph as a partitioner sees it: batches of the model have as many hops as it aggregates one after another.
+    pub(crate) fn input<'a>(
+        &self,
+        data: &'a GraphData,
+        partitioner: Partitioner,
+    ) -> PartitionInput<'a> {
+        // The form on batches takes time to make.
+        let sampled = partitioner.reads_hops().then(|| self.sampled(false));
+        let of_model = sampled.and_then(|sampled| sampled.as_ref().ok());
+        let batches = of_model.and_then(|training| training.batches.as_ref());
+        let hops = batches.map(|batches| batches.hops.len() as u32);
+        PartitionInput::from(data).over_hops(hops)
     }
 
     /// The forward and backward graphs that a placement runs.

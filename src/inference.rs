@@ -126,7 +126,7 @@ fn start(
     loaded: &Loaded,
     options: &TrainOptions,
 ) -> Result<Session, Error> {
-    let partition = parted(data, options, options.workers)?;
+    let partition = parted(data.into(), options, options.workers)?;
     let run = RunOptions {
         threads_per_rank: options.threads,
         cache: options.cache.clone(),

@@ -1,11 +1,11 @@
 //! Partitions of data graphs, kept in the cache: METIS takes seconds where reading a file takes milliseconds.
 //!
-//! The key of a partition is the content of the graph, what the partitioner says of itself, and the number of parts;
+//! The key of a partition is what the partitioner says of itself and of all that it reads, and the number of parts;
 //! that of chunks has the parts' content as well. A file holds the part or chunk of each vertex as a little-endian
 //! number of one, two or four bytes. Results are the same with and without a cache.
 
 use gnnc_files::{Cache, Cached};
-use gnnc_graph::partition::{Metis, Partitioner};
+use gnnc_graph::partition::{Metis, PartitionInput, Partitioner};
 use gnnc_graph::{GraphError, Partition, Topology};
 
 /// Seed of the chunks of a run.
@@ -17,18 +17,19 @@ const CHUNK_SEED: u64 = 0;
 /// # Errors
 /// As [`Partitioner::partitions`].
 pub fn partitions(
-    topology: &Topology,
+    graph: PartitionInput,
     partitioner: &dyn Partitioner,
     parts: &[u32],
     cache: Option<&Cache>,
 ) -> Result<Vec<Partition>, GraphError> {
-    let (Some(cache), Some(method)) = (cache, partitioner.key()) else {
-        return partitioner.partitions(topology, parts);
+    let key = || partitioner.key(graph);
+    let Some((cache, about)) = cache.and_then(|cache| Some((cache, key()?))) else {
+        return partitioner.partitions(graph, parts);
     };
     let shelf = Shelf {
         cache,
-        about: format!("{method}\ngraph {}", topology.digest()),
-        vertices: topology.vertices(),
+        about,
+        vertices: graph.vertices(),
     };
     let found: Vec<Option<Partition>> = parts
         .iter()
@@ -42,7 +43,7 @@ pub fn partitions(
     let made = if lacks.is_empty() {
         Vec::new()
     } else {
-        partitioner.partitions(topology, &lacks)?
+        partitioner.partitions(graph, &lacks)?
     };
     for partition in &made {
         shelf.put("parts", partition.parts(), partition.owner());
@@ -68,13 +69,13 @@ pub fn cut_chunks(
     };
     // One chunk needs no cut.
     let cache = cache.filter(|_| chunks > 1);
-    let (Some(cache), Some(method)) = (cache, metis.key()) else {
+    let key = || metis.key(topology.into());
+    let Some((cache, about)) = cache.and_then(|cache| Some((cache, key()?))) else {
         return partition.cut_chunks(topology, chunks, CHUNK_SEED);
     };
-    let (graph, of) = (topology.digest(), partition.digest());
     let shelf = Shelf {
         cache,
-        about: format!("{method}\ngraph {graph}\npartition {of}"),
+        about: format!("{about}\npartition {}", partition.digest()),
         vertices: topology.vertices(),
     };
     if let Some(chunk) = shelf.take("chunks", chunks) {

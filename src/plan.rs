@@ -120,7 +120,13 @@ pub fn sweep(
             draws = more;
             draws.on.extend(before);
         }
-        counted.count(data, &divisions.collect(), &draws, options.cache.as_ref())?;
+        counted.count(
+            data,
+            compiled,
+            &divisions.collect(),
+            &draws,
+            options.cache.as_ref(),
+        )?;
     }
     let mut points = Vec::new();
     let mut workload = loaded.workload.clone();
@@ -419,7 +425,13 @@ impl<'a> Planner<'a> {
             found.is_some() && !draws.on.contains(&(*parts, *partitioner))
         };
         divisions.retain(|division| !known(division));
-        counted.count(data, &divisions, &draws, self.options.cache.as_ref())?;
+        counted.count(
+            data,
+            self.compiled,
+            &divisions,
+            &draws,
+            self.options.cache.as_ref(),
+        )?;
         for (parts, partitioner) in divisions {
             let known = self.workload.partition(parts, partitioner.name()).is_some();
             let found = counted.partitions.get(&(parts, partitioner));

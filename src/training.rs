@@ -272,7 +272,8 @@ impl Trainer {
         let mut device = options.device.open(options.cache.clone())?;
         let rank = options.device.rank();
         let place = place(loaded, compiled, options)?;
-        let partition = Arc::new(divide(data, options, &place)?);
+        let input = compiled.input(data, options.partitioner());
+        let partition = Arc::new(divide(input, options, &place)?);
         let programs = compiled.programs(&place)?;
         if let Some(judge) = &judge {
             judge.fits(&programs)?;

@@ -74,7 +74,7 @@ fn run(program: Program, text: &str) {
     let partition = match program.ranks {
         1 => Partition::whole(data.vertices()),
         ranks => Range
-            .partition(&data.topology, ranks)
+            .partition((&data.topology).into(), ranks)
             .expect("parts of eight vertices"),
     };
     let options = RunOptions {

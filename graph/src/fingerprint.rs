@@ -1,6 +1,7 @@
 //! Hashes of graphs and partitions: processes verify with them that they work on the same data, and caches find
 //! results by them.
 
+use crate::partition::PartitionInput;
 use crate::{Features, GraphData, Labels, Partition, Topology};
 
 /// Bytes hashed at a time.
@@ -62,6 +63,20 @@ impl Topology {
         let mut hash = blake3::Hasher::new();
         add(&mut hash, self.indptr(), |x| x.to_le_bytes());
         add(&mut hash, self.indices(), |x| x.to_le_bytes());
+        hash.finalize().to_hex().to_string()
+    }
+}
+
+impl PartitionInput<'_> {
+    /// A hash of 256 bits of the split and of the vertices' types, in hexadecimal.
+    pub fn digest_of_vertices(self) -> String {
+        let mut hash = blake3::Hasher::new();
+        for split in self.splits() {
+            add(&mut hash, split, |x| [u8::from(x)]);
+        }
+        add(&mut hash, &self.vertex_types(), |kind| {
+            kind.map_or(u32::MAX, u32::from).to_le_bytes()
+        });
         hash.finalize().to_hex().to_string()
     }
 }

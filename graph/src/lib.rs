@@ -30,7 +30,7 @@
 //!
 //! # fn main() -> Result<(), gnnc_graph::GraphError> {
 //! let graph = example::g8();
-//! let halves = Metis::default().partition(&graph.topology, 2)?;
+//! let halves = Metis::default().partition((&graph).into(), 2)?;
 //! assert_eq!(replication(&graph.topology, &halves)?.alpha, 3.0 / 8.0);
 //!
 //! let parts = LocalPart::build_all(&graph.topology, &halves)?;

@@ -73,20 +73,20 @@ mod tests {
     #[test]
     fn g8_has_the_boundaries_written_down() {
         let g8 = example::g8().topology;
-        let halves = replication(&g8, &Range.partition(&g8, 2).unwrap()).unwrap();
+        let halves = replication(&g8, &Range.partition((&g8).into(), 2).unwrap()).unwrap();
         assert_eq!(halves.boundary, [vec![4, 5], vec![3]]);
         assert_eq!(halves.alpha, 3.0 / 8.0);
         assert_eq!(halves.messages, [[0, 1], [2, 0]]);
         assert_eq!(halves.cut, 4);
 
-        let quarters = replication(&g8, &Range.partition(&g8, 4).unwrap()).unwrap();
+        let quarters = replication(&g8, &Range.partition((&g8).into(), 4).unwrap()).unwrap();
         assert_eq!(
             quarters.boundary,
             [vec![2], vec![0, 1, 4, 5], vec![3, 6, 7], vec![4, 5]]
         );
         assert_eq!(quarters.alpha, 10.0 / 8.0);
 
-        let hash = replication(&g8, &Hash.partition(&g8, 2).unwrap()).unwrap();
+        let hash = replication(&g8, &Hash.partition((&g8).into(), 2).unwrap()).unwrap();
         assert_eq!(hash.boundary, [vec![1, 3, 5, 7], vec![0, 2, 4, 6]]);
         assert_eq!(hash.alpha, 1.0);
     }

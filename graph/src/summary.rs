@@ -43,7 +43,7 @@ pub fn summarise(
         partitions: BTreeMap::new(),
     };
     for &(count, partitioner) in parts {
-        let partition = partitioner.partition(&data.topology, count)?;
+        let partition = partitioner.partition(data.into(), count)?;
         let summary = summarise_partition(data, &partition, partitioner.name())?;
         workload.add_partition(count, summary);
     }
@@ -126,7 +126,13 @@ pub fn summarise_partition(
             reach.interior += 1;
             reach.interior_edges += edges;
         }
-        load.train += u64::from(data.train.get(v).copied().unwrap_or(false));
+        for (count, split) in [
+            (&mut load.train, &data.train),
+            (&mut load.val, &data.val),
+            (&mut load.test, &data.test),
+        ] {
+            *count += u64::from(split.get(v).copied().unwrap_or(false));
+        }
         load.feature_nonzeros += data.features.stored_in_row(v);
     }
     Ok(PartitionSummary {
@@ -189,6 +195,8 @@ mod tests {
             edges: 10,
             named_edges: Default::default(),
             train: 2,
+            val: 1,
+            test: 1,
             feature_nonzeros: 16,
             reach: reach(3, 7),
         };

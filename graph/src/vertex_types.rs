@@ -122,14 +122,27 @@ impl GraphData {
 
     /// How many vertices each type has.
     pub fn vertices_by_type(&self) -> Vec<u64> {
-        let own = self.own_features();
         let mut counts = vec![0; self.vertex_types.len()];
-        for entry in self.features.entries() {
-            if let Some(kind) = entry.column.checked_sub(own) {
-                counts[kind as usize] += 1;
-            }
+        for kind in self.types_of_vertices().into_iter().flatten() {
+            counts[usize::from(kind)] += 1;
         }
         counts
+    }
+
+    /// The type of each vertex, by its number; `None` of those that have none. Empty if there are no types.
+    pub fn types_of_vertices(&self) -> Vec<Option<u16>> {
+        if self.vertex_types.is_empty() {
+            return Vec::new();
+        }
+        let own = self.own_features();
+        let mut types = vec![None; self.vertices() as usize];
+        for entry in self.features.entries() {
+            let kind = entry.column.checked_sub(own);
+            if let (Some(kind), Some(own)) = (kind, types.get_mut(entry.row)) {
+                *own = Some(kind as u16);
+            }
+        }
+        types
     }
 
     /// The vertices of a type; `None` if no type has the name.

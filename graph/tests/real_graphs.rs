@@ -10,7 +10,7 @@
     reason = "a test may stop, and says what it skips"
 )]
 
-use gnnc_graph::partition::{Hash, Metis, Partition, Partitioner};
+use gnnc_graph::partition::{Blocks, Hash, Metis, MetisSplits, Partition, Partitioner};
 use gnnc_graph::{
     Features, GraphData, Labels, LoadOptions, LocalPart, load, replication, summarise,
 };
@@ -137,7 +137,7 @@ fn replication_factors_are_the_reference_ones() {
                     seed,
                     balance_edges: false,
                 };
-                replication(&both, &metis.partition(&both, parts).unwrap())
+                replication(&both, &metis.partition((&both).into(), parts).unwrap())
                     .unwrap()
                     .alpha
             };
@@ -162,16 +162,16 @@ fn parts_are_the_same_asked_together_and_one_by_one() {
                 seed: 0,
                 balance_edges,
             };
-            let together = metis.partitions(&data.topology, &counts).unwrap();
+            let together = metis.partitions((&data.topology).into(), &counts).unwrap();
             for (parts, found) in counts.into_iter().zip(together) {
-                let alone = metis.partition(&data.topology, parts).unwrap();
+                let alone = metis.partition((&data.topology).into(), parts).unwrap();
                 assert_eq!(found.parts(), parts);
                 assert!(found == alone, "{name} x {parts}, edges: {balance_edges}");
             }
         }
     });
     let cora = find("cora").unwrap();
-    let many = Metis::default().partitions(&cora.topology, &[2, 9999]);
+    let many = Metis::default().partitions((&cora.topology).into(), &[2, 9999]);
     assert!(many.unwrap_err().to_string().contains("9999"));
 }
 
@@ -184,7 +184,7 @@ fn fewer_parts_are_those_of_more_parts_merged() {
                 seed: 0,
                 balance_edges,
             };
-            let parted = |parts| metis.partition(&data.topology, parts).unwrap();
+            let parted = |parts| metis.partition((&data.topology).into(), parts).unwrap();
             for (more, merges) in [(16, &[2, 4, 8][..]), (12, &[2, 4])] {
                 let finer = parted(more);
                 for parts in 2..more {
@@ -208,11 +208,26 @@ fn results_are_those_of_the_revision() {
             seed: 0,
             balance_edges,
         };
-        found.push(metis.key().unwrap());
+        found.push(
+            metis
+                .key((&cora).into())
+                .unwrap()
+                .lines()
+                .next()
+                .unwrap()
+                .to_owned(),
+        );
         for data in [&cora, &squirrel] {
-            let parts = metis.partition(&data.topology, 6).unwrap();
+            let parts = metis.partition((&data.topology).into(), 6).unwrap();
             found.push(parts.fingerprint());
         }
+    }
+    let splits = MetisSplits { seed: 0 };
+    let key = splits.key((&cora).into()).unwrap();
+    found.push(key.lines().next().unwrap().to_owned());
+    for data in [&cora, &squirrel] {
+        let parts = splits.partition(data.into(), 6).unwrap();
+        found.push(parts.fingerprint());
     }
     let whole = Partition::whole(cora.vertices());
     let cut = whole.cut_chunks(&cora.topology, 5, 0).unwrap();
@@ -241,7 +256,7 @@ fn parts_of_which_twice_as_many_are_asked_for_cost_little() {
     let seconds = |parts: &[u32]| {
         let once = || {
             let begin = Instant::now();
-            metis.partitions(&squirrel, parts).unwrap();
+            metis.partitions((&squirrel).into(), parts).unwrap();
             begin.elapsed().as_secs_f64()
         };
         (0..3).map(|_| once()).fold(f64::MAX, f64::min)
@@ -257,7 +272,7 @@ fn hash_partitions_replicate_as_random_ones() {
     on_each(&["squirrel", "photo"], |name, data| {
         for parts in [2u32, 4, 8] {
             let k = f64::from(parts);
-            let partition = Hash.partition(&data.topology, parts).unwrap();
+            let partition = Hash.partition((&data.topology).into(), parts).unwrap();
             let measured = replication(&data.topology, &partition).unwrap().alpha;
             // A vertex is copied to each other part that holds an out-neighbor of it.
             let copies: f64 = data
@@ -296,7 +311,9 @@ fn edges_are_balanced_on_request() {
 #[test]
 fn all_parts_of_a_real_graph_hold_all_edges() {
     let photo = find("photo").unwrap();
-    let partition = Metis::default().partition(&photo.topology, 4).unwrap();
+    let partition = Metis::default()
+        .partition((&photo.topology).into(), 4)
+        .unwrap();
     let summary = summarise(&photo, &[(4, &Metis::default())]).unwrap();
     let parts = LocalPart::build_all(&photo.topology, &partition).unwrap();
     for (part, load) in parts.iter().zip(&summary.partitions[&4][0].parts) {

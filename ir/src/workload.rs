@@ -36,6 +36,12 @@ pub struct PartLoad {
     pub edges: u64,
     /// Training vertices owned by the part.
     pub train: u64,
+    /// Validation vertices owned by the part.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub val: u64,
+    /// Test vertices owned by the part.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub test: u64,
     /// Edges of the named sets into the part's inner vertices.
     #[serde(default, skip_serializing_if = "NamedEdges::is_none")]
     pub named_edges: NamedEdges,
@@ -53,7 +59,7 @@ fn is_zero<N: Default + PartialEq>(number: &N) -> bool {
 /// A partition, as far as the planner needs it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PartitionSummary {
-    /// `metis`, `metis-edges`, `hash` or `range`.
+    /// The name of the [`Partitioner`].
     pub partitioner: String,
     /// Replication factor: the sum of the halos over the number of vertices.
     pub alpha: f64,
@@ -71,6 +77,12 @@ pub enum Partitioner {
     Metis,
     /// METIS, balanced by vertices and by edges.
     MetisEdges,
+    /// METIS, balanced by vertices, splits, edges and types of vertices.
+    MetisSplits,
+    /// By neighborhoods of labeled vertices (ByteGNN).
+    Blocks,
+    /// By neighborhoods of training vertices.
+    BlocksTrain,
     /// By a hash of the vertex.
     Hash,
     /// Contiguous vertices.
@@ -82,10 +94,24 @@ pub enum Partitioner {
 spelling!(Partitioner {
     Metis => "metis",
     MetisEdges => "metis-edges",
+    MetisSplits => "metis-splits",
+    Blocks => "blocks",
+    BlocksTrain => "blocks-train",
     Hash => "hash",
     Range => "range",
     Morton => "morton",
 });
+
+impl Partitioner {
+    /// Whether parts depend on how many hops the batches of a model have.
+    pub fn reads_hops(self) -> bool {
+        match self {
+            Self::Blocks | Self::BlocksTrain => true,
+            Self::Metis | Self::MetisEdges | Self::MetisSplits => false,
+            Self::Hash | Self::Range | Self::Morton => false,
+        }
+    }
+}
 
 /// How many of a rank's rows and edges depend on no other rank.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -89,6 +89,18 @@ pub enum PartsError {
         /// Vertices.
         vertices: u64,
     },
+    /// A partition that statistics cannot estimate.
+    #[error(
+        "partitioner {partitioner} needs the graph, as its parts follow from the edges and the split; name the graph \
+         file, or a workload with this partition into {}, or choose another partitioner",
+        counted(ranks, "part")
+    )]
+    NotCounted {
+        /// The partitioner.
+        partitioner: Partitioner,
+        /// Ranks.
+        ranks: u32,
+    },
     /// A partition with contradictory numbers.
     #[error(
         "the workload's partition into {} is inconsistent: it lists {} and {} of messages; make the workload again",
@@ -193,7 +205,7 @@ impl Parts {
 /// the formulas.
 ///
 /// # Errors
-/// No ranks, more ranks than vertices, or a contradictory partition.
+/// No ranks, more ranks than vertices, a contradictory partition, or one that only a graph can tell.
 pub fn parts(
     workload: &Workload,
     ranks: u32,
@@ -249,6 +261,8 @@ pub fn parts(
     }
     match workload.partition(ranks, partitioner.name()) {
         Some(summary) => measured(summary, partitioner, ranks, workload, origin),
+        // How labeled vertices lie in a graph follows from no statistics.
+        None if partitioner.reads_hops() => Err(PartsError::NotCounted { partitioner, ranks }),
         None => Ok(estimated(workload, ranks, partitioner)),
     }
 }
@@ -353,10 +367,12 @@ fn estimated(workload: &Workload, ranks: u32, partitioner: Partitioner) -> Parts
                 (k * (1.0 + degrees.variation.powi(2)) / workload.vertices.max(1) as f64).sqrt();
             relative * (2.0 * k.ln()).sqrt()
         }
-        Partitioner::MetisEdges => BALANCED_EDGES - 1.0,
-        Partitioner::Metis | Partitioner::Range | Partitioner::Morton => {
-            UNBALANCED_EDGES * degrees.variation * k.log2()
-        }
+        Partitioner::MetisEdges | Partitioner::MetisSplits => BALANCED_EDGES - 1.0,
+        Partitioner::Metis
+        | Partitioner::Blocks
+        | Partitioner::BlocksTrain
+        | Partitioner::Range
+        | Partitioner::Morton => UNBALANCED_EDGES * degrees.variation * k.log2(),
     };
     let edge_imbalance = (1.0 + deviation).min(k).min(degrees.worst(k).max(1.0));
     let count = u64::from(ranks);

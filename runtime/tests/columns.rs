@@ -223,7 +223,9 @@ fn columns_give_what_rows_give() {
         for partitioner in [&Range as &dyn Partitioner, &Hash] {
             check(
                 &data,
-                &partitioner.partition(&data.topology, ranks).unwrap(),
+                &partitioner
+                    .partition((&data.topology).into(), ranks)
+                    .unwrap(),
             );
         }
     }
@@ -245,7 +247,7 @@ fn columns_of_a_graph_with_a_hub_give_what_rows_give() {
     let mut data = planted.generate().unwrap();
     let star = (1..vertices).flat_map(|v| [(v, 7), (v - 1, v)]);
     data.topology = Topology::from_edges(vertices, star).unwrap().0;
-    let partition = Hash.partition(&data.topology, 3).unwrap();
+    let partition = Hash.partition((&data.topology).into(), 3).unwrap();
     // Slices of two widths.
     assert!(data.features.columns() > 6 && !data.features.columns().is_multiple_of(3));
     let parts = LocalPart::build_all(&data.topology, &partition).unwrap();
@@ -262,7 +264,7 @@ fn one_program_serves_slices_of_one_width() {
         ranks: 2,
         features: 4,
     };
-    let partition = Hash.partition(&data.topology, 2).unwrap();
+    let partition = Hash.partition((&data.topology).into(), 2).unwrap();
     let several = session(network.all_programs(), &data, &partition).logits();
     let one = session(network.by_columns(0), &data, &partition).logits();
     assert_eq!(several.unwrap(), one.unwrap());
@@ -299,7 +301,7 @@ type Change = fn(&mut Program);
 /// The answer of a three-rank session to changed programs.
 fn answer(change: Change) -> Result<(), String> {
     let data = example::g8();
-    let partition = Range.partition(&data.topology, 3).unwrap();
+    let partition = Range.partition((&data.topology).into(), 3).unwrap();
     let network = Spread {
         ranks: 3,
         features: 4,
@@ -377,7 +379,7 @@ fn redistributions_that_do_not_fit_are_refused() {
     let mut programs = network.all_programs();
     programs.swap(0, 1);
     let data = example::g8();
-    let partition = Range.partition(&data.topology, 3).unwrap();
+    let partition = Range.partition((&data.topology).into(), 3).unwrap();
     let result = Session::new(programs, &data, &partition, RunOptions::default());
     assert!(matches!(result, Err(RuntimeError::Program(_))));
 }

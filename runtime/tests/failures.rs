@@ -47,7 +47,7 @@ fn faulty(inner: Threads, fail_at: usize, panics: bool) -> Box<dyn Transport> {
 fn ranks_that_need_more_memory_than_there_is_are_refused() {
     let data = example::g8();
     let network = Network { ranks: 4, ..G8 };
-    let partition = Range.partition(&data.topology, 4).unwrap();
+    let partition = Range.partition((&data.topology).into(), 4).unwrap();
     let with_limit = |limit| {
         let options = RunOptions {
             memory_limit: Some(limit),
@@ -75,7 +75,7 @@ fn ranks_that_need_more_memory_than_there_is_are_refused() {
 fn a_failing_rank_stops_all_of_them() {
     let data = example::g8();
     let network = Network { ranks: 4, ..G8 };
-    let partition = Range.partition(&data.topology, 4).unwrap();
+    let partition = Range.partition((&data.topology).into(), 4).unwrap();
     for panics in [false, true] {
         for fail_at in [0, 1, 5, 9, 14, 30] {
             let transports = Threads::connect(4)
@@ -131,7 +131,9 @@ impl Drop for Folder {
 }
 
 fn session(network: &Network, data: &GraphData, seed: u64) -> Session {
-    let partition = Range.partition(&data.topology, network.ranks).unwrap();
+    let partition = Range
+        .partition((&data.topology).into(), network.ranks)
+        .unwrap();
     let options = RunOptions {
         seed,
         learning_rate: 0.3,

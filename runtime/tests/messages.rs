@@ -43,7 +43,7 @@ fn epoch(ranks: u32) -> (u64, f64) {
         sparse: false,
         dropout: false,
     };
-    let partition = Range.partition(&data.topology, ranks).unwrap();
+    let partition = Range.partition((&data.topology).into(), ranks).unwrap();
     let messages = Arc::new(AtomicU64::new(0));
     let count = |inner| {
         let messages = Arc::clone(&messages);

@@ -137,7 +137,9 @@ fn ranks_compute_what_one_computes_and_send_what_is_written() {
     let data = example::g8();
     for ranks in [1, 2, 3, 4, 8] {
         for partitioner in [&Range as &dyn Partitioner, &Hash] {
-            let partition = partitioner.partition(&data.topology, ranks).unwrap();
+            let partition = partitioner
+                .partition((&data.topology).into(), ranks)
+                .unwrap();
             check_ranks(G8, &data, &partition, 6);
         }
     }
@@ -172,7 +174,7 @@ fn threads_change_no_bit() {
     let (data, network) = large();
     for ranks in [1, 2] {
         let network = Network { ranks, ..network };
-        let partition = Range.partition(&data.topology, ranks).unwrap();
+        let partition = Range.partition((&data.topology).into(), ranks).unwrap();
         let results: Vec<_> = [1, 2, 3]
             .into_iter()
             .map(|threads| {
@@ -209,7 +211,7 @@ fn sparse_features_give_what_dense_ones_give() {
     sparse_data.features = data.features.to_sparse();
     assert!(sparse_data.features.stored() * 4 <= data.features.stored());
     for ranks in [1, 2] {
-        let partition = Hash.partition(&data.topology, ranks).unwrap();
+        let partition = Hash.partition((&data.topology).into(), ranks).unwrap();
         let dense = Network { ranks, ..dense };
         let sparse = Network {
             sparse: true,
@@ -228,7 +230,7 @@ fn sparse_features_give_what_dense_ones_give() {
 fn memory_is_what_the_layout_says() {
     let data = example::g8();
     let network = Network { ranks: 2, ..G8 };
-    let partition = Range.partition(&data.topology, 2).unwrap();
+    let partition = Range.partition((&data.topology).into(), 2).unwrap();
     let mut session = session(&network, &data, &partition, 1);
     let sizes = gnnc_ir::program::RankSizes {
         inner: 4,
@@ -369,7 +371,7 @@ fn programs_that_do_not_fit_are_refused() {
 fn a_trace_has_every_instruction_and_its_bytes() {
     let data = example::g8();
     let network = Network { ranks: 2, ..G8 };
-    let partition = Range.partition(&data.topology, 2).unwrap();
+    let partition = Range.partition((&data.topology).into(), 2).unwrap();
     let options = RunOptions {
         trace: true,
         ..RunOptions::default()

@@ -32,7 +32,9 @@ const G8: Staged = Staged {
 
 /// The quarters of G8 as chunks of the whole or of its halves.
 fn quarters(width: u32, chunks: u32) -> Partition {
-    let parts = Range.partition(&example::g8().topology, width).unwrap();
+    let parts = Range
+        .partition((&example::g8().topology).into(), width)
+        .unwrap();
     let chunk = (0..8).map(|v| v * chunks / 8).collect();
     parts.with_chunks(chunks, chunk).unwrap()
 }
@@ -106,7 +108,7 @@ fn one_chunk_is_no_chunk() {
             width,
             ..G8
         };
-        let whole = Range.partition(&data.topology, width).unwrap();
+        let whole = Range.partition((&data.topology).into(), width).unwrap();
         let want = losses(&mut session(plain, &data, &whole), 8);
         for stages in [1, 2] {
             let chunks = Some(1);

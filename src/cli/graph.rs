@@ -1,10 +1,11 @@
 //! `gnnc graph`: statistics, partitions, conversion and generation of data graphs.
 
-use super::files::{replace, writable};
+use super::files::writable;
 use super::import::ImportCommand;
 use super::links::Links;
 use super::numbers::{EDGES, SEEDS, SIGNAL, VERTICES, WIDTH, WORKERS, within};
-use super::output::{Answer, Failure, Output, input};
+use super::output::{Answer, Failure, Output};
+use super::partition::{PartitionCommand, imbalance};
 use super::partitioner::PartitionerArgs;
 use super::sample::Sample;
 use super::text::{Table, count, facts, grouped};
@@ -15,7 +16,7 @@ use gnnc::graph::import;
 use gnnc::graph::{Features, GraphData, GraphError, LoadOptions, summary, write};
 use gnnc::ir::EdgeSet;
 use gnnc::ir::words::spelling::counted;
-use gnnc::ir::workload::{PartLoad, PartitionSummary, Workload};
+use gnnc::ir::workload::Workload;
 use serde_json::json;
 use std::path::{Path, PathBuf};
 
@@ -24,7 +25,7 @@ use std::path::{Path, PathBuf};
 pub enum GraphCommand {
     /// Print statistics of a graph; `gnnc plan --workload` reads their JSON form.
     Stats(Stats),
-    /// Partition the vertices; report the replication factor, the edge cut and the imbalance.
+    /// Partition the vertices; report the replication factor, the edge cut and how even the parts are.
     Partition(PartitionCommand),
     /// Make a graph file of tables: edges, and vertices with labels, a split and features.
     Import(Box<ImportCommand>),
@@ -62,21 +63,6 @@ pub struct Stats {
     parts: Vec<u32>,
     #[command(flatten)]
     partitioner: PartitionerArgs,
-}
-
-/// Arguments of `graph partition`.
-#[derive(Args)]
-pub struct PartitionCommand {
-    #[command(flatten)]
-    graph: GraphFile,
-    /// Number of parts.
-    #[arg(long, value_name = "K", value_parser = within(WORKERS))]
-    parts: u32,
-    #[command(flatten)]
-    partitioner: PartitionerArgs,
-    /// Write the part of each vertex to this file, one per line.
-    #[arg(long, value_name = "FILE")]
-    out: Option<PathBuf>,
 }
 
 /// Arguments of `graph convert`.
@@ -183,69 +169,12 @@ impl Stats {
         let data = self.graph.load(out)?;
         let mut workload = summary::summarise(&data, &[])?;
         if !self.parts.is_empty() {
-            let made = self.partitioner.partitions(&data, &self.parts, out)?;
-            for (partition, found) in made {
-                workload.add_partition(partition.parts(), found);
+            let made = self.partitioner.partitions(&data, None, &self.parts, out)?;
+            for made in made {
+                workload.add_partition(made.partition.parts(), made.summary);
             }
         }
         out.report(|| stats_text(&data, &workload), &workload)
-    }
-}
-
-impl PartitionCommand {
-    fn run(&self, out: &Output) -> Answer {
-        if let Some(path) = &self.out {
-            writable(path, "partition")?;
-        }
-        let name = self.partitioner.method()?.name();
-        let data = self.graph.load(out)?;
-        let made = self.partitioner.partitions(&data, &[self.parts], out)?;
-        let Some((partition, found)) = made.into_iter().next() else {
-            return Err(input(format!("{name} made no partition")));
-        };
-        let cut = gnnc::graph::replication(&data.topology, &partition)?.cut;
-        if let Some(path) = &self.out {
-            let owners = partition.owner().iter();
-            let text: String = owners.map(|part| format!("{part}\n")).collect();
-            replace(path, text.as_bytes())?;
-        }
-        let (vertices, edges) = balance(&found);
-        let text = || {
-            let share = cut as f64 / data.topology.edges().max(1) as f64;
-            let mut text = facts(&[
-                ("graph", data.name.clone()),
-                ("parts", format!("{} by {name}", self.parts)),
-                (
-                    "replication factor",
-                    format!("{:.4} (halo vertices / vertices)", found.alpha),
-                ),
-                (
-                    "edge cut",
-                    format!("{}, {:.2} %", count(cut, "edge"), share * 100.0),
-                ),
-                (
-                    "imbalance",
-                    format!("{vertices:.3} in vertices, {edges:.3} in edges (largest part / mean)"),
-                ),
-            ]);
-            text.push('\n');
-            text.push_str(&loads_text(&found.parts));
-            text
-        };
-        out.report(
-            text,
-            &json!({
-                "graph": data.name,
-                "partitioner": name,
-                "parts": self.parts,
-                "alpha": found.alpha,
-                "cut": cut,
-                "vertex_balance": vertices,
-                "edge_balance": edges,
-                "loads": &found.parts,
-                "messages": &found.messages,
-            }),
-        )
     }
 }
 
@@ -444,7 +373,8 @@ fn stats_text(data: &GraphData, workload: &Workload) -> String {
         ]);
         let all = workload.partitions.iter();
         for (parts, found) in all.flat_map(|(parts, all)| all.iter().map(move |p| (parts, p))) {
-            let (vertices, edges) = balance(found);
+            let vertices = imbalance(found, |load| load.inner);
+            let edges = imbalance(found, |load| load.edges);
             table.row([
                 parts.to_string(),
                 found.partitioner.clone(),
@@ -456,41 +386,4 @@ fn stats_text(data: &GraphData, workload: &Workload) -> String {
         text.push_str(&table.lines());
     }
     text
-}
-
-fn loads_text(loads: &[PartLoad]) -> String {
-    let mut table = Table::new(0, 2);
-    table.row([
-        "part",
-        "vertices",
-        "halo",
-        "edges",
-        "train",
-        "feature values",
-    ]);
-    for (part, load) in loads.iter().enumerate() {
-        table.row([
-            part.to_string(),
-            grouped(load.inner),
-            grouped(load.halo),
-            grouped(load.edges),
-            grouped(load.train),
-            grouped(load.feature_nonzeros),
-        ]);
-    }
-    table.lines()
-}
-
-/// Largest part over mean part: vertices, edges.
-fn balance(found: &PartitionSummary) -> (f64, f64) {
-    let ratio = |load: fn(&PartLoad) -> u64| {
-        let loads: Vec<u64> = found.parts.iter().map(load).collect();
-        let total: u64 = loads.iter().sum();
-        let largest = loads.iter().copied().max().unwrap_or(0);
-        if total == 0 {
-            return 1.0;
-        }
-        largest as f64 * loads.len() as f64 / total as f64
-    };
-    (ratio(|load| load.inner), ratio(|load| load.edges))
 }

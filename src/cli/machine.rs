@@ -29,7 +29,8 @@ pub struct SearchArgs {
         hide_possible_values = true
     )]
     objective: Goal,
-    /// Partitioners to try: metis, metis-edges, hash, range, morton (by coordinates).
+    /// Partitioners to try: metis, metis-edges, metis-splits, blocks, blocks-train, hash, range, morton (by
+    /// coordinates).
     #[arg(
         long,
         value_name = "NAME,...",

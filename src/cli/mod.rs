@@ -30,6 +30,7 @@ mod machine;
 mod new;
 mod numbers;
 mod output;
+mod partition;
 mod partitioner;
 mod pilot;
 mod plan;

@@ -387,7 +387,7 @@ fn lines<'a>(counts: &'a Counts, estimates: &Estimates) -> Vec<Line<'a>> {
 }
 
 /// An error in the words of the command line.
-fn refused(error: SampleError) -> Failure {
+pub fn refused(error: SampleError) -> Failure {
     let option = match &error {
         SampleError::Hops { .. }
         | SampleError::LimitOfFull { .. }
@@ -406,14 +406,15 @@ fn refused(error: SampleError) -> Failure {
 }
 
 /// Parses a fanout.
-fn fanout(text: &str) -> Result<u32, String> {
+pub fn fanout(text: &str) -> Result<u32, String> {
     match text {
         "all" => Ok(ALL),
         number => within(FANOUTS)(number).map_err(|said| format!("{said}, or all")),
     }
 }
 
-fn fanout_name(fanout: u32) -> String {
+/// A fanout as it is written.
+pub fn fanout_name(fanout: u32) -> String {
     match fanout {
         ALL => "all".to_owned(),
         number => grouped(number.into()),

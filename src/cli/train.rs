@@ -88,8 +88,8 @@ pub struct Train {
         conflicts_with_all = ["resume", "curve", "log", "tensorboard", "trace", "profile"]
     )]
     seeds: Option<u64>,
-    /// The partitioner: metis, metis-edges, hash, range or morton; by default metis-edges, on a GPU metis, or as in the
-    /// plan.
+    /// The partitioner: metis, metis-edges, metis-splits, blocks, blocks-train, hash, range or morton; by default metis-edges, on a GPU
+    /// metis, or as in the plan.
     #[arg(long, value_name = "NAME")]
     partitioner: Option<Partitioner>,
     /// Write the training state to this file periodically and at the end, and that of the best epoch, which the report

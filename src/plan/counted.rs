@@ -1,6 +1,6 @@
 //! What plans count of a data graph: its partitions, and the batches that ranks draw on them.
 
-use crate::{Error, partitions};
+use crate::{Compiled, Error, partitions};
 use gnnc_files::Cache;
 use gnnc_graph::partition::{self, Partition};
 use gnnc_graph::sample::{At, HopEdges, PILOT, Replay, Rule, SampleError, Sampler, seeds};
@@ -49,6 +49,7 @@ impl Counted {
     pub(super) fn count(
         &mut self,
         data: &GraphData,
+        compiled: &Compiled,
         divisions: &BTreeSet<Division>,
         draws: &Draws,
         cache: Option<&Cache>,
@@ -69,7 +70,7 @@ impl Counted {
             let name = partitioner.name();
             let method = partition::by_name(name, 0)
                 .ok_or_else(|| Error::Input(format!("there is no partitioner {name}")))?;
-            let made = partitions(&data.topology, &*method, &counts, cache)?;
+            let made = partitions(compiled.input(data, partitioner), &*method, &counts, cache)?;
             for (parts, partition) in counts.into_iter().zip(made) {
                 let division = (parts, partitioner);
                 let found = summary::summarise_partition(data, &partition, name)?;

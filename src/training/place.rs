@@ -2,8 +2,7 @@
 
 use super::TrainOptions;
 use crate::{Compiled, Error, Loaded, PlanOptions, cut_chunks, partitions};
-use gnnc_graph::GraphData;
-use gnnc_graph::partition::{self, Partition};
+use gnnc_graph::partition::{self, Partition, PartitionInput};
 use gnnc_ir::cluster::Cluster;
 use gnnc_ir::graph::model::Relaxation;
 use gnnc_ir::plan::{Knobs, Layouts, Placement};
@@ -155,14 +154,14 @@ fn ends(spec: &mut PlacementSpec, stages: Option<u32>) -> Result<(), Error> {
 
 /// Partitions the graph for the ranks, and cuts the parts into chunks where the placement needs them.
 pub(super) fn divide(
-    data: &GraphData,
+    graph: PartitionInput,
     options: &TrainOptions,
     spec: &PlacementSpec,
 ) -> Result<Partition, Error> {
-    let partition = parted(data, options, spec.parts())?;
+    let partition = parted(graph, options, spec.parts())?;
     let cache = options.cache.as_ref();
     Ok(match spec.stages() {
-        Some(stages) => cut_chunks(&data.topology, partition, stages.chunks, cache)?,
+        Some(stages) => cut_chunks(graph.topology(), partition, stages.chunks, cache)?,
         None => partition,
     })
 }
@@ -172,18 +171,18 @@ pub(super) fn divide(
 /// # Errors
 /// A partitioner that fails.
 pub(crate) fn parted(
-    data: &GraphData,
+    graph: PartitionInput,
     options: &TrainOptions,
     parts: u32,
 ) -> Result<Partition, Error> {
     if parts == 1 {
-        return Ok(Partition::whole(data.vertices()));
+        return Ok(Partition::whole(graph.vertices()));
     }
     let name = options.partitioner().name();
     let method = partition::by_name(name, 0)
         .ok_or_else(|| Error::Input(format!("there is no partitioner {name}")))?;
     let cache = options.cache.as_ref();
-    let made = partitions(&data.topology, &*method, &[parts], cache)?;
+    let made = partitions(graph, &*method, &[parts], cache)?;
     let made = made.into_iter().next();
     made.ok_or_else(|| Error::Input(format!("{name} made no partition")))
 }

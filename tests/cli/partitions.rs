@@ -1,8 +1,8 @@
 //! The cache of partitions: what is found in it, what is not trusted, and that results do not depend on it.
 
 use crate::support::{Folder, command, example, finished, text, train_two};
-use gnnc::graph::partition::{Metis, Partition, Partitioner, by_name};
-use gnnc::graph::{GraphError, LoadOptions, Topology, load};
+use gnnc::graph::partition::{Metis, Partition, PartitionInput, Partitioner, by_name};
+use gnnc::graph::{GraphData, GraphError, LoadOptions, Topology, load};
 use gnnc::{Cache, Cached, cut_chunks, partitions};
 use std::cell::RefCell;
 use std::fs::{self, Permissions};
@@ -22,13 +22,13 @@ impl Partitioner for Watched {
         self.metis.name()
     }
 
-    fn partition(&self, topology: &Topology, parts: u32) -> Result<Partition, GraphError> {
+    fn partition(&self, graph: PartitionInput, parts: u32) -> Result<Partition, GraphError> {
         self.made.borrow_mut().push(parts);
-        self.metis.partition(topology, parts)
+        self.metis.partition(graph, parts)
     }
 
-    fn key(&self) -> Option<String> {
-        self.metis.key()
+    fn key(&self, graph: PartitionInput) -> Option<String> {
+        self.metis.key(graph)
     }
 
     fn merged(&self, finer: &Partition, parts: u32) -> Option<Partition> {
@@ -39,10 +39,10 @@ impl Partitioner for Watched {
 impl Watched {
     /// Partitions Cora with a cache, checks that the result is the one without, and tells what METIS had to make.
     fn made(&self, cora: &Topology, parts: &[u32], cache: &Cache) -> Vec<u32> {
-        let found = partitions(cora, self, parts, Some(cache)).unwrap();
+        let found = partitions(cora.into(), self, parts, Some(cache)).unwrap();
         let made = self.made.take();
         assert!(
-            found == self.metis.partitions(cora, parts).unwrap(),
+            found == self.metis.partitions(cora.into(), parts).unwrap(),
             "{parts:?}"
         );
         made
@@ -113,17 +113,39 @@ fn other_graphs_partitioners_and_seeds_have_other_keys() {
     for graph in [&cora, &ring] {
         for (name, seed) in [("metis", 0), ("metis", 1), ("metis-edges", 0)] {
             let method = by_name(name, seed).unwrap();
-            let found = partitions(graph, &*method, &[2], Some(&cache)).unwrap();
-            assert!(found == method.partitions(graph, &[2]).unwrap());
+            let found = partitions(graph.into(), &*method, &[2], Some(&cache)).unwrap();
+            assert!(found == method.partitions(graph.into(), &[2]).unwrap());
             stored += 1;
             assert_eq!(files(&path).len(), stored, "{name} {seed}");
         }
     }
     // These are as fast as reading.
     for name in ["hash", "range"] {
-        partitions(&cora, &*by_name(name, 0).unwrap(), &[2], Some(&cache)).unwrap();
+        partitions(
+            (&cora).into(),
+            &*by_name(name, 0).unwrap(),
+            &[2],
+            Some(&cache),
+        )
+        .unwrap();
     }
     assert_eq!(files(&path).len(), stored);
+}
+
+/// A partition by splits is found again only for the same splits.
+#[test]
+fn other_splits_have_other_keys() {
+    let folder = Folder::new();
+    let (cache, path) = empty(&folder);
+    let whole = load(example("data/cora.npz"), &LoadOptions::default()).unwrap();
+    let mut other = whole.clone();
+    (other.train, other.val) = (whole.val.clone(), whole.train.clone());
+    let splits = by_name("metis-splits", 0).unwrap();
+    let made = |data: &GraphData| partitions(data.into(), &*splits, &[4], Some(&cache)).unwrap();
+    for (n, data) in [&whole, &other, &whole].into_iter().enumerate() {
+        assert!(made(data) == splits.partitions(data.into(), &[4]).unwrap());
+        assert_eq!(files(&path).len(), (n + 1).min(2));
+    }
 }
 
 #[test]
@@ -132,8 +154,8 @@ fn impossible_parts_are_refused_as_without_a_cache() {
     let (cache, _) = empty(&folder);
     let (cora, metis) = (cora(), Metis::default());
     for parts in [0, 2709, u32::MAX] {
-        let with = partitions(&cora, &metis, &[2, parts], Some(&cache)).unwrap_err();
-        let without = metis.partitions(&cora, &[2, parts]).unwrap_err();
+        let with = partitions((&cora).into(), &metis, &[2, parts], Some(&cache)).unwrap_err();
+        let without = metis.partitions((&cora).into(), &[2, parts]).unwrap_err();
         assert_eq!(with.to_string(), without.to_string());
     }
 }
@@ -151,7 +173,7 @@ fn files_that_are_not_whole_are_made_again() {
         seed: 9,
         ..Metis::default()
     };
-    partitions(&cora, &other_method, &[3], Some(&cache)).unwrap();
+    partitions((&cora).into(), &other_method, &[3], Some(&cache)).unwrap();
     let foreign = files(&path).into_iter().find(|other| *other != file);
     let foreign = fs::read(foreign.unwrap()).unwrap();
     for bad in [vec![], good[..good.len() - 1].to_vec(), flipped, foreign] {
@@ -211,7 +233,7 @@ fn chunks_are_stored_beside_the_partition_that_they_cut() {
     let (cache, path) = empty(&folder);
     let cora = cora();
     for parts in [1, 2] {
-        let whole = Metis::default().partition(&cora, parts).unwrap();
+        let whole = Metis::default().partition((&cora).into(), parts).unwrap();
         let plain = whole.clone().cut_chunks(&cora, 5, 0).unwrap();
         let before = files(&path).len();
         for _ in 0..2 {

@@ -321,7 +321,7 @@ impl Case {
         let marked = marked(&self.loaded.model.graph, share as f32).unwrap();
         self.written = differentiate(&marked).unwrap();
         let topology = &self.loaded.data.as_ref().unwrap().topology;
-        let partition = Range.partition(topology, ranks).unwrap();
+        let partition = Range.partition(topology.into(), ranks).unwrap();
         self.context.blocks = partition.owner().to_vec();
         self.blocks = Some(most);
         self

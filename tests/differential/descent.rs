@@ -1,7 +1,7 @@
 //! Gradient descent by the interpreter, in double precision, on the batches that the sampler draws.
 
 use crate::check::{Case, Way};
-use gnnc::graph::partition::{Partition, by_name};
+use gnnc::graph::partition::{Partition, PartitionInput, by_name};
 use gnnc::graph::sample::{Batches, Blocks, HopEdges, RankSeeds, Rule, Sampler};
 use gnnc::graph::{GraphData, Labels, Topology};
 use gnnc::ir::graph::autodiff::{TrainingGraph, differentiate};
@@ -216,7 +216,9 @@ impl Oracle<'_> {
             1 => Partition::whole(self.data.vertices()),
             ranks => {
                 let method = by_name(way.partitioner, 0).unwrap();
-                method.partition(&self.data.topology, ranks).unwrap()
+                let hops = Some(self.over.len() as u32);
+                let graph = PartitionInput::from(self.data).over_hops(hops);
+                method.partition(graph, ranks).unwrap()
             }
         };
         let partition = Arc::new(partition);

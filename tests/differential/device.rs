@@ -55,7 +55,7 @@ impl<'a> Again<'a> {
             1 => Partition::whole(data.vertices()),
             parts => partition::by_name(options.partitioner().name(), 0)
                 .unwrap()
-                .partition(&data.topology, parts)
+                .partition((&data.topology).into(), parts)
                 .unwrap(),
         };
         let partition = match place.stages() {

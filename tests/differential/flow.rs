@@ -37,7 +37,7 @@ pub fn delayed(inner: Threads, mut state: u64) -> Watched<Threads> {
 pub fn run(programs: Vec<Program>, case: &Case, delays: Option<u64>) -> (Vec<u64>, Vec<u32>, u64) {
     let data = case.loaded.data.as_ref().unwrap();
     let ranks = programs[0].ranks;
-    let partition = Range.partition(&data.topology, ranks).unwrap();
+    let partition = Range.partition((&data.topology).into(), ranks).unwrap();
     let end = |inner: Threads| match delays {
         None => Box::new(inner) as Box<dyn Transport>,
         Some(seed) => {

@@ -144,7 +144,7 @@ fn interior_changes_no_bit() {
 fn interior_rows_come_first() {
     for (graph, data) in graphs() {
         for ranks in [2, 5] {
-            let partition = Range.partition(&data.topology, ranks).unwrap();
+            let partition = Range.partition((&data.topology).into(), ranks).unwrap();
             let parts = LocalPart::build_all(&data.topology, &partition).unwrap();
             for part in &parts {
                 let reach = part.reach();

@@ -230,6 +230,39 @@ fn batches_compute_what_the_interpreter_computes_on_them() {
     assert!(found.is_empty(), "{}", found.join("\n"));
 }
 
+/// Parts that follow from the split: with few labeled vertices some parts have none, and with several types of vertices
+/// there is more to balance.
+#[test]
+fn partitions_by_splits_compute_what_others_do() {
+    let mut few = untyped(planted(shape(false)));
+    for v in 6..few.vertices() as usize {
+        (few.train[v], few.val[v], few.test[v]) = (false, false, false);
+    }
+    few.train[3] = true;
+    let mut typed = with_vertex_types(planted(shape(false)));
+    typed.vertex_types = ["a", "b", "c"].into_iter().collect();
+    let some = sampling(13, vec![2, 2], Kind::Neighbor, Cut::Even);
+    for data in [few, typed] {
+        for partitioner in ["metis-splits", "blocks", "blocks-train"] {
+            for roots in [Roots::Home, Roots::Own] {
+                let some = Sampling {
+                    roots,
+                    ..some.clone()
+                };
+                let case = with(case("", SAGE, data.clone()), &some);
+                for placement in [Placement::Minibatch, Placement::PushPull] {
+                    let way = Way {
+                        placement,
+                        partitioner,
+                        ..SEVERAL[2]
+                    };
+                    assert_eq!(differences(&case, &some, way), None);
+                }
+            }
+        }
+    }
+}
+
 /// The mean over a batch is weighted by the seeds that all ranks have of it.
 #[test]
 fn weights_of_classes_are_those_of_all_seeds_of_a_batch() {

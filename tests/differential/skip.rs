@@ -285,7 +285,7 @@ fn with_delays(case: &Case, rule: &str, delays: Option<u64>) -> (Vec<u64>, Vec<u
     place.knobs.skip = Some(rule.parse().unwrap());
     let programs = case.compiled.programs(&place).unwrap();
     let data = case.loaded.data.as_ref().unwrap();
-    let partition = Range.partition(&data.topology, 4).unwrap();
+    let partition = Range.partition((&data.topology).into(), 4).unwrap();
     let end = |inner: Threads| match delays {
         None => Box::new(inner) as Box<dyn Transport>,
         Some(seed) => {
@@ -404,7 +404,7 @@ fn copies_that_do_not_fit_are_named() {
     place.knobs.skip = Some("gap:0.1".parse().unwrap());
     let programs = case.compiled.programs(&place).unwrap();
     let data = case.loaded.data.as_ref().unwrap();
-    let partition = Range.partition(&data.topology, 3).unwrap();
+    let partition = Range.partition((&data.topology).into(), 3).unwrap();
     let options = RunOptions {
         memory_limit: Some(1000),
         ..RunOptions::default()

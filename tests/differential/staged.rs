@@ -72,7 +72,7 @@ impl Way {
         let method = partition::by_name(self.options().partitioner().name(), 0).unwrap();
         let parts = match parts {
             1 => whole,
-            parts => method.partition(&data.topology, parts).unwrap(),
+            parts => method.partition((&data.topology).into(), parts).unwrap(),
         };
         let cut = parts.cut_chunks(&data.topology, self.chunks, 0).unwrap();
         (0..data.vertices()).map(|v| cut.chunk_of(v)).collect()

@@ -46,7 +46,7 @@ fn in_turns(
                 interval: Some(2),
                 ..Knobs::default()
             };
-            let parts = Range.partition(&data.topology, width).unwrap();
+            let parts = Range.partition((&data.topology).into(), width).unwrap();
             (place, parts.cut_chunks(&data.topology, chunks, 3).unwrap())
         }
     };

@@ -91,7 +91,7 @@ fn push_pull_sends_partial_activations_and_halos() {
 fn push_pull(body: &str, halos: u64, (ranks, sparse): (u32, bool)) {
     let data = planted(Shape { sparse, ..SHAPE });
     let partition = by_name("range", 0).unwrap();
-    let partition = partition.partition(&data.topology, ranks).unwrap();
+    let partition = partition.partition((&data.topology).into(), ranks).unwrap();
     let parts = LocalPart::build_all(&data.topology, &partition).unwrap();
     let boundary: u64 = parts.iter().map(|part| part.halo() as u64).sum();
     let case = Case::new("", body, data);

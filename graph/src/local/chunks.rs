@@ -79,7 +79,7 @@ mod tests {
     #[test]
     fn chunks_of_the_halves_of_g8() {
         let g8 = example::g8().topology;
-        let halves = Range.partition(&g8, 2).unwrap();
+        let halves = Range.partition((&g8).into(), 2).unwrap();
         let plain = LocalPart::build_all(&g8, &halves).unwrap();
         assert_eq!(plain[0].chunks.own, [0, 4]);
         assert_eq!(

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 #[test]
 fn the_halves_of_g8() {
     let g8 = example::g8().topology;
-    let parts = LocalPart::build_all(&g8, &ByRange.partition(&g8, 2).unwrap()).unwrap();
+    let parts = LocalPart::build_all(&g8, &ByRange.partition((&g8).into(), 2).unwrap()).unwrap();
     let [left, right] = &parts[..] else { panic!() };
     assert_eq!(left.global, [0, 1, 2, 3, 4, 5]);
     // The interior comes first.
@@ -43,7 +43,11 @@ fn hubs_of_a_large_graph_come_first() {
     let vertices = MANY as u32;
     let star = (1..vertices).flat_map(|v| [(v, 7), (v - 1, v)]);
     let (topology, _) = Topology::from_edges(vertices, star).unwrap();
-    let parts = LocalPart::build_all(&topology, &ByRange.partition(&topology, 2).unwrap()).unwrap();
+    let parts = LocalPart::build_all(
+        &topology,
+        &ByRange.partition((&topology).into(), 2).unwrap(),
+    )
+    .unwrap();
     // After the interior.
     let hub = parts[0].reach().interior as usize;
     assert_eq!(parts[0].global[hub], 7);

@@ -117,7 +117,7 @@ mod tests {
         let g8 = example::g8().topology;
         let whole = Partition::whole(8).cut_chunks(&g8, 4, 7).unwrap();
         assert_eq!(whole.chunks(), 4);
-        let halves = Range.partition(&g8, 2).unwrap();
+        let halves = Range.partition((&g8).into(), 2).unwrap();
         let cut = halves.clone().cut_chunks(&g8, 2, 7).unwrap();
         assert_eq!(cut, halves.clone().cut_chunks(&g8, 2, 7).unwrap());
         assert_eq!(cut.owner(), halves.owner());
@@ -131,7 +131,7 @@ mod tests {
     #[test]
     fn impossible_chunks_are_refused() {
         let g8 = example::g8().topology;
-        let halves = Range.partition(&g8, 2).unwrap();
+        let halves = Range.partition((&g8).into(), 2).unwrap();
         let error = |result: Result<Partition, GraphError>| result.unwrap_err().to_string();
         let many = error(halves.clone().cut_chunks(&g8, 5, 1));
         assert!(

@@ -1,7 +1,7 @@
 //! Vertices dealt to parts in turn.
 
-use super::{Partition, Partitioner, check_parts};
-use crate::{GraphError, Topology};
+use super::{Partition, PartitionInput, Partitioner, check_parts};
+use crate::GraphError;
 
 /// Vertex `v` goes to part `v mod parts`. Edges are ignored: the replication factor is that of a
 /// random partition unless the numbering has a pattern.
@@ -13,8 +13,8 @@ impl Partitioner for Hash {
         "hash"
     }
 
-    fn partition(&self, topology: &Topology, parts: u32) -> Result<Partition, GraphError> {
-        check_parts(topology, parts)?;
-        Partition::new(parts, (0..topology.vertices()).map(|v| v % parts).collect())
+    fn partition(&self, graph: PartitionInput, parts: u32) -> Result<Partition, GraphError> {
+        check_parts(graph, parts)?;
+        Partition::new(parts, (0..graph.vertices()).map(|v| v % parts).collect())
     }
 }

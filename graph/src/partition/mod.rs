@@ -1,13 +1,20 @@
 //! Partitions: which rank owns which vertex.
 
+mod bisection;
+mod blocks;
 mod chunked;
 mod hash;
+mod input;
 mod metis;
+mod metis_splits;
 mod morton;
 mod range;
 
+pub use blocks::{Blocks, Centers};
 pub use hash::Hash;
+pub use input::PartitionInput;
 pub use metis::Metis;
+pub use metis_splits::MetisSplits;
 pub use morton::{Morton, places};
 pub use range::Range;
 
@@ -33,20 +40,29 @@ pub trait Partitioner {
     ///
     /// # Errors
     /// No parts, more parts than vertices, or a graph that the method cannot handle.
-    fn partition(&self, topology: &Topology, parts: u32) -> Result<Partition, GraphError>;
+    fn partition(&self, graph: PartitionInput, parts: u32) -> Result<Partition, GraphError>;
 
     /// The same for several numbers of parts, which may share work.
     ///
     /// # Errors
     /// As [`partition`](Self::partition).
-    fn partitions(&self, topology: &Topology, parts: &[u32]) -> Result<Vec<Partition>, GraphError> {
+    fn partitions(
+        &self,
+        graph: PartitionInput,
+        parts: &[u32],
+    ) -> Result<Vec<Partition>, GraphError> {
         let each = parts.iter();
-        each.map(|&parts| self.partition(topology, parts)).collect()
+        each.map(|&parts| self.partition(graph, parts)).collect()
     }
 
-    /// What determines a partition besides the graph and the number of parts. `None` if partitioning is as fast as
-    /// reading a stored partition.
-    fn key(&self) -> Option<String> {
+    /// What determines a partition besides the number of parts: the method, and the content of all that it reads.
+    /// `None` if partitioning is as fast as reading a stored partition.
+    fn key(&self, _graph: PartitionInput) -> Option<String> {
+        None
+    }
+
+    /// What reports should say of the way in which it divides a graph, besides its name.
+    fn remark(&self, _graph: PartitionInput) -> Option<String> {
         None
     }
 
@@ -67,6 +83,12 @@ pub fn by_name(name: &str, seed: u64) -> Option<Box<dyn Partitioner>> {
             seed,
             balance_edges: true,
         })),
+        "metis-splits" => Some(Box::new(MetisSplits { seed })),
+        "blocks" => Some(Box::new(Blocks::default())),
+        "blocks-train" => Some(Box::new(Blocks {
+            centers: Centers::Train,
+            ..Blocks::default()
+        })),
         "hash" => Some(Box::new(Hash)),
         "range" => Some(Box::new(Range)),
         "morton" => Some(Box::new(Morton)),
@@ -75,7 +97,16 @@ pub fn by_name(name: &str, seed: u64) -> Option<Box<dyn Partitioner>> {
 }
 
 /// The names [`by_name`] knows.
-pub const NAMES: [&str; 5] = ["metis", "metis-edges", "hash", "range", "morton"];
+pub const NAMES: [&str; 8] = [
+    "metis",
+    "metis-edges",
+    "metis-splits",
+    "blocks",
+    "blocks-train",
+    "hash",
+    "range",
+    "morton",
+];
 
 impl Partition {
     /// A partition from the owner of each vertex.
@@ -142,8 +173,8 @@ impl Partition {
 }
 
 /// Checks that the graph can have `parts` parts.
-fn check_parts(topology: &Topology, parts: u32) -> Result<(), GraphError> {
-    let vertices = topology.vertices();
+fn check_parts(graph: PartitionInput, parts: u32) -> Result<(), GraphError> {
+    let vertices = graph.vertices();
     match parts {
         0 => Err(GraphError::NoParts),
         _ if parts > vertices => Err(GraphError::TooManyParts { parts, vertices }),
@@ -154,29 +185,28 @@ fn check_parts(topology: &Topology, parts: u32) -> Result<(), GraphError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::example;
+    use crate::{GraphData, VertexTypes, example};
     use proptest::prelude::*;
 
     #[test]
     fn impossible_numbers_of_parts_are_refused() {
-        let g8 = example::g8()
-            .topology
-            .on_curve((0..8).rev().collect())
-            .unwrap();
+        let mut g8 = example::g8();
+        g8.topology = g8.topology.on_curve((0..8).rev().collect()).unwrap();
+        let g8 = PartitionInput::from(&g8);
         for name in NAMES {
             let partitioner = by_name(name, 1).unwrap();
             assert!(matches!(
-                partitioner.partition(&g8, 0),
+                partitioner.partition(g8, 0),
                 Err(GraphError::NoParts)
             ));
             assert!(matches!(
-                partitioner.partition(&g8, 9),
+                partitioner.partition(g8, 9),
                 Err(GraphError::TooManyParts {
                     parts: 9,
                     vertices: 8
                 })
             ));
-            assert_eq!(partitioner.partition(&g8, 1).unwrap(), Partition::whole(8));
+            assert_eq!(partitioner.partition(g8, 1).unwrap(), Partition::whole(8));
         }
         assert!(by_name("kahip", 1).is_none());
         assert!(Partition::new(2, vec![0, 2]).is_err());
@@ -187,15 +217,15 @@ mod tests {
     fn hash_and_range_are_as_documented() {
         let g8 = example::g8().topology;
         assert_eq!(
-            Hash.partition(&g8, 2).unwrap().owner(),
+            Hash.partition((&g8).into(), 2).unwrap().owner(),
             [0, 1, 0, 1, 0, 1, 0, 1]
         );
         assert_eq!(
-            Range.partition(&g8, 2).unwrap().owner(),
+            Range.partition((&g8).into(), 2).unwrap().owner(),
             [0, 0, 0, 0, 1, 1, 1, 1]
         );
         assert_eq!(
-            Range.partition(&g8, 3).unwrap().owner(),
+            Range.partition((&g8).into(), 3).unwrap().owner(),
             [0, 0, 1, 1, 1, 2, 2, 2]
         );
     }
@@ -203,7 +233,7 @@ mod tests {
     #[test]
     fn metis_finds_the_halves_of_g8() {
         let g8 = example::g8().topology;
-        let partition = Metis::default().partition(&g8, 2).unwrap();
+        let partition = Metis::default().partition((&g8).into(), 2).unwrap();
         let owner = partition.owner();
         assert!(owner[..4].iter().all(|&p| p == owner[0]), "{owner:?}");
         assert!(owner[4..].iter().all(|&p| p == 1 - owner[0]), "{owner:?}");
@@ -215,26 +245,83 @@ mod tests {
         fn every_vertex_has_an_owner(
             n in 1u32..24,
             edges in prop::collection::vec((0u32..24, 0u32..24), 0..60),
+            split in prop::collection::vec(0usize..6, 24),
+            types in prop::collection::vec(0usize..3, 24),
+            typed in any::<bool>(),
             parts in 1u32..24,
         ) {
             let parts = parts.min(n);
-            let (topology, _) = Topology::from_edges(n, edges.into_iter().map(|(u, v)| (u % n, v % n))).unwrap();
-            let topology = topology.on_curve((0..n).map(|v| (v + 1) % n).collect()).unwrap();
+            let data = random(n, &edges, &split, typed.then_some(&types[..]));
+            let graph = PartitionInput::from(&data);
             for name in NAMES {
                 let partitioner = by_name(name, 3).unwrap();
-                let partition = partitioner.partition(&topology, parts).unwrap();
+                let found = partitioner.partition(graph, parts);
+                let needed = match name {
+                    "blocks" => split[..n as usize].iter().any(|split| *split < 3),
+                    "blocks-train" => split[..n as usize].contains(&0),
+                    _ => true,
+                };
+                if !needed && parts > 1 {
+                    prop_assert!(found.is_err());
+                    continue;
+                }
+                let partition = found.unwrap();
                 prop_assert_eq!(partition.owner().len(), n as usize);
                 prop_assert_eq!(partition.parts(), parts);
                 prop_assert!(partition.owner().iter().all(|&p| p < parts));
                 prop_assert_eq!(partition.members().iter().map(Vec::len).sum::<usize>(), n as usize);
-                prop_assert_eq!(&partitioner.partition(&topology, parts).unwrap(), &partition);
+                prop_assert_eq!(&partitioner.partition(graph, parts).unwrap(), &partition);
                 // Sets of so few vertices are often dealt out, where merging would be wrong.
                 for fewer in 1..parts {
                     if let Some(merged) = partitioner.merged(&partition, fewer) {
-                        prop_assert_eq!(merged, partitioner.partition(&topology, fewer).unwrap());
+                        prop_assert_eq!(merged, partitioner.partition(graph, fewer).unwrap());
                     }
                 }
             }
         }
+    }
+
+    /// A graph with splits (0 to 2, or none), and with types of vertices if there are some.
+    fn random(n: u32, edges: &[(u32, u32)], split: &[usize], types: Option<&[usize]>) -> GraphData {
+        let edges = edges.iter().map(|(u, v)| (u % n, v % n));
+        let (topology, _) = Topology::from_edges(n, edges).unwrap();
+        let curve = (0..n).map(|v| (v + 1) % n).collect();
+        let mut data = GraphData::new("random", topology.on_curve(curve).unwrap());
+        for v in 0..n as usize {
+            match split[v] {
+                0 => data.train[v] = true,
+                1 => data.val[v] = true,
+                2 => data.test[v] = true,
+                _ => {}
+            }
+        }
+        if let Some(types) = types {
+            let texts = types[..n as usize]
+                .iter()
+                .map(|kind| ["a", "b", "c"][*kind]);
+            let types = VertexTypes::of_texts("types", &texts.collect()).unwrap();
+            types.give("types", &mut data).unwrap();
+        }
+        data
+    }
+
+    /// A cache finds a partition by all that it depends on.
+    #[test]
+    fn keys_differ_where_partitions_may() {
+        let g8 = example::g8();
+        let key = |name, data: &GraphData| by_name(name, 0).unwrap().key(data.into());
+        let mut other = g8.clone();
+        other.train.swap(0, 2);
+        assert_eq!(key("metis", &g8), key("metis", &other));
+        assert_ne!(key("metis-splits", &g8), key("metis-splits", &other));
+        let mut typed = g8.clone();
+        let texts = "b a b b a b a a".split(' ').collect();
+        let types = VertexTypes::of_texts("t", &texts).unwrap();
+        types.give("t", &mut typed).unwrap();
+        assert_ne!(key("metis-splits", &g8), key("metis-splits", &typed));
+        let mut rewired = g8.clone();
+        rewired.topology = Topology::from_edges(8, [(0, 1)]).unwrap().0;
+        assert_ne!(key("metis", &g8), key("metis", &rewired));
+        assert_ne!(key("metis-splits", &g8), key("metis-splits", &rewired));
     }
 }

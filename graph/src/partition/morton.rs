@@ -1,7 +1,7 @@
 //! Vertices that lie near each other in one part.
 
-use super::{Partition, Partitioner, check_parts};
-use crate::{GraphError, Topology};
+use super::{Partition, PartitionInput, Partitioner, check_parts};
+use crate::GraphError;
 
 /// Bits of each coordinate in a Morton code.
 const BITS: u32 = 21;
@@ -16,9 +16,9 @@ impl Partitioner for Morton {
         "morton"
     }
 
-    fn partition(&self, topology: &Topology, parts: u32) -> Result<Partition, GraphError> {
-        check_parts(topology, parts)?;
-        let places = topology.places_on_curve();
+    fn partition(&self, graph: PartitionInput, parts: u32) -> Result<Partition, GraphError> {
+        check_parts(graph, parts)?;
+        let places = graph.topology().places_on_curve();
         if places.is_empty() && parts > 1 {
             return Err(GraphError::Unsupported {
                 at: "partitioner morton".to_owned(),
@@ -28,7 +28,7 @@ impl Partitioner for Morton {
                     .to_owned(),
             });
         }
-        let (n, k) = (u64::from(topology.vertices()), u64::from(parts));
+        let (n, k) = (u64::from(graph.vertices()), u64::from(parts));
         let mut owner = vec![0; n as usize];
         let mut ends = (1..=k).map(|part| part * n / k);
         let (mut end, mut part) = (ends.next().unwrap_or(n), 0);
@@ -98,7 +98,7 @@ fn spread(cell: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::replication;
+    use crate::{Topology, replication};
 
     #[test]
     fn the_curve_visits_quarter_after_quarter() {
@@ -131,10 +131,13 @@ mod tests {
             }
         }
         let topology = Topology::from_edges(1024, edges).unwrap().0;
-        let refused = Morton.partition(&topology, 4).unwrap_err().to_string();
+        let refused = Morton
+            .partition((&topology).into(), 4)
+            .unwrap_err()
+            .to_string();
         assert!(refused.contains("`pos`"), "{refused}");
         let topology = topology.on_curve(places(&coordinates, 2)).unwrap();
-        let partition = Morton.partition(&topology, 4).unwrap();
+        let partition = Morton.partition((&topology).into(), 4).unwrap();
         assert_eq!(
             partition.members().iter().map(Vec::len).collect::<Vec<_>>(),
             [256; 4]
@@ -142,7 +145,7 @@ mod tests {
         // Each quarter reads the 16 vertices beyond each of two sides.
         let found = replication(&topology, &partition).unwrap();
         assert_eq!(found.alpha, 4.0 * 32.0 / 1024.0);
-        let sizes = Morton.partition(&topology, 3).unwrap().members();
+        let sizes = Morton.partition((&topology).into(), 3).unwrap().members();
         assert_eq!(
             sizes.iter().map(Vec::len).collect::<Vec<_>>(),
             [341, 341, 342]

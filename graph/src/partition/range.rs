@@ -1,7 +1,7 @@
 //! Consecutive vertices in one part.
 
-use super::{Partition, Partitioner, check_parts};
-use crate::{GraphError, Topology};
+use super::{Partition, PartitionInput, Partitioner, check_parts};
+use crate::GraphError;
 
 /// Part `i` of `k` gets the vertices from `i * n / k` up to `(i + 1) * n / k`: sizes differ by at
 /// most one.
@@ -13,9 +13,9 @@ impl Partitioner for Range {
         "range"
     }
 
-    fn partition(&self, topology: &Topology, parts: u32) -> Result<Partition, GraphError> {
-        check_parts(topology, parts)?;
-        let n = u64::from(topology.vertices());
+    fn partition(&self, graph: PartitionInput, parts: u32) -> Result<Partition, GraphError> {
+        check_parts(graph, parts)?;
+        let n = u64::from(graph.vertices());
         let k = u64::from(parts);
         let mut owner = Vec::with_capacity(n as usize);
         for part in 0..k {

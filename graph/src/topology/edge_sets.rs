@@ -244,8 +244,10 @@ mod tests {
         let loads = &workload.partition(2, "range").unwrap().parts;
         let named = |part: usize| [1, 2].map(|number| loads[part].named_edges.of(number));
         assert_eq!([named(0), named(1)], [[1, 2], [1, 0]]);
-        let parts =
-            LocalPart::build_all(&data.topology, &Range.partition(&data.topology, 2).unwrap());
+        let parts = LocalPart::build_all(
+            &data.topology,
+            &Range.partition((&data.topology).into(), 2).unwrap(),
+        );
         let parts = parts.unwrap();
         for (part, load) in parts.iter().zip(loads) {
             assert_eq!(Some(part.reach()), load.reach);

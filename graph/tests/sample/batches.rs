@@ -76,7 +76,7 @@ fn what_leaves_no_batch_is_refused() {
 #[test]
 fn ranks_share_each_batch() {
     let topology = g8().topology;
-    let halves = Range.partition(&topology, 2).unwrap();
+    let halves = Range.partition((&topology).into(), 2).unwrap();
     let batches = batches(8, 5, Cut::Even);
     let epoch = batches.epoch(0).unwrap();
     assert_eq!(epoch.seeds(1), [1, 7, 5, 6]);

@@ -270,10 +270,21 @@ impl Workload {
         let sum = |of: fn(&super::PartLoad) -> u64| -> u128 {
             loads.iter().map(|load| u128::from(of(load))).sum()
         };
+        let [train, val, test] = self.split;
+        // Workloads of earlier versions do not say these of parts.
+        let or_none = |found: u128, whole: u64| if found == 0 { 0 } else { whole };
+        let evaluated = [sum(|load| load.val), sum(|load| load.test)];
         for (name, found, whole, of) in [
             ("inner", sum(|load| load.inner), self.vertices, "vertices"),
             ("edges", sum(|load| load.edges), self.edges, "edges"),
-            ("train", sum(|load| load.train), self.split[0], "split[0]"),
+            ("train", sum(|load| load.train), train, "split[0]"),
+            ("val", evaluated[0], or_none(evaluated[0], val), "split[1]"),
+            (
+                "test",
+                evaluated[1],
+                or_none(evaluated[1], test),
+                "split[2]",
+            ),
             (
                 "feature_nonzeros",
                 sum(|load| load.feature_nonzeros),
@@ -383,6 +394,8 @@ mod tests {
             edges: 3,
             named_edges: Default::default(),
             train: 1,
+            val: 0,
+            test: 0,
             feature_nonzeros: 6,
             reach: Some(Reach {
                 interior: 1,

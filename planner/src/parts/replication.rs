@@ -30,8 +30,12 @@ pub(super) fn replication(
     // Declared values are for METIS balancing only vertices.
     let factor = match partitioner {
         Partitioner::Metis => Some(1.0),
-        Partitioner::MetisEdges => Some(BALANCED_ALPHA),
-        Partitioner::Hash | Partitioner::Range | Partitioner::Morton => None,
+        Partitioner::MetisEdges | Partitioner::MetisSplits => Some(BALANCED_ALPHA),
+        Partitioner::Hash
+        | Partitioner::Range
+        | Partitioner::Morton
+        | Partitioner::Blocks
+        | Partitioner::BlocksTrain => None,
     };
     if let Some(factor) = factor {
         for (&parts, &alpha) in &workload.replication {
@@ -44,7 +48,9 @@ pub(super) fn replication(
     known.sort_by(|a, b| a.0.total_cmp(&b.0));
     if let Some(&(_, alpha)) = known.iter().find(|(parts, _)| *parts == k) {
         return match partitioner {
-            Partitioner::MetisEdges => (alpha, AlphaBasis::Interpolated, BALANCED_SPREAD),
+            Partitioner::MetisEdges | Partitioner::MetisSplits => {
+                (alpha, AlphaBasis::Interpolated, BALANCED_SPREAD)
+            }
             _ => (alpha, AlphaBasis::Declared, 1.0),
         };
     }
@@ -63,7 +69,12 @@ pub(super) fn replication(
         Partitioner::Hash => (random, AlphaBasis::Estimated, 1.05),
         // The numbering is unknown, so assume it is no better than random.
         Partitioner::Range => (random, AlphaBasis::Estimated, 3.0),
-        Partitioner::Metis | Partitioner::MetisEdges | Partitioner::Morton => (
+        Partitioner::Metis
+        | Partitioner::MetisEdges
+        | Partitioner::MetisSplits
+        | Partitioner::Blocks
+        | Partitioner::BlocksTrain
+        | Partitioner::Morton => (
             random * metis_factor(degrees.mean) * factor.unwrap_or(1.0),
             AlphaBasis::Estimated,
             3.0,

@@ -32,7 +32,8 @@ fn alpha(w: &Workload, ranks: u32) -> f64 {
 
 #[test]
 fn shares_add_up() {
-    for partitioner in Partitioner::ALL {
+    let estimated = Partitioner::ALL.iter().filter(|p| !p.reads_hops());
+    for partitioner in estimated {
         for ranks in [1, 2, 3, 7, 64, 1000] {
             let w = workload(1003, 50_021);
             let p = parts(&w, ranks, *partitioner).unwrap();
@@ -148,6 +149,8 @@ fn measured_partitions_are_taken_as_they_are() {
         halo,
         edges,
         train: 0,
+        val: 0,
+        test: 0,
         feature_nonzeros: 64,
         reach: None,
     };
@@ -191,4 +194,26 @@ fn impossible_numbers_of_ranks_are_refused() {
         message.contains("found 6 ranks for a graph of 5 vertices"),
         "{message}"
     );
+}
+
+/// No formula says how labeled vertices lie in a graph.
+#[test]
+fn blocks_are_never_estimated() {
+    let mut w = workload(1003, 50_021);
+    let message = parts(&w, 4, Partitioner::Blocks).unwrap_err().to_string();
+    assert!(
+        message.contains("partitioner blocks needs the graph"),
+        "{message}"
+    );
+    assert_eq!(parts(&w, 1, Partitioner::Blocks).unwrap().alpha, 0.0);
+    w.add_partition(
+        4,
+        PartitionSummary {
+            partitioner: "blocks".to_owned(),
+            alpha: 0.5,
+            parts: vec![gnnc_ir::workload::PartLoad::default(); 4],
+            messages: Vec::new(),
+        },
+    );
+    assert_eq!(parts(&w, 4, Partitioner::Blocks).unwrap().alpha, 0.5);
 }

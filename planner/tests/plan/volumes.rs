@@ -65,6 +65,8 @@ fn a_measured_partition_is_counted_to_the_byte() {
         halo,
         edges: 10,
         train: 2,
+        val: 0,
+        test: 0,
         feature_nonzeros: 16,
         reach: None,
     };
