@@ -14,7 +14,7 @@ use gnnc::graph::sample::{
 use gnnc::graph::{GraphData, Partition};
 use gnnc::ir::EdgeSet;
 use gnnc::ir::program::trace::Phase;
-use gnnc::ir::words::sampling::{Cut, Kind, Roots, Sampling};
+use gnnc::ir::words::sampling::{Cut, Exclude, Kind, Negatives, Roots, Sampling};
 use gnnc::ir::workload::{PartLoad, PartitionSummary};
 use serde_json::{Map, Value, json};
 use std::path::PathBuf;
@@ -102,25 +102,29 @@ impl PartitionCommand {
             let text: String = owners.map(|part| format!("{part}\n")).collect();
             replace(path, text.as_bytes())?;
         }
+        let types = types(&data, &partition);
         let share = cut as f64 / data.topology.edges().max(1) as f64;
         let found = &made.summary;
         let text = || {
-            let by = match &made.remark {
-                Some(remark) => format!("{} by {name}: {remark}", self.parts),
-                None => format!("{} by {name}", self.parts),
-            };
             let mut lines = vec![
                 ("graph", data.name.clone()),
-                ("parts", by),
-                (
-                    "replication factor",
-                    format!("{:.4} (halo vertices / vertices)", found.alpha),
-                ),
-                (
-                    "edge cut",
-                    format!("{}, {}", count(cut, "edge"), percent(share)),
-                ),
+                ("parts", format!("{} by {name}", self.parts)),
             ];
+            lines.extend(made.remark.iter().map(|remark| (name, remark.clone())));
+            let alpha = format!("{:.4} (halo vertices / vertices)", found.alpha);
+            lines.push(("replication factor", alpha));
+            let cut = format!("{}, {}", count(cut, "edge"), percent(share));
+            lines.push(("edge cut", cut));
+            if !types.is_empty() {
+                let each = types
+                    .iter()
+                    .map(|(name, imbalance)| format!("{imbalance:.3} of {name}"));
+                let all: Vec<String> = each.collect();
+                lines.push((
+                    "vertex types",
+                    format!("{} (largest / mean)", all.join(", ")),
+                ));
+            }
             if let Some(remote) = &remote {
                 lines.push(("remote rows", self.remote_text(remote)));
             }
@@ -145,6 +149,9 @@ impl PartitionCommand {
             "loads": &found.parts,
             "messages": &found.messages,
         });
+        if !types.is_empty() {
+            object["type_imbalance"] = types.iter().cloned().collect();
+        }
         if let Some(remark) = &made.remark {
             object["remark"] = json!(remark);
         }
@@ -227,7 +234,6 @@ impl PartitionCommand {
 }
 
 impl Column {
-    /// Largest part over mean part; 1 if parts have nothing.
     fn imbalance(&self, found: &PartitionSummary) -> f64 {
         imbalance(found, self.of)
     }
@@ -235,13 +241,31 @@ impl Column {
 
 /// Largest part over mean part; 1 if parts have nothing.
 pub fn imbalance(found: &PartitionSummary, of: fn(&PartLoad) -> u64) -> f64 {
-    let loads: Vec<u64> = found.parts.iter().map(of).collect();
-    let total: u64 = loads.iter().sum();
-    let largest = loads.iter().copied().max().unwrap_or(0);
+    uneven(&found.parts.iter().map(of).collect::<Vec<_>>())
+}
+
+/// The largest number over their mean; 1 if all are 0.
+fn uneven(numbers: &[u64]) -> f64 {
+    let total: u64 = numbers.iter().sum();
+    let largest = numbers.iter().copied().max().unwrap_or(0);
     if total == 0 {
         return 1.0;
     }
-    largest as f64 * loads.len() as f64 / total as f64
+    largest as f64 * numbers.len() as f64 / total as f64
+}
+
+/// How uneven the vertices of each type are, by name; empty if there are no types.
+fn types(data: &GraphData, partition: &Partition) -> Vec<(String, f64)> {
+    let mut counts = vec![vec![0u64; partition.parts() as usize]; data.vertex_types.len()];
+    for (kind, part) in data.types_of_vertices().iter().zip(partition.owner()) {
+        if let Some(kind) = kind {
+            counts[usize::from(*kind)][*part as usize] += 1;
+        }
+    }
+    let named = data.vertex_types.iter().zip(counts);
+    named
+        .map(|(name, counts)| (name.to_owned(), uneven(&counts)))
+        .collect()
 }
 
 /// A line for each part, and how uneven they are.

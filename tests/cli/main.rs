@@ -36,6 +36,7 @@ mod samples;
 mod savings;
 mod scores;
 mod skip;
+mod splits;
 mod subjects;
 mod support;
 mod targets;

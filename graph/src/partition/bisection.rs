@@ -54,14 +54,51 @@ pub(super) struct Weights {
     pub(super) components: usize,
     /// `vertices * components` weights, vertex by vertex.
     pub(super) of: Vec<i32>,
-    /// How much of a component a side of a cut may have, over its share. METIS's own limit if `None`.
+    /// How much of a component a part may have, over its share. METIS's own limit if `None`.
     pub(super) most: Option<f32>,
+}
+
+/// The weights of some vertices, in one component.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Component {
+    pub(super) sum: u64,
+    /// The largest weight of a vertex.
+    pub(super) heaviest: u64,
+}
+
+impl Component {
+    /// How much a part may have, over its share of the sum, if it should be `most`. A part that is short of its share
+    /// may need one more vertex. METIS would ignore all balances but the worst if that one could not be reached.
+    pub(super) fn limit(self, most: f64, share: f64) -> f64 {
+        most.max(1.0 + self.heaviest as f64 / (share * self.sum as f64).max(1.0))
+    }
 }
 
 impl Weights {
     /// The weights of a vertex.
     pub(super) fn row(&self, v: usize) -> &[i32] {
         &self.of[v * self.components..(v + 1) * self.components]
+    }
+
+    /// Each component.
+    pub(super) fn sums(&self) -> Vec<Component> {
+        let mut sums = vec![Component::default(); self.components];
+        for row in self.of.chunks_exact(self.components.max(1)) {
+            for (component, weight) in sums.iter_mut().zip(row) {
+                let weight = u64::from(weight.unsigned_abs());
+                component.sum += weight;
+                component.heaviest = component.heaviest.max(weight);
+            }
+        }
+        sums
+    }
+
+    /// How much of each component a part may have, over its share. METIS's own limits if `None`.
+    fn limits(&self, share: f32) -> Option<Vec<f32>> {
+        let most = self.most.filter(|_| self.components > 0)?;
+        let sums = self.sums().into_iter();
+        let limits = sums.map(|sum| sum.limit(most.into(), share.into()) as f32);
+        Some(limits.collect())
     }
 }
 
@@ -159,17 +196,13 @@ impl MetisGraph {
     fn cut_k_way(&self, parts: u32) -> Result<Vec<i32>, metis::Error> {
         let xadj: Vec<i32> = self.both.indptr().iter().map(|at| *at as i32).collect();
         let adjncy: Vec<i32> = self.both.indices().iter().map(|u| *u as i32).collect();
-        let Weights {
-            components,
-            of,
-            most,
-        } = &self.weights;
-        let constraints = (*components).max(1);
-        let limits = most.map(|most| vec![most; constraints]);
+        let weights = &self.weights;
+        let constraints = weights.components.max(1);
+        let limits = weights.limits(1.0 / parts as f32);
         let mut graph = metis::Graph::new(constraints as i32, parts as i32, &xadj, &adjncy)?
             .set_option(Seed(self.seed));
-        if *components > 0 {
-            graph = graph.set_vwgt(of);
+        if weights.components > 0 {
+            graph = graph.set_vwgt(&weights.of);
         }
         if let Some(limits) = &limits {
             graph = graph.set_ubvec(limits);
@@ -284,7 +317,7 @@ impl Bisection {
         let constraints = self.weights.components.max(1);
         let mut targets = vec![left; constraints];
         targets.resize(2 * constraints, 1.0 - left);
-        let limits = self.weights.most.map(|most| vec![most; constraints]);
+        let limits = self.weights.limits(left.min(1.0 - left));
         let mut graph = metis::Graph::new(constraints as i32, 2, xadj, adjncy)?
             .set_tpwgts(&targets)
             .set_option(Seed(self.seed));

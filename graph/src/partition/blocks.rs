@@ -9,7 +9,7 @@ use std::collections::BinaryHeap;
 /// No block, or no part.
 const NONE: u32 = u32::MAX;
 
-/// ByteGNN's partitioner for sampled batches (Zheng et al., PVLDB 15(6), 2022, section 5): it keeps the neighborhood
+/// ByteGNN's partitioner for sampled batches (Zheng et al., PVLDB 15(6), 2022): it keeps the neighborhood
 /// of a labeled vertex in one part, and gives parts as many labeled vertices each. Nothing balances vertices or edges.
 ///
 /// *Blocks.* A search along the edges into vertices starts at all centers at once, and goes as many hops as a batch
@@ -102,7 +102,7 @@ impl Partitioner for Blocks {
             }
             false => "",
         };
-        Some(format!("blocks of {hops} around {centers}{hint}"))
+        Some(format!("{hops} around {centers}{hint}"))
     }
 }
 
@@ -333,9 +333,9 @@ mod tests {
         let partition = by_train.partition(graph, 2).unwrap();
         assert_eq!(partition.owner(), [0, 1, 0, 0, 0, 1, 0, 1]);
         let said = by_train.remark(graph).unwrap();
-        assert_eq!(said, "blocks of 2 hops around 4 training vertices");
+        assert_eq!(said, "2 hops around 4 training vertices");
         let said = Blocks::default().remark((&few).into()).unwrap();
-        assert_eq!(said, "blocks of 2 hops around 4 labeled vertices");
+        assert_eq!(said, "2 hops around 4 labeled vertices");
         let said = Blocks::default().remark(graph).unwrap();
         assert!(said.ends_with("and those of blocks-train larger"), "{said}");
     }

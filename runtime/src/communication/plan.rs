@@ -11,7 +11,7 @@ use crate::part::rows::Sent;
 use crate::rank::Rank;
 use gnnc_ir::program::instr::{AllReduce, MOST_LAG, Shift};
 use gnnc_ir::program::traffic::chunk;
-use gnnc_ir::program::{Among, Instr, Ref, StageMessage, Transfer};
+use gnnc_ir::program::{Instr, Ref, StageMessage, Transfer};
 use std::ops::Range;
 
 /// Tags of programs are below this bit.
@@ -401,8 +401,7 @@ impl Plan<'_> {
         let Some(distance) = batch.and_then(Batch::distance) else {
             return;
         };
-        let group = own.group(Among::All);
-        let rank = group.place(own.number);
+        let (group, rank) = (own.stage(), own.in_stage());
         let to = group.rank((rank + distance) % group.ranks);
         let from = group.rank((rank + group.ranks - distance % group.ranks) % group.ranks);
         let spans = || one.buffers.iter().map(|at| own.summed(*at, what.iteration));

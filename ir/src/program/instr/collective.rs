@@ -472,10 +472,8 @@ impl Redistribute {
     pub fn elements(&self, program: &Program, rows: &[u64]) -> u64 {
         let shape = (self.heads, self.width);
         let of_group = |group: Group| {
-            let rows = group
-                .places()
-                .filter_map(|place| rows.get(group.part(place) as usize));
-            let rows: Vec<u64> = rows.copied().collect();
+            let of_place = |place| rows.get(group.part(place) as usize).copied();
+            let rows: Vec<u64> = group.places().filter_map(of_place).collect();
             redistribute_total(self.how, shape, group.ranks, &rows)
         };
         program.groups(self.among()).map(of_group).sum()
