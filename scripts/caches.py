@@ -54,7 +54,7 @@ class Case:
         command = [self.gnnc, "plan", ROOT / "benches/models/sage.gir", *source, *self.draws]
         command += ["--gpus", self.options.workers, "--roots", self.options.roots, "--format", "json"]
         command += ["--pin", "placement=minibatch", "--pin", f"ranks={self.options.workers}"]
-        command += ["--pin", "partitioner=metis", *(["--cache", rows, "--cache-by", by] if rows else [])]
+        command += ["--pin", "partitioner=metis", "--cache", rows, "--cache-by", by]
         return call(command)["candidates"][0]["bytes"]
 
     def predicted(self, workload, rows, by):

@@ -3,7 +3,7 @@
 
 mod some;
 
-use super::numbers::{CHUNKS, DEVICES, EPOCHS, LAGS, MERGES, VERTICES, within};
+use super::numbers::{CACHED, CHUNKS, DEVICES, EPOCHS, LAGS, MERGES, VERTICES, within};
 use super::output::{Failure, input};
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use gnnc::ir::plan::{Knobs, Layout};
@@ -271,7 +271,7 @@ const KNOBS: &[Knob] = &[
         values: "",
         help: "Rows of other workers' features that each worker keeps, so that its batches fetch fewer; by default 0, and \
                a plan chooses. Changes no result",
-        set: |knobs, text| within(VERTICES)(text).map(|rows| knobs.sampling.cache = Some(rows)),
+        set: |knobs, text| within(CACHED)(text).map(|rows| knobs.sampling.cache = Some(rows)),
     },
     Knob {
         name: "cache-by",

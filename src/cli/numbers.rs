@@ -19,6 +19,9 @@ pub const CHUNKS: RangeInclusive<u32> = 1..=65_536;
 /// Batches that are under way beside the one that is trained on.
 pub const LAGS: RangeInclusive<u32> = 0..=MOST_LAG;
 
+/// Rows of other ranks that a rank keeps.
+pub const CACHED: RangeInclusive<u32> = 0..=u32::MAX - 1;
+
 /// Visits of a model that are merged with others: fewer than there are ranks.
 pub const MERGES: RangeInclusive<u32> = 0..=16_383;
 

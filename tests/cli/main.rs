@@ -23,6 +23,7 @@ mod offload;
 mod pages;
 mod partitions;
 mod pilot;
+mod pilot_plans;
 mod plans;
 mod plateau;
 mod push_pull;

@@ -99,11 +99,12 @@ fn the_memory_of_batches_is_what_their_plan_says() {
         "--fanouts",
         "5,5",
     ];
-    for (placement, delay) in [
-        ("minibatch", "0"),
-        ("push-pull", "0"),
-        ("push-pull", "2"),
-        ("push-pull", "3"),
+    for (placement, delay, cache) in [
+        ("minibatch", "0", "0"),
+        ("minibatch", "0", "500"),
+        ("push-pull", "0", "0"),
+        ("push-pull", "2", "0"),
+        ("push-pull", "3", "0"),
     ] {
         for ranks in ["2", "4"] {
             let pin = format!("placement={placement},ranks={ranks},partitioner=metis");
@@ -117,7 +118,7 @@ fn the_memory_of_batches_is_what_their_plan_says() {
                 "--pin",
                 &pin,
             ];
-            let delayed = ["--delay", delay, "--format", "json"];
+            let delayed = ["--delay", delay, "--cache", cache, "--format", "json"];
             let plan = gnnc(plan.iter().chain(&options).chain(&delayed)).json();
             let candidates = plan["candidates"].as_array().unwrap();
             let on_batches = |candidate: &&Value| !candidate["parameters"]["sampling"].is_null();
@@ -137,7 +138,7 @@ fn the_memory_of_batches_is_what_their_plan_says() {
                 / run["peak_memory_bytes"].as_f64().unwrap();
             assert!(
                 (0.98..1.06).contains(&quotient),
-                "{placement}, {ranks} ranks, delay {delay}: planned {quotient} times what is needed"
+                "{placement}, {ranks} ranks, delay {delay}, cache {cache}: planned {quotient} times what is needed"
             );
         }
     }

@@ -348,13 +348,17 @@ impl SamplingSettings {
         })
     }
 
-    /// Whether both ask for the same batches. How soon they are drawn, how late their weights are and where the features
-    /// lie may differ.
+    /// Whether both ask for the same batches. How soon they are drawn, how late their weights are, where the features
+    /// and models lie, and what is cached may differ.
     pub fn same_batches(&self, other: &Self) -> bool {
         let batches = |settings: &Self| Self {
             prefetch: None,
             delay: None,
             slices: None,
+            migrate: None,
+            merges: None,
+            cache: None,
+            cache_by: None,
             ..settings.clone()
         };
         batches(self) == batches(other)

@@ -279,8 +279,11 @@ fn inside(instr: &Instr, known: &mut Known, program: &Program) -> Result<(), Str
     if instr.body().is_some() || matches!(instr, Instr::Sample(_)) {
         return Err(format!("{name} inside of batches"));
     }
-    if let Instr::Shift(_) | Instr::CacheRows(_) = instr {
-        return Err(format!("{name} where batches are trained on"));
+    if let Instr::Shift(_) = instr {
+        return Err(format!("{name} outside of sets"));
+    }
+    if let Instr::CacheRows(_) = instr {
+        return Err(format!("{name} inside of batches, expected before them"));
     }
     let rows = instr.launch().map(|launch| launch.rows);
     if matches!(rows, Some(Extent::LevelEdges(..))) {
