@@ -127,7 +127,9 @@ fn on_batches(features: u32, hidden: u32, delay: u32) -> [f64; 2] {
     let plan = gnnc::plan(&loaded, &compiled, &options).unwrap();
     [Placement::Minibatch, Placement::PushPull].map(|placement| {
         let batched = |c: &&Candidate| {
-            c.placement == placement && c.parameters.knobs.sampling.sampling().is_some()
+            let sampling = &c.parameters.knobs.sampling;
+            let plain = sampling.cached().is_none();
+            c.placement == placement && plain && sampling.sampling().is_some()
         };
         let found = plan.candidates.iter().find(batched).unwrap();
         assert!(found.allowed);

@@ -269,6 +269,9 @@ fn workers_report_what_they_sent() {
     crate::support::refused(
         1,
         &args,
-        &["kahip", "expected one of metis, metis-edges, hash, range"],
+        &[
+            "kahip",
+            "expected one of metis, metis-edges, metis-splits, blocks",
+        ],
     );
 }
