@@ -192,7 +192,7 @@ pub enum Of {
     One,
     /// All ranks', on every rank. A vertex has a row for each rank whose part it is in.
     All,
-    /// All sets' of the rank's own part, each vertex once; see [`crate::words::sampling::Sets`].
+    /// All sets' of the rank's own part, each vertex once; see [`crate::program::instr::Sets`].
     Sets,
 }
 
