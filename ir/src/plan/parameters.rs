@@ -38,9 +38,10 @@ impl Candidate {
 }
 
 /// Name of a candidate: placement, ranks (stages x ranks of each), virtual stages if there are
-/// several per rank, partitioner, chunks if there are several, `on batches` if the whole graph is what
-/// the placement usually trains on, the merged visits of a model and the rows of a cache if there are
-/// any, the slices of the features if there are several copies, the rule for skipping, storage unless 32-bit, and `host` if tensors are offloaded.
+/// several per rank, partitioner, chunks if there are several, `on batches` if the whole graph is
+/// what the placement usually trains on, the merged visits of a model and the rows of a cache if
+/// there are any, the slices of the features if there are several copies, the rule for skipping,
+/// storage unless 32-bit, and `host` if tensors are offloaded.
 ///
 /// Examples: `graph x 8 metis`, `tensor x 8 hash / 4`, `hybrid 4x2 metis / 16`,
 /// `pipeline 4x1 x 2 virtual / 4`, `skip-broadcast x 8 adaptive:1`, `graph x 8 metis bf16`,

@@ -4,19 +4,8 @@
 //! costs and listings ask of any instruction (`Instruction`). To add one: its struct there, a variant of [`Instr`], an arm
 //! of `each!`, and the places that emit and run it.
 
-// Says that neither `work` nor a calibration prices an instruction: a loop, or one that communicates.
-macro_rules! unpriced {
-    () => {
-        fn work(&self, _: &Counts, _: &RankSizes) -> Option<Work> {
-            None
-        }
-
-        fn demand(&self, _: &mut Terms, _: &Program, _: &RankSizes) -> Option<&'static str> {
-            None
-        }
-    };
-}
-
+#[macro_use]
+mod answers;
 mod collective;
 mod copies;
 mod fetch;

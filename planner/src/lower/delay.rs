@@ -16,15 +16,14 @@
 //! a slot for each batch in between. On one rank nothing is cut but the optimizer's step, so that any
 //! number of ranks computes the same.
 
-use super::kernel::intern;
+use super::kernel::{fixed_elements, flat};
 use super::prefetch::last_tag_of;
 use crate::error::LowerError;
 use gnnc_ir::graph::op::Redistribute;
 use gnnc_ir::kernel::expr::{Expr, Value};
-use gnnc_ir::kernel::{At, Body, Kernel, Operand, Over};
 use gnnc_ir::program::access::{accesses, halves};
 use gnnc_ir::program::instr::{self, Lag, MOST_LAG, Numbers};
-use gnnc_ir::program::{Buffer, BufferId, Extent, Instr, Launch, Program, Ref, Role, Transfer};
+use gnnc_ir::program::{Buffer, BufferId, Instr, Program, Ref, Role, Transfer};
 use std::collections::BTreeMap;
 
 /// The program whose optimizer steps `delay` batches after a batch reads its weights.
@@ -274,11 +273,10 @@ impl Uses {
 
 /// A buffer for copies of a weight, and the launch that copies it.
 fn copied(program: &mut Program, weight: Ref, of: Buffer) -> (Ref, Instr) {
-    let name = format!("{}.copy", of.name);
-    let mut floats = 0;
-    if let Extent::Fixed(rows) = of.extent {
-        floats = rows * of.columns;
-    }
+    let (name, floats) = (
+        format!("{}.copy", of.name),
+        fixed_elements(&of) / of.slots.max(1),
+    );
     program.buffers.push(Buffer {
         name,
         slots: 1,
@@ -286,29 +284,7 @@ fn copied(program: &mut Program, weight: Ref, of: Buffer) -> (Ref, Instr) {
         ..of
     });
     let copy = Ref::first(BufferId(program.buffers.len() as u32 - 1));
-    let flat = Operand::dense(At::Row, 1, 1);
-    let kernel = Kernel {
-        body: Body::Map {
-            over: Over::Rows,
-            values: vec![Expr::leaf(Value::Load(0))],
-        },
-        heads: 1,
-        width: 1,
-        inputs: vec![flat],
-        outputs: vec![flat],
-        masks: Vec::new(),
-        scalars: 0,
-    };
-    let kernel = intern(program, kernel);
-    let launch = Instr::Launch(Launch {
-        kernel,
-        rows: Extent::Fixed(floats),
-        inputs: vec![weight],
-        outputs: vec![copy],
-        scalars: Vec::new(),
-        sites: Vec::new(),
-        lists: Vec::new(),
-        chunk: None,
-    });
+    let value = Expr::leaf(Value::Load(0));
+    let launch = Instr::Launch(flat(program, floats, value, vec![weight], copy));
     (copy, launch)
 }

@@ -5,8 +5,8 @@ use crate::lower::attention::{Factor, has_factor};
 use crate::lower::region::{Region, Value};
 use gnnc_ir::graph::op::{Input, Op, Site, Slice};
 use gnnc_ir::kernel::expr::{Expr, Value as Scalar, ValueId};
-use gnnc_ir::kernel::{At, EdgeNumber, End, Kernel, Mask, Operand, Picked};
-use gnnc_ir::program::{Extent, KernelId, Launch, Program, Ref};
+use gnnc_ir::kernel::{At, Body, EdgeNumber, End, Kernel, Mask, Operand, Over, Picked};
+use gnnc_ir::program::{Buffer, Extent, KernelId, Launch, Program, Ref};
 use gnnc_ir::{Graph, NodeId, Rows, Type};
 
 /// A kernel under construction, with the bindings of its operands.
@@ -395,4 +395,46 @@ pub fn intern(program: &mut Program, kernel: Kernel) -> KernelId {
         program.kernels.len() - 1
     });
     KernelId(id as u32)
+}
+
+/// A launch of `value` over so many elements of operands without rows of their own.
+pub fn flat(
+    program: &mut Program,
+    elements: u32,
+    value: Expr,
+    inputs: Vec<Ref>,
+    output: Ref,
+) -> Launch {
+    let operand = Operand::dense(At::Row, 1, 1);
+    let kernel = Kernel {
+        body: Body::Map {
+            over: Over::Rows,
+            values: vec![value],
+        },
+        heads: 1,
+        width: 1,
+        inputs: vec![operand; inputs.len()],
+        outputs: vec![operand],
+        masks: Vec::new(),
+        scalars: 0,
+    };
+    Launch {
+        kernel: intern(program, kernel),
+        rows: Extent::Fixed(elements),
+        inputs,
+        outputs: vec![output],
+        scalars: Vec::new(),
+        sites: Vec::new(),
+        lists: Vec::new(),
+        chunk: None,
+    }
+}
+
+/// Elements of a buffer with fixed rows, all slots; 0 of others.
+pub fn fixed_elements(buffer: &Buffer) -> u32 {
+    let mut elements = 0;
+    if let Extent::Fixed(rows) = buffer.extent {
+        elements = rows * buffer.columns * buffer.slots;
+    }
+    elements
 }

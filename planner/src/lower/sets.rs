@@ -10,12 +10,11 @@
 //! | for each set | copies its rows; forward and backward; adds its gradients to the sums; these go on |
 //! | after the sets | sums are added over all ranks, and the optimizer steps |
 
-use super::kernel::intern;
+use super::kernel::{fixed_elements, flat};
 use crate::error::LowerError;
 use gnnc_ir::kernel::expr::{Expr, Value};
-use gnnc_ir::kernel::{At, Body, Kernel, Operand, Over};
 use gnnc_ir::program::instr::{AskRows, Batches, FetchRows, ServeRows, Sets, Shift};
-use gnnc_ir::program::{Buffer, BufferId, Extent, Instr, Launch, Program, Ref, Role};
+use gnnc_ir::program::{Buffer, BufferId, Extent, Instr, Program, Ref, Role};
 use gnnc_ir::words::sampling::Migrate;
 use gnnc_ir::words::scalar::Binary;
 use gnnc_ir::words::types::Level;
@@ -73,11 +72,11 @@ fn apart(
     for gradient in gradients(&after) {
         let sum = sum_of(gradient, program);
         let value = Value::Const(0.0);
-        before.push(flat(program, Expr::leaf(value), vec![], sum));
+        before.push(launch(program, Expr::leaf(value), vec![], sum));
         let mut added = Expr::default();
         let [so_far, more] = [Value::Load(0), Value::Load(1)].map(|one| added.push(one));
         added.push(Value::Binary(Binary::Add, so_far, more));
-        of_set.push(flat(program, added, vec![sum, gradient], sum));
+        of_set.push(launch(program, added, vec![sum, gradient], sum));
         let summed = &mut |at: &mut Ref| {
             if at.buffer == gradient.buffer {
                 at.buffer = sum.buffer;
@@ -150,34 +149,7 @@ fn added(program: &mut Program, buffer: Buffer) -> Ref {
 }
 
 /// A launch over all floats of buffers with fixed rows.
-fn flat(program: &mut Program, value: Expr, inputs: Vec<Ref>, output: Ref) -> Instr {
-    let buffer = program.buffer(output.buffer);
-    let mut rows = 0;
-    if let Extent::Fixed(count) = buffer.extent {
-        rows = count * buffer.columns * buffer.slots;
-    }
-    let operand = Operand::dense(At::Row, 1, 1);
-    let kernel = Kernel {
-        body: Body::Map {
-            over: Over::Rows,
-            values: vec![value],
-        },
-        heads: 1,
-        width: 1,
-        inputs: vec![operand; inputs.len()],
-        outputs: vec![operand],
-        masks: Vec::new(),
-        scalars: 0,
-    };
-    let kernel = intern(program, kernel);
-    Instr::Launch(Launch {
-        kernel,
-        rows: Extent::Fixed(rows),
-        inputs,
-        outputs: vec![output],
-        scalars: Vec::new(),
-        sites: Vec::new(),
-        lists: Vec::new(),
-        chunk: None,
-    })
+fn launch(program: &mut Program, value: Expr, inputs: Vec<Ref>, output: Ref) -> Instr {
+    let floats = fixed_elements(program.buffer(output.buffer));
+    Instr::Launch(flat(program, floats, value, inputs, output))
 }

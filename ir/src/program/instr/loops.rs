@@ -57,25 +57,7 @@ pub struct Lag {
 pub const MOST_LAG: u32 = 8;
 
 impl Instruction for Repeat {
-    fn name(&self, _: &Program) -> &'static str {
-        "repeat"
-    }
-
-    fn operands<'a>(&'a self, _: &mut impl FnMut(Operand<'a>)) {}
-
-    fn each_ref(&mut self, visit: &mut dyn FnMut(&mut Ref)) {
-        self.body.iter_mut().for_each(|instr| instr.each_ref(visit));
-    }
-
-    fn check(&self, _: &Check) -> Checked {
-        Ok(())
-    }
-
-    fn fits_chunks(&self, _: &Program) -> bool {
-        false
-    }
-
-    unpriced!();
+    a_loop!("repeat");
 
     fn traffic(&self, program: &Program, reads: &Reads, sizes: &[RankSizes], sum: &mut Traffic) {
         sum.add(
@@ -86,18 +68,6 @@ impl Instruction for Repeat {
 
     fn print(&self, _: &Program) -> String {
         format!("repeat {}{}", self.count, order(self.reverse))
-    }
-
-    fn body(&self) -> Option<&[Instr]> {
-        Some(&self.body)
-    }
-
-    fn body_mut(&mut self) -> Option<&mut Vec<Instr>> {
-        Some(&mut self.body)
-    }
-
-    fn scratch_floats(&self, program: &Program, capacity: &Capacity) -> u64 {
-        scratch_floats(&self.body, program, capacity)
     }
 }
 
@@ -112,25 +82,7 @@ impl Repeat {
 }
 
 impl Instruction for Chunks {
-    fn name(&self, _: &Program) -> &'static str {
-        "chunks"
-    }
-
-    fn operands<'a>(&'a self, _: &mut impl FnMut(Operand<'a>)) {}
-
-    fn each_ref(&mut self, visit: &mut dyn FnMut(&mut Ref)) {
-        self.body.iter_mut().for_each(|instr| instr.each_ref(visit));
-    }
-
-    fn check(&self, _: &Check) -> Checked {
-        Ok(())
-    }
-
-    fn fits_chunks(&self, _: &Program) -> bool {
-        false
-    }
-
-    unpriced!();
+    a_loop!("chunks");
 
     fn traffic(&self, program: &Program, reads: &Reads, sizes: &[RankSizes], sum: &mut Traffic) {
         // All chunks together have all rows.
@@ -139,18 +91,6 @@ impl Instruction for Chunks {
 
     fn print(&self, _: &Program) -> String {
         format!("chunks{}", order(self.reverse))
-    }
-
-    fn body(&self) -> Option<&[Instr]> {
-        Some(&self.body)
-    }
-
-    fn body_mut(&mut self) -> Option<&mut Vec<Instr>> {
-        Some(&mut self.body)
-    }
-
-    fn scratch_floats(&self, program: &Program, capacity: &Capacity) -> u64 {
-        scratch_floats(&self.body, program, capacity)
     }
 }
 
@@ -164,25 +104,7 @@ impl Chunks {
 }
 
 impl Instruction for Batches {
-    fn name(&self, _: &Program) -> &'static str {
-        "batches"
-    }
-
-    fn operands<'a>(&'a self, _: &mut impl FnMut(Operand<'a>)) {}
-
-    fn each_ref(&mut self, visit: &mut dyn FnMut(&mut Ref)) {
-        self.body.iter_mut().for_each(|instr| instr.each_ref(visit));
-    }
-
-    fn check(&self, _: &Check) -> Checked {
-        Ok(())
-    }
-
-    fn fits_chunks(&self, _: &Program) -> bool {
-        false
-    }
-
-    unpriced!();
+    a_loop!("batches");
 
     fn traffic(&self, program: &Program, reads: &Reads, sizes: &[RankSizes], sum: &mut Traffic) {
         let count = sizes.first().map_or(1, |sizes| sizes.batch.count.max(1));
@@ -191,18 +113,6 @@ impl Instruction for Batches {
 
     fn print(&self, _: &Program) -> String {
         "batches".to_owned()
-    }
-
-    fn body(&self) -> Option<&[Instr]> {
-        Some(&self.body)
-    }
-
-    fn body_mut(&mut self) -> Option<&mut Vec<Instr>> {
-        Some(&mut self.body)
-    }
-
-    fn scratch_floats(&self, program: &Program, capacity: &Capacity) -> u64 {
-        scratch_floats(&self.body, program, capacity)
     }
 }
 

@@ -30,25 +30,7 @@ pub struct Shift {
 }
 
 impl Instruction for Sets {
-    fn name(&self, _: &Program) -> &'static str {
-        "sets"
-    }
-
-    fn operands<'a>(&'a self, _: &mut impl FnMut(Operand<'a>)) {}
-
-    fn each_ref(&mut self, visit: &mut dyn FnMut(&mut Ref)) {
-        self.body.iter_mut().for_each(|instr| instr.each_ref(visit));
-    }
-
-    fn check(&self, _: &Check) -> Checked {
-        Ok(())
-    }
-
-    fn fits_chunks(&self, _: &Program) -> bool {
-        false
-    }
-
-    unpriced!();
+    a_loop!("sets");
 
     /// Nothing but a shift is sent, which the last set does not do.
     fn traffic(&self, program: &Program, reads: &Reads, sizes: &[RankSizes], sum: &mut Traffic) {
@@ -61,18 +43,6 @@ impl Instruction for Sets {
 
     fn print(&self, _: &Program) -> String {
         "sets".to_owned()
-    }
-
-    fn body(&self) -> Option<&[Instr]> {
-        Some(&self.body)
-    }
-
-    fn body_mut(&mut self) -> Option<&mut Vec<Instr>> {
-        Some(&mut self.body)
-    }
-
-    fn scratch_floats(&self, program: &Program, capacity: &Capacity) -> u64 {
-        scratch_floats(&self.body, program, capacity)
     }
 }
 

@@ -8,7 +8,7 @@
 use super::Terms;
 use crate::lower::Lowerer;
 use crate::lower::blocks::at_most;
-use crate::lower::kernel::intern;
+use crate::lower::kernel::{flat, intern};
 use crate::lower::region::Value;
 use gnnc_ir::graph::floats;
 use gnnc_ir::kernel::expr::{Expr, Value as Scalar};
@@ -137,20 +137,7 @@ fn sum(lowerer: &mut Lowerer, part: Ref, total: Ref) -> Instr {
 }
 
 fn map(lowerer: &mut Lowerer, value: Expr, inputs: &[Ref], out: Ref) -> Instr {
-    let flat = Operand::dense(At::Row, 1, 1);
-    let kernel = Kernel {
-        body: Body::Map {
-            over: Over::Rows,
-            values: vec![value],
-        },
-        heads: 1,
-        width: 1,
-        inputs: vec![flat; inputs.len()],
-        outputs: vec![flat],
-        masks: Vec::new(),
-        scalars: 0,
-    };
-    launch(lowerer, kernel, 1, inputs.to_vec(), out)
+    Instr::Launch(flat(&mut lowerer.program, 1, value, inputs.to_vec(), out))
 }
 
 fn launch(lowerer: &mut Lowerer, kernel: Kernel, rows: u32, inputs: Vec<Ref>, out: Ref) -> Instr {
