@@ -11,7 +11,7 @@ mod turns;
 pub use classes::{Tried, classes_of};
 pub use fits::{pilot_fits, read_pilot};
 
-use crate::{Compiled, Error, Loaded};
+use crate::{Compiled, Error, Loaded, metrics};
 use gnnc_files::Cache;
 use gnnc_ir::graph::model::Relaxation;
 use gnnc_ir::plan::{Knobs, LeftOut, PILOT_VERSION, Pilot, PilotRun, StatisticalClass};
@@ -84,11 +84,14 @@ pub fn pilot(
             "found no time or no seeds for the runs, expected some of both".to_owned(),
         ));
     }
+    if let Some(metric) = loaded.model.train.metric {
+        metrics::fits(metric, loaded.model.loss.labels()).map_err(Error::Input)?;
+    }
     let Tried { classes, left_out } = classes_of(loaded, compiled, options)?;
     let made_for = fits::made_for(loaded, data);
     let rates = rates(loaded, options);
     let begin = Instant::now();
-    let turns = Turns::new(loaded, compiled, options, (classes, &rates))?;
+    let turns = Turns::new(loaded, compiled, options, data, classes, &rates)?;
     let (classes, interrupted) = turns.take(begin + options.budget, watch)?;
     Ok(Pilot {
         version: PILOT_VERSION,

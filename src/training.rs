@@ -8,7 +8,7 @@ mod place;
 mod run;
 mod target;
 
-pub(crate) use judge::Judge;
+pub(crate) use judge::{Judge, no_logits};
 pub(crate) use place::parted;
 pub use place::place;
 pub use run::{best_of, train, train_once, train_traced};

@@ -209,7 +209,8 @@ fn of_class(pilot: &Pilot, piloted: &Piloted) -> String {
         None => "no run got a turn".to_owned(),
         Some(needed @ Needed::MoreThan { .. }) => format!("needs {needed}"),
         Some(needed @ Needed::Measured { learning_rate, .. }) => {
-            format!("needs {needed} with learning rate {learning_rate}")
+            let end = end_of(learning_rate, &pilot.learning_rates);
+            format!("needs {needed} with learning rate {learning_rate}{end}")
         }
     };
     let mut table = Table::new(1, 2);
@@ -255,6 +256,19 @@ fn of_class(pilot: &Pilot, piloted: &Piloted) -> String {
     let class = &piloted.class;
     let lines = table.lines();
     format!("{class}\n  {steps} an epoch; {needed}\n{lines}")
+}
+
+/// Says so if the best learning rate is an end of those tried, as one beyond it may be better.
+fn end_of(best: f64, tried: &[f64]) -> &'static str {
+    let smaller = tried.iter().any(|rate| *rate < best);
+    let larger = tried.iter().any(|rate| *rate > best);
+    if larger && !smaller {
+        ", the smallest tried (--lr tries others)"
+    } else if smaller && !larger {
+        ", the largest tried (--lr tries others)"
+    } else {
+        ""
+    }
 }
 
 /// Why runs ended that did not reach the target.

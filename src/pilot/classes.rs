@@ -1,6 +1,7 @@
 //! The classes that a pilot tries, and what it cannot try.
 
 use super::{PilotOptions, left_out};
+use crate::training::no_logits;
 use crate::{Compiled, Error, Loaded};
 use gnnc_ir::graph::model::Relaxation;
 use gnnc_ir::plan::{LeftOut, Method, SampledClass, StatisticalClass};
@@ -46,6 +47,10 @@ pub fn classes_of(
     if permits(&Relaxation::Sample) {
         let of_model = &loaded.model.train.sampling;
         let settings = options.knobs.sampling.clone().or(of_model);
+        let sampled_scores = !settings.eval_fanouts.is_empty();
+        if let Some(metric) = loaded.model.train.metric.filter(|_| sampled_scores) {
+            return Err(no_logits(metric));
+        }
         tried.add_sampled(compiled, options, &settings, stale)?;
     }
     for class in &mut tried.classes {

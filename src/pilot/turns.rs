@@ -2,7 +2,10 @@
 
 use super::{PilotOptions, PilotProgress};
 use crate::{Compiled, Error, Loaded, Pause, Progress, TrainOptions, train_traced};
+use gnnc_graph::GraphData;
+use gnnc_graph::sample::{Batches, seeds};
 use gnnc_ir::plan::{Curve, End, Needed, PilotRun, Piloted, StatisticalClass};
+use gnnc_ir::program::trace::Phase;
 use gnnc_ir::words::units::Seconds;
 use gnnc_planner::placement::{PlacementSpec, on_one_worker};
 use std::path::PathBuf;
@@ -17,12 +20,19 @@ pub(super) struct Turns<'a> {
     loaded: &'a Loaded,
     compiled: &'a Compiled,
     options: &'a PilotOptions,
-    classes: Vec<StatisticalClass>,
-    places: Vec<PlacementSpec>,
+    classes: Vec<Trained>,
     /// In the order of their turns.
     runs: Vec<Run>,
     /// Where runs rest between their turns.
     folder: TempDir,
+}
+
+/// A class, and how one worker trains it.
+struct Trained {
+    class: StatisticalClass,
+    place: PlacementSpec,
+    /// Optimizer steps of an epoch.
+    steps: u64,
 }
 
 /// A run, which may have had some turns.
@@ -45,15 +55,28 @@ impl<'a> Turns<'a> {
         loaded: &'a Loaded,
         compiled: &'a Compiled,
         options: &'a PilotOptions,
-        (classes, rates): (Vec<StatisticalClass>, &[f64]),
+        data: &GraphData,
+        classes: Vec<StatisticalClass>,
+        rates: &[f64],
     ) -> Result<Self, Error> {
         let folder = tempfile::tempdir().map_err(|source| Error::File {
             action: "write",
             path: std::env::temp_dir(),
             source,
         })?;
-        let places = classes.iter().map(on_one_worker).collect::<Result<_, _>>();
-        let places = places.map_err(|why| Error::Input(why.to_owned()))?;
+        let trained = |class: StatisticalClass| -> Result<Trained, Error> {
+            let place = on_one_worker(&class).map_err(|why| Error::Input(why.to_owned()))?;
+            let steps = steps_of(&class, data)?;
+            Ok(Trained {
+                class,
+                place,
+                steps,
+            })
+        };
+        let classes = classes
+            .into_iter()
+            .map(trained)
+            .collect::<Result<Vec<_>, _>>()?;
         let mut runs = Vec::new();
         for learning_rate in rates {
             for seed in &options.seeds {
@@ -65,7 +88,6 @@ impl<'a> Turns<'a> {
             compiled,
             options,
             classes,
-            places,
             runs,
             folder,
         })
@@ -104,7 +126,7 @@ impl<'a> Turns<'a> {
                 self.turn(n, end.min(Instant::now() + share.max(least)))?;
                 let run = &self.runs[n];
                 watch(PilotProgress {
-                    class: &self.classes[run.class],
+                    class: &self.classes[run.class].class,
                     run: &run.record,
                     ended: run.ended,
                     done: self.runs.iter().filter(|run| run.ended).count(),
@@ -113,14 +135,14 @@ impl<'a> Turns<'a> {
             }
         }
         let interrupted = stop.is_asked();
-        Ok((self.records(interrupted)?, interrupted))
+        Ok((self.records(interrupted), interrupted))
     }
 
     /// Trains a run until a time, until it ends, or until a better learning rate has won.
     fn turn(&mut self, n: usize, until: Instant) -> Result<(), Error> {
         let limit = self.limit(&self.runs[n]);
         let run = &mut self.runs[n];
-        let place = &self.places[run.class];
+        let place = &self.classes[run.class].place;
         let file = self.folder.path().join(n.to_string());
         let options = TrainOptions {
             epochs: self.options.epochs,
@@ -183,27 +205,22 @@ impl<'a> Turns<'a> {
     }
 
     /// The runs of a class so far.
-    fn piloted(&self, class: usize) -> Result<Piloted, Error> {
+    fn piloted(&self, class: usize) -> Piloted {
         let own = self.runs.iter().filter(|run| run.class == class);
         let with_epochs = own.filter(|run| run.record.epochs > 0);
-        let runs: Vec<PilotRun> = with_epochs.map(|run| run.record.clone()).collect();
-        // Steps are a multiple of epochs, whatever the run.
-        let steps = runs.first().map_or(1, |run| run.steps / run.epochs);
-        let name = self.classes.get(class).map(ToString::to_string);
-        let missing = || Error::Input("a run of no class".to_owned());
-        Ok(Piloted {
-            name: name.ok_or_else(missing)?,
-            steps_per_epoch: steps.max(1),
-            class: self.classes.get(class).cloned().ok_or_else(missing)?,
-            runs,
-        })
+        let Trained { class, steps, .. } = &self.classes[class];
+        Piloted {
+            name: class.to_string(),
+            steps_per_epoch: *steps,
+            class: class.clone(),
+            runs: with_epochs.map(|run| run.record.clone()).collect(),
+        }
     }
 
     /// The epochs after which a run cannot be the best of its class any more: at another learning rate, all seeds
     /// reached the target in as many.
     fn limit(&self, run: &Run) -> Option<u64> {
-        let piloted = self.piloted(run.class).ok()?;
-        match piloted.needed(&self.options.seeds)? {
+        match self.piloted(run.class).needed(&self.options.seeds)? {
             Needed::Measured {
                 learning_rate,
                 slowest,
@@ -228,7 +245,7 @@ impl<'a> Turns<'a> {
     }
 
     /// What became of all runs.
-    fn records(mut self, interrupted: bool) -> Result<Vec<Piloted>, Error> {
+    fn records(mut self, interrupted: bool) -> Vec<Piloted> {
         for run in self.runs.iter_mut().filter(|run| !run.ended) {
             run.record.end = match interrupted {
                 true => End::Interrupted,
@@ -260,6 +277,16 @@ impl Run {
             },
         }
     }
+}
+
+/// Optimizer steps of an epoch of a class.
+fn steps_of(class: &StatisticalClass, data: &GraphData) -> Result<u64, Error> {
+    let Some(sampled) = class.sampled() else {
+        return Ok(1);
+    };
+    let batches = Batches::new(seeds(data, Phase::Step), sampled.batch, sampled.cut, 0);
+    let batches = batches.map_err(|why| Error::Input(format!("{class}: {why}")))?;
+    Ok(u64::from(batches.count()).max(1))
 }
 
 /// The checkpoint of a run that has one.

@@ -8,6 +8,15 @@ use gnnc_ir::program::Program;
 use gnnc_ir::words::metric::Metric;
 use gnnc_runtime::{Judged, Session};
 
+/// Evaluations on batches, which a metric cannot score.
+pub(crate) fn no_logits(metric: Metric) -> Error {
+    Error::Input(format!(
+        "the metric {} needs the logits of all vertices, which evaluations on batches do not keep; leave out the metric \
+         or the fanouts of evaluations",
+        metric.name()
+    ))
+}
+
 /// A metric with the labels and the split to compute it on.
 pub(crate) struct Judge {
     metric: Metric,
@@ -58,11 +67,7 @@ impl Judge {
         if programs.iter().any(|program| program.logits.is_some()) {
             return Ok(());
         }
-        Err(Error::Input(format!(
-            "the metric {} needs the logits of all vertices, which evaluations on batches do not keep; leave out \
-             the metric or the fanouts of evaluations",
-            self.metric.name()
-        )))
+        Err(no_logits(self.metric))
     }
 
     /// Scores the logits of the evaluation that a session has just made.

@@ -30,7 +30,7 @@ pub struct Pilot {
     pub target: f64,
     /// Seeds of the runs.
     pub seeds: Vec<u64>,
-    /// Learning rates that were tried, the model's first.
+    /// Learning rates, in the order in which they were tried.
     pub learning_rates: Vec<f64>,
     /// Most epochs of a run.
     pub epochs: u32,
