@@ -3,7 +3,9 @@
 //! The threads of a team are laid along the columns. If rows are narrow, several groups of threads
 //! share the edges and add their sums at the end, always in the same order. A hub's edges are cut
 //! into chunks; one team takes each chunk as if it were a row, and a second entry point adds the
-//! chunks in order.
+//! chunks in order. All edges of a type are one row in sums by type, so a hub may have 100,000
+//! chunks, and terms that are alike are all rounded the same way. Sums of chunks are therefore
+//! compensated (Kahan, Further remarks on reducing truncation errors, 1965).
 
 use super::emit::Emit;
 use super::exprs::{Columns, Known, lane};
@@ -33,7 +35,7 @@ impl Emit<'_> {
         self.stride(BLOCK / self.team, "items");
         self.text.line("const u64 item = base + team;");
         self.row_or_chunk();
-        self.sums(reduce);
+        self.accumulators("sum", reduce);
         self.gather_edges(reduce, value);
         self.join_groups(reduce);
         self.text.open("if (whole || part)");
@@ -45,7 +47,7 @@ impl Emit<'_> {
             emit.text.open("if (part)");
             let at = format!("(item - rows) * {}u + at", emit.columns());
             for i in 0..columns.lanes {
-                let sum = emit.sum(i);
+                let sum = emit.accumulator("sum", i);
                 emit.text.line(format!("scratch[{at} + {i}u] = {sum};"));
             }
             emit.text.close();
@@ -90,16 +92,17 @@ impl Emit<'_> {
         self.text.line("const u64 item = base + team;");
         self.text.open("if (item < hubs)");
         self.text.line("const u64 row = hub_rows[item];");
-        self.sums(reduce);
+        self.accumulators("sum", reduce);
+        if reduce == Reduce::Sum {
+            self.accumulators("lost", reduce);
+        }
         self.text
             .open("for (u64 chunk = first_chunks[item]; chunk < first_chunks[item + 1]; ++chunk)");
         self.tiles(|emit, columns| {
             let at = format!("chunk * {}u + at", emit.columns());
             for i in 0..columns.lanes {
-                emit.text
-                    .line(format!("const float s{i} = scratch[{at} + {i}u];"));
-                let line = accumulate(reduce, &emit.sum(i), &format!("s{i}"));
-                emit.text.line(line);
+                let from = format!("scratch[{at} + {i}u]");
+                emit.add_chunk(reduce, i, &from);
             }
         });
         self.text.close();
@@ -108,6 +111,26 @@ impl Emit<'_> {
         self.text.close();
         self.text.close();
         self.text.close();
+    }
+
+    /// Adds the sum `from` of a chunk to the accumulator of a lane.
+    fn add_chunk(&mut self, reduce: Reduce, lane: u32, from: &str) {
+        let sum = self.accumulator("sum", lane);
+        if reduce != Reduce::Sum {
+            self.text.line(format!("const float s{lane} = {from};"));
+            let line = accumulate(reduce, &sum, &format!("s{lane}"));
+            self.text.line(line);
+            return;
+        }
+        let lost = self.accumulator("lost", lane);
+        for line in [
+            format!("const float s{lane} = {from} - {lost};"),
+            format!("const float t{lane} = {sum} + s{lane};"),
+            format!("{lost} = (t{lane} - {sum}) - s{lane};"),
+            format!("{sum} = t{lane};"),
+        ] {
+            self.text.line(line);
+        }
     }
 
     fn columns(&self) -> u32 {
@@ -139,21 +162,22 @@ impl Emit<'_> {
         }
     }
 
-    fn sums(&mut self, reduce: Reduce) {
+    /// Declares the array `name` with an accumulator for each column of a thread.
+    fn accumulators(&mut self, name: &str, reduce: Reduce) {
         let count = self.shape.tiles * self.shape.vector;
-        self.text.line(format!("float sum[{count}];"));
+        self.text.line(format!("float {name}[{count}];"));
         self.text.directive("#pragma unroll");
         self.text.line(format!(
-            "for (u32 i = 0; i < {count}u; ++i) sum[i] = {};",
+            "for (u32 i = 0; i < {count}u; ++i) {name}[i] = {};",
             identity(reduce)
         ));
     }
 
-    /// The accumulator of a lane in tile `t`.
-    fn sum(&self, lane: u32) -> String {
+    /// The element of the array `name` for a lane in tile `t`.
+    fn accumulator(&self, name: &str, lane: u32) -> String {
         match self.shape.vector {
-            1 => "sum[t]".to_owned(),
-            vector => format!("sum[t * {vector}u + {lane}u]"),
+            1 => format!("{name}[t]"),
+            vector => format!("{name}[t * {vector}u + {lane}u]"),
         }
     }
 
@@ -207,7 +231,7 @@ impl Emit<'_> {
         self.tiles(|emit, columns| {
             let result = emit.eval(value, columns, "v", &Vec::new(), &mut Known::new());
             for i in 0..columns.lanes {
-                let line = accumulate(reduce, &emit.sum(i), lane(&result, i));
+                let line = accumulate(reduce, &emit.accumulator("sum", i), lane(&result, i));
                 emit.text.line(line);
             }
         });
@@ -272,7 +296,7 @@ impl Emit<'_> {
     fn gather_finish(&mut self, finish: &Expr, columns: Columns, or_zero: bool) {
         let sums: Vec<String> = (0..columns.lanes)
             .map(|i| {
-                let sum = self.sum(i);
+                let sum = self.accumulator("sum", i);
                 let value = if or_zero {
                     format!("empty ? 0.0f : {sum}")
                 } else {

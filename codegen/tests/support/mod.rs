@@ -384,9 +384,12 @@ pub fn mask(random: &mut Random, at: At, width: u32) -> Mask {
     }
 }
 
-/// A random expression over leaves, continuous except where its argument is exact.
+/// A random expression over leaves, continuous except where its argument is exact: steps and
+/// comparisons take what is loaded, not numbers and sums that were rounded before.
 pub fn expression(random: &mut Random, leaves: &[Value], size: usize) -> Expr {
     let mut expr = Expr::default();
+    let is_exact = |leaf: &&Value| !matches!(leaf, Value::Number(_) | Value::Acc);
+    let exact: Vec<Value> = leaves.iter().filter(is_exact).copied().collect();
     let mut smooth: Vec<u16> = Vec::new();
     let first = expr.push(leaves[random.below(leaves.len())]);
     smooth.push(first);
@@ -416,6 +419,7 @@ pub fn expression(random: &mut Random, leaves: &[Value], size: usize) -> Expr {
             }
             11 => {
                 let unary = random.pick(&[Unary::Step, Unary::LeakyStep(0.1), Unary::EluStep]);
+                let leaf = expr.push(random.pick(&exact));
                 expr.push(Value::Unary(unary, leaf))
             }
             12 => {
@@ -436,8 +440,8 @@ pub fn expression(random: &mut Random, leaves: &[Value], size: usize) -> Expr {
                 expr.push(Value::Binary(Binary::Div, a, positive))
             }
             14 => {
-                let other = expr.push(random.pick(leaves));
-                expr.push(Value::Binary(Binary::Eq, leaf, other))
+                let pair = [random.pick(&exact), random.pick(&exact)].map(|leaf| expr.push(leaf));
+                expr.push(Value::Binary(Binary::Eq, pair[0], pair[1]))
             }
             _ => expr.push(Value::Const(random.float())),
         };
