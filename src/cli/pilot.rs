@@ -263,9 +263,9 @@ fn end_of(best: f64, tried: &[f64]) -> &'static str {
     let smaller = tried.iter().any(|rate| *rate < best);
     let larger = tried.iter().any(|rate| *rate > best);
     if larger && !smaller {
-        ", the smallest tried (--lr tries others)"
+        ", the smallest of --lr"
     } else if smaller && !larger {
-        ", the largest tried (--lr tries others)"
+        ", the largest of --lr"
     } else {
         ""
     }
