@@ -167,7 +167,7 @@ impl Parts {
         let mut parts = self.in_phase(Phase::Eval);
         if let Cow::Owned(parts) = &mut parts {
             for (sizes, trained) in parts.sizes.iter_mut().zip(&self.sizes) {
-                sizes.batch = sizes.batch.max(trained.batch);
+                sizes.batch = sizes.batch.max(&trained.batch);
             }
         }
         parts

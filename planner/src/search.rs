@@ -36,6 +36,9 @@ use order::{cost, measures, order};
 /// Most ranks considered as a remedy for a lack of memory.
 const MOST_RANKS: u32 = 4096;
 
+/// How many times what the last doubling of the ranks saved further ones may be hoped to save.
+const SAVINGS: u64 = 4;
+
 /// Why a candidate is not listed though it could run.
 const NOT_CUT: &str = "interior=yes asks for interior rows computed while halo rows are in flight, but nothing here \
                        waits for halo rows; leave it out";
@@ -390,6 +393,10 @@ impl Ready {
 
 /// The smallest power of two times a candidate's ranks for which every rank has enough memory. A
 /// mixture keeps its layouts.
+///
+/// Most of what a rank holds is a share of something, so each doubling saves about half of what the
+/// one before saved, and all further ones together as much as the last. The search ends where
+/// several times that is not enough.
 fn ranks_to_fit(request: &PlanRequest, spec: &PlacementSpec, lower: &dyn Lower) -> Option<u32> {
     let partitioner = if spec.ranks == 1 {
         request.partitioners.first().copied()?
@@ -402,19 +409,25 @@ fn ranks_to_fit(request: &PlanRequest, spec: &PlacementSpec, lower: &dyn Lower) 
         return None;
     }
     let doubled = std::iter::successors(spec.ranks.checked_mul(2), |ranks| ranks.checked_mul(2));
+    let mut before: Option<u64> = None;
     for ranks in doubled.take_while(|ranks| *ranks <= MOST_RANKS) {
         let mut spec = spec.clone();
         (spec.ranks, spec.knobs.partitioner) = (ranks, Some(partitioner));
         let programs = lower.programs(&spec).ok()?;
         let parts = divided(request, &spec).ok()?.of(programs.first()?);
         let cluster = request.cluster;
-        let fits = |program: &Program| {
-            least_memory(program, cluster, &parts) <= has
-                && peak_memory(program, cluster, &parts) <= has
-        };
-        if programs.iter().all(fits) {
+        let least = |program: &Program| least_memory(program, cluster, &parts);
+        let needed = programs.iter().map(least).max().unwrap_or_default();
+        let fits = |program: &Program| peak_memory(program, cluster, &parts) <= has;
+        if needed <= has && programs.iter().all(fits) {
             return Some(ranks);
         }
+        let saved = before.map(|before| before.saturating_sub(needed.0));
+        let missing = needed.0.saturating_sub(has.0);
+        if saved.is_some_and(|saved| missing > SAVINGS.saturating_mul(saved)) {
+            return None;
+        }
+        before = Some(needed.0);
     }
     None
 }

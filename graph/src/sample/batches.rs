@@ -22,7 +22,7 @@ pub struct Batches {
 
 /// How an epoch's seeds are divided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Division {
+pub struct Division {
     size: u32,
     count: u32,
     cut: Cut,
@@ -37,6 +37,35 @@ pub struct Epoch {
 }
 
 impl Division {
+    /// Of `all` seeds into batches of `size`.
+    ///
+    /// # Errors
+    /// No seeds; a size of 0; a cut that leaves no batch.
+    pub fn new(all: u32, size: u32, cut: Cut) -> Result<Self, SampleError> {
+        if all == 0 {
+            return Err(SampleError::NoSeeds);
+        }
+        if size == 0 {
+            return Err(SampleError::EmptyBatch);
+        }
+        let count = match cut {
+            Cut::Even | Cut::Short => all.div_ceil(size),
+            Cut::Drop => all / size,
+        };
+        match count {
+            0 => Err(SampleError::NothingLeft {
+                size,
+                seeds: all as usize,
+            }),
+            count => Ok(Self { size, count, cut }),
+        }
+    }
+
+    /// Batches of an epoch.
+    pub fn count(&self) -> u32 {
+        self.count
+    }
+
     /// Where a batch lies in the order of `all` seeds; empty if there is no such batch.
     fn range(&self, all: u32, batch: u32) -> Range<usize> {
         let range = match self.cut {
@@ -57,27 +86,11 @@ impl Batches {
     /// # Errors
     /// No seeds; a size of 0; a cut that leaves no batch.
     pub fn new(mut seeds: Vec<u32>, size: u32, cut: Cut, seed: u64) -> Result<Self, SampleError> {
+        let division = Division::new(seeds.len() as u32, size, cut)?;
         seeds.sort_unstable();
-        if seeds.is_empty() {
-            return Err(SampleError::NoSeeds);
-        }
-        if size == 0 {
-            return Err(SampleError::EmptyBatch);
-        }
-        let all = seeds.len() as u32;
-        let count = match cut {
-            Cut::Even | Cut::Short => all.div_ceil(size),
-            Cut::Drop => all / size,
-        };
-        if count == 0 {
-            return Err(SampleError::NothingLeft {
-                size,
-                seeds: seeds.len(),
-            });
-        }
         Ok(Self {
             seeds,
-            division: Division { size, count, cut },
+            division,
             seed,
             purpose: SHUFFLE,
         })

@@ -45,9 +45,9 @@ mod sets;
 mod together;
 
 pub use all::{AllBlocks, message_length, write_message};
-pub use batches::{Batches, Epoch, home, shares};
+pub use batches::{Batches, Division, Epoch, home, shares};
 pub use blocks::{Blocks, Layer};
-pub use cache::{Cached, Drawn};
+pub use cache::{BatchSource, Cached};
 pub use error::SampleError;
 pub use estimate::{DegreeClass, Degrees, Estimate, by_degrees, by_edges};
 pub use gnnc_ir::words::sampling::{ALL, Cut, Exclude, Fanout, Kind, MAX_HOPS, Negatives};

@@ -21,15 +21,14 @@ pub struct Pilot {
 impl Pilot {
     /// The mean and the largest of some batches.
     pub fn of(batches: &[BatchSizes]) -> Self {
-        let none = BatchSizes::NONE;
-        let sum = batches
-            .iter()
-            .fold(none, |sum, one| sum.each(*one, |a, b| a + b));
         let count = (batches.len() as u64).max(1);
-        Self {
-            mean: sum.each(none, |sum, _| sum.div_ceil(count)),
-            most: batches.iter().fold(none, |most, one| most.max(*one)),
+        let mut mean = BatchSizes::sum(batches);
+        mean.combine(&BatchSizes::NONE, |sum, _| sum.div_ceil(count));
+        let mut most = BatchSizes::NONE;
+        for batch in batches {
+            most.combine(batch, u64::max);
         }
+        Self { mean, most }
     }
 }
 

@@ -125,9 +125,11 @@ impl Program {
                 .clone()
                 .filter_map(|n| ranks.get(n).copied())
                 .collect();
+            let sum = BatchSizes::sum(&of_group);
             for part in parts {
                 if let Some(sizes) = all.get_mut(part) {
-                    *sizes = sizes.with_all(&of_group);
+                    sizes.all_levels = sum.levels;
+                    sizes.all_edges = sum.edges;
                 }
             }
         }

@@ -53,44 +53,47 @@ impl BatchSizes {
     };
 
     /// The larger one of each number.
-    pub fn max(self, other: Self) -> Self {
-        self.each(other, u64::max)
+    pub fn max(mut self, other: &Self) -> Self {
+        self.combine(other, u64::max);
+        self
     }
 
-    /// A function of each number of rows and the same one of another batch.
-    pub fn each(self, other: Self, f: impl Fn(u64, u64) -> u64) -> Self {
-        let pairs =
-            |a: [u64; MAX_HOPS + 1], b: [u64; MAX_HOPS + 1]| std::array::from_fn(|n| f(a[n], b[n]));
-        Self {
-            levels: pairs(self.levels, other.levels),
-            edges: pairs(self.edges, other.edges),
-            remote: pairs(self.remote, other.remote),
-            cached: pairs(self.cached, other.cached),
-            all_levels: pairs(self.all_levels, other.all_levels),
-            all_edges: pairs(self.all_edges, other.all_edges),
-            of_sets: pairs(self.of_sets, other.of_sets),
-            sets: self.sets.max(other.sets),
-            count: self.count.max(other.count),
+    /// Replaces each number of rows by a function of it and the same one of another batch. Batches and
+    /// sets are the larger ones of both.
+    pub fn combine(&mut self, other: &Self, f: impl Fn(u64, u64) -> u64) {
+        let pairs = [
+            (&mut self.levels, &other.levels),
+            (&mut self.edges, &other.edges),
+            (&mut self.remote, &other.remote),
+            (&mut self.cached, &other.cached),
+            (&mut self.all_levels, &other.all_levels),
+            (&mut self.all_edges, &other.all_edges),
+            (&mut self.of_sets, &other.of_sets),
+        ];
+        for (numbers, others) in pairs {
+            for (number, other) in numbers.iter_mut().zip(others) {
+                *number = f(*number, *other);
+            }
         }
+        self.sets = self.sets.max(other.sets);
+        self.count = self.count.max(other.count);
     }
 
     /// Whether no level and no layer has more rows than in `other`.
     pub fn within(&self, other: &Self) -> bool {
-        let most = self.max(*other);
+        let most = self.max(other);
         let own = (most.levels, most.edges) == (other.levels, other.edges);
         let all = (most.all_levels, most.all_edges) == (other.all_levels, other.all_edges);
         own && all && most.of_sets == other.of_sets
     }
 
-    /// The sizes with those of all ranks, of which each has its own in `ranks`.
-    pub fn with_all(self, ranks: &[Self]) -> Self {
-        let none = Self::NONE;
-        let sum = (ranks.iter()).fold(none, |sum, one| sum.each(*one, |a, b| a + b));
-        Self {
-            all_levels: sum.levels,
-            all_edges: sum.edges,
-            ..self
+    /// The sum of each number over some batches.
+    pub fn sum(batches: &[Self]) -> Self {
+        let mut sum = Self::NONE;
+        for batch in batches {
+            sum.combine(batch, |sum, one| sum + one);
         }
+        sum
     }
 
     /// Vertices of a level that other ranks own.

@@ -3,7 +3,7 @@
 use super::Parts;
 use super::sets::Curve;
 use gnnc_graph::sample::{
-    Batches, Degrees, Pilot, Rule, SampleError, by_degrees, check_roots, room,
+    Degrees, Division, Pilot, Rule, SampleError, by_degrees, check_roots, room,
 };
 use gnnc_ir::plan::{AlphaBasis, Partitioner};
 use gnnc_ir::program::{BatchSizes, Capacity, Program, RankSizes};
@@ -160,7 +160,7 @@ impl BatchPlan {
         let mut most = in_sets(&most);
         let evaluated = drawn.evaluated.as_ref().map(|batches| by_rank(batches));
         self.evaluated = evaluated.map(|(mean, larger)| {
-            most = most.max(larger);
+            most = most.max(&larger);
             mean
         });
         let (vertices, edges) = drawn.graph;
@@ -181,7 +181,7 @@ impl BatchPlan {
         self.expected = expected;
         self.evaluated = drawn.evaluated.as_ref().map(|batches| {
             let (mean, larger) = by_rank(batches);
-            most = most.max(larger);
+            most = most.max(&larger);
             mean
         });
         let (vertices, edges) = drawn.graph;
@@ -197,7 +197,7 @@ fn by_rank(batches: &[Vec<BatchSizes>]) -> (Vec<BatchSizes>, BatchSizes) {
         Pilot::of(&sizes.collect::<Vec<_>>())
     };
     let pilots: Vec<Pilot> = (0..ranks).map(of_rank).collect();
-    let most = (pilots.iter()).fold(BatchSizes::NONE, |most, one| most.max(one.most));
+    let most = (pilots.iter()).fold(BatchSizes::NONE, |most, one| most.max(&one.most));
     (pilots.iter().map(|pilot| pilot.mean).collect(), most)
 }
 
@@ -209,9 +209,9 @@ fn estimated(
     sampling: &Sampling,
     seeds: u64,
 ) -> Result<BatchSizes, SampleError> {
-    let (rule, batches) = batches(sampling, seeds)?;
+    let (rule, count) = batches(sampling, seeds)?;
     let ranks = parts.sizes.len() as f64;
-    let seeds = batches.seeds().len() as f64 / f64::from(batches.count()) / ranks;
+    let seeds = seeds as f64 / f64::from(count) / ranks;
     let degrees = Degrees::of(workload);
     let found = by_degrees(&degrees, seeds, &rule);
     // A rank keeps the first rows that are not its own.
@@ -223,7 +223,7 @@ fn estimated(
         }
     });
     let mut expected = BatchSizes::NONE;
-    expected.count = batches.count().into();
+    expected.count = count.into();
     let hops = rule.hops();
     let (mut known, mut elsewhere) = (0.0, 0.0);
     for (hop, vertices) in found.vertices.iter().enumerate() {
@@ -239,13 +239,13 @@ fn estimated(
     Ok(expected)
 }
 
-/// What is drawn, and the batches, of a graph with so many seeds.
-fn batches(sampling: &Sampling, seeds: u64) -> Result<(Rule, Batches), SampleError> {
+/// What is drawn, and the number of batches, of a graph with so many seeds.
+fn batches(sampling: &Sampling, seeds: u64) -> Result<(Rule, u32), SampleError> {
     check_roots(sampling)?;
     let rule = Rule::of(sampling, 0)?;
-    let seeds = (0..seeds.min(u64::from(u32::MAX)) as u32).collect();
-    let batches = Batches::new(seeds, sampling.batch, sampling.cut, 0)?;
-    Ok((rule, batches))
+    let seeds = seeds.min(u64::from(u32::MAX)) as u32;
+    let division = Division::new(seeds, sampling.batch, sampling.cut)?;
+    Ok((rule, division.count()))
 }
 
 impl Parts {

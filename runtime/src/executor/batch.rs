@@ -114,7 +114,7 @@ impl Worker {
         batch.grown += 1;
         let most = self.own.capacity.most();
         let sizes = RankSizes {
-            batch: most.batch.max(batch.room(self.own.part.sizes.batch)),
+            batch: most.batch.max(&batch.room(self.own.part.sizes.batch)),
             ..*most
         };
         let capacity = Capacity::of(sizes);
