@@ -10,7 +10,7 @@ use crate::options::RunOptions;
 use crate::part::batch::Batch;
 use crate::part::features::{columns, stored};
 use crate::part::lists::Table;
-use crate::part::sampled::{OfList, Sampled};
+use crate::part::sampled::{Divided, OfList, Sampled};
 use crate::part::whole::Whole;
 use crate::part::{Needs, Part};
 use crate::programs::Programs;
@@ -72,8 +72,13 @@ pub(crate) fn ranks(
     let weights = with_loss.map_or_else(Weights::default, |program| Weights::new(program, data));
     let weights = Arc::new(weights);
     let sampled = (all.iter().find(|program| program.hops() > 0)).map(|program| {
-        let (needs, parts) = (Needs::of(program), (partition, &locals[..]));
-        Sampled::new(data, parts, &needs, &weights, program, options.seed)
+        let divided = Divided {
+            data,
+            partition,
+            parts: &locals,
+        };
+        let needs = Needs::of(program);
+        Sampled::new(divided, &needs, &weights, program, options.seed)
     });
     let sampled = sampled.transpose()?.map(Arc::new);
     let mut pilots = Vec::new();
@@ -107,7 +112,7 @@ pub(crate) fn ranks(
                 let batch = Batch::new(sampled, of, needs, of_run, threads)?;
                 let drawn = pilots.iter().filter_map(|sizes| sizes.get(number % width));
                 let most = Pilot::of(&drawn.copied().collect::<Vec<_>>()).most;
-                capacity.batch = capacity.batch.max(batch.room(most));
+                capacity.batch = capacity.batch.max(&batch.room(most));
                 part.batches.add(of.phase, batch);
             }
         }

@@ -11,7 +11,7 @@ use gnnc::ir::words::spelling::counted;
 use gnnc::metrics::{self, Scored};
 use gnnc::ranking::{self, Asked};
 use gnnc::{Loaded, Metric};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 
@@ -67,6 +67,36 @@ fn candidates(path: &Path, data: &GraphData) -> Result<Vec<u32>, Failure> {
     }
 }
 
+/// What an evaluation found.
+struct EvalReport<'a> {
+    model: &'a str,
+    /// The checkpoint.
+    from: &'a Path,
+    /// Epochs that it was trained for.
+    epochs: u64,
+    /// What was scored, and how many.
+    of: (&'static str, String),
+    scores: &'a [(Metric, Option<f64>)],
+}
+
+impl EvalReport<'_> {
+    fn text(&self) -> String {
+        let epochs = counted(self.epochs, "epoch");
+        let model = format!("{} of {} after {epochs}", self.model, self.from.display());
+        let mut lines = vec![("model", model), self.of.clone()];
+        for (metric, score) in self.scores {
+            lines.push((metric.name(), score_or_dash(*metric, *score)));
+        }
+        facts(&lines)
+    }
+
+    fn by_key(&self) -> serde_json::Map<String, Value> {
+        let scores = self.scores.iter();
+        let keyed = scores.map(|(metric, score)| (metric.key().to_owned(), json!(score)));
+        keyed.collect()
+    }
+}
+
 impl Eval {
     /// Ranks links.
     fn ranked(&self, loaded: &Loaded, data: &GraphData, among: &str, out: &Output) -> Answer {
@@ -95,30 +125,20 @@ impl Eval {
         let found = ranking::ranks(loaded, &compiled, &options, from, &wanted)?;
         let scores = asked.iter().map(|metric| (*metric, found.score(*metric)));
         let scores: Vec<(Metric, Option<f64>)> = scores.collect();
-        let text = || {
-            let epochs = counted(found.epochs, "epoch");
-            let model = format!(
-                "{} of {} after {epochs}",
-                loaded.model.name,
-                found.from.display()
-            );
-            let ranks = format!(
-                "{} among {}",
-                counted(found.ranks.len(), "rank"),
-                counted(among, "vertex")
-            );
-            let mut lines = vec![("model", model), ("ranks", ranks)];
-            let score = |(metric, score): &(Metric, Option<f64>)| {
-                (metric.name(), score_or_dash(*metric, *score))
-            };
-            lines.extend(scores.iter().map(score));
-            facts(&lines)
+        let ranks = format!(
+            "{} among {}",
+            counted(found.ranks.len(), "rank"),
+            counted(among, "vertex")
+        );
+        let report = EvalReport {
+            model: &loaded.model.name,
+            from: &found.from,
+            epochs: found.epochs,
+            of: ("ranks", ranks),
+            scores: &scores,
         };
-        let keyed = scores
-            .iter()
-            .map(|(metric, score)| (metric.key().to_owned(), json!(score)));
         out.report(
-            text,
+            || report.text(),
             &json!({
                 "model": loaded.model.name,
                 "graph": loaded.workload.name,
@@ -127,7 +147,7 @@ impl Eval {
                 "ranks": found.ranks.len(),
                 "candidates": among,
                 "scored": found.scored,
-                "scores": keyed.collect::<serde_json::Map<_, _>>(),
+                "scores": report.by_key(),
             }),
         )
     }
@@ -170,28 +190,15 @@ impl Eval {
         let scores: Vec<(Metric, Option<f64>)> = asked.iter().map(score).collect();
         let which = self.vertices.to_possible_value();
         let which = which.map_or_else(String::new, |value| value.get_name().to_owned());
-        let text = || {
-            let epochs = counted(found.epochs, "epoch");
-            let model = format!(
-                "{} of {} after {epochs}",
-                loaded.model.name,
-                found.from.display()
-            );
-            let mut lines = vec![
-                ("model", model),
-                ("vertices", format!("{} ({which})", wanted.len())),
-            ];
-            let score = |(metric, score): &(Metric, Option<f64>)| {
-                (metric.name(), score_or_dash(*metric, *score))
-            };
-            lines.extend(scores.iter().map(score));
-            facts(&lines)
+        let report = EvalReport {
+            model: &loaded.model.name,
+            from: &found.from,
+            epochs: found.epochs,
+            of: ("vertices", format!("{} ({which})", wanted.len())),
+            scores: &scores,
         };
-        let keyed = scores
-            .iter()
-            .map(|(metric, score)| (metric.key().to_owned(), json!(score)));
         out.report(
-            text,
+            || report.text(),
             &json!({
                 "model": loaded.model.name,
                 "graph": loaded.workload.name,
@@ -199,7 +206,7 @@ impl Eval {
                 "epochs": found.epochs,
                 "set": which,
                 "vertices": wanted.len(),
-                "scores": keyed.collect::<serde_json::Map<_, _>>(),
+                "scores": report.by_key(),
             }),
         )
     }

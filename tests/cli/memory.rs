@@ -101,6 +101,7 @@ fn the_memory_of_batches_is_what_their_plan_says() {
     ];
     for (placement, delay, cache) in [
         ("minibatch", "0", "0"),
+        ("minibatch", "0", "500"),
         ("push-pull", "0", "0"),
         ("push-pull", "2", "0"),
         ("push-pull", "3", "0"),

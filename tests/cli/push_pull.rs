@@ -92,8 +92,8 @@ fn it_is_chosen_for_hashed_words_and_not_for_few_features() {
     assert_ne!(chosen(500), Placement::PushPull);
 }
 
-/// Epoch times of `minibatch` and of `push-pull` on batches, on four machines of one GPU each.
-fn on_batches(features: u32, hidden: u32, delay: u32) -> [f64; 2] {
+/// A plan of GraphSAGE on batches of a graph as large as ogbn-products, for four A5000.
+fn products(features: u32, hidden: u32, delay: u32) -> Plan {
     let text = format!(
         "graph products {{
            vertices = 2_400_000  edges = 123_000_000  features = {features}  classes = 47
@@ -124,7 +124,12 @@ fn on_batches(features: u32, hidden: u32, delay: u32) -> [f64; 2] {
         partitioners: vec![Partitioner::Metis],
         ..PlanOptions::new(machines.resized(Some(4), Some(4)).unwrap())
     };
-    let plan = gnnc::plan(&loaded, &compiled, &options).unwrap();
+    gnnc::plan(&loaded, &compiled, &options).unwrap()
+}
+
+/// Epoch times of `minibatch` and of `push-pull` on batches, on four machines of one GPU each.
+fn on_batches(features: u32, hidden: u32, delay: u32) -> [f64; 2] {
+    let plan = products(features, hidden, delay);
     [Placement::Minibatch, Placement::PushPull].map(|placement| {
         let batched = |c: &&Candidate| {
             let sampling = &c.parameters.knobs.sampling;
@@ -152,4 +157,35 @@ fn on_batches_it_wins_where_features_are_wide() {
     let [_, waiting] = on_batches(1024, 32, 0);
     let [_, pipelined] = on_batches(1024, 32, 3);
     assert!(pipelined < waiting, "{pipelined} {waiting}");
+}
+
+/// What is cached and how often models move change messages, and not what a rank computes of its batches.
+#[test]
+fn caches_and_moves_of_models_cost_what_batches_cost() {
+    let plan = products(512, 32, 0);
+    let of = |placement: Placement| {
+        let all = plan.candidates.iter();
+        all.filter(move |c| c.placement == placement && c.parameters.ranks == 4)
+            .filter(|c| c.parameters.knobs.sampling.sampling().is_some())
+    };
+    let is_plain = |c: &&Candidate| c.parameters.knobs.sampling.cached().is_none();
+    let plain = of(Placement::Minibatch).find(is_plain).unwrap();
+    let cached: Vec<_> = of(Placement::Minibatch).filter(|c| !is_plain(c)).collect();
+    assert_eq!(cached.len(), 3);
+    for candidate in cached {
+        let [found, without] = [candidate, plain].map(|c| c.compute_seconds.0);
+        assert!(
+            (found - without).abs() < 1e-3 * without,
+            "{}",
+            candidate.name()
+        );
+        assert!(candidate.bytes < plain.bytes, "{}", candidate.name());
+    }
+    let moves: Vec<_> = of(Placement::ModelMigration).collect();
+    assert!(moves.len() > 2);
+    for candidate in moves {
+        // Sets share fewer rows than whole batches do.
+        let [found, without] = [candidate, plain].map(|c| c.compute_seconds.0);
+        assert!(found > 0.9 * without, "{}", candidate.name());
+    }
 }

@@ -4,7 +4,9 @@
 use crate::check::{Case, Way};
 use crate::data::{FEATURES, planted};
 use crate::descent::differences;
-use crate::minibatch::{ONE, WIDE_SAGE, case, hops, models, sampling, untyped, with};
+use crate::minibatch::{
+    ONE, WIDE_SAGE, case, hops, models, numbers as numbers_of, sampling, untyped, with,
+};
 use crate::models::{GAT, GCN, SAGE, shape};
 use gnnc::graph::Features;
 use gnnc::ir::graph::model::Relaxation;
@@ -119,12 +121,7 @@ fn numbers(case: Case, mesh: Option<&str>) -> (Vec<f64>, u32) {
         Some(mesh) => on_mesh(case, mesh),
         None => case,
     };
-    let mut trainer = case.start(way(4));
-    trainer.session.set_learning_rate(0.02);
-    let losses = (0..4).map(|_| trainer.epoch().unwrap().loss);
-    let mut numbers: Vec<f64> = losses.collect();
-    numbers.extend(trainer.evaluate().unwrap().val_loss);
-    (numbers, trainer.session.grown())
+    numbers_of(case, way(4))
 }
 
 /// Slices of two widths, clipped gradients, evaluations on batches, and 16 bits. Some batches are larger

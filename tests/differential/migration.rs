@@ -4,7 +4,7 @@
 use crate::check::{Case, Way};
 use crate::data::{FEATURES, planted};
 use crate::descent::differences;
-use crate::minibatch::{ONE, case, hops, models, sampling, untyped, with};
+use crate::minibatch::{ONE, case, hops, models, numbers, sampling, untyped, with};
 use crate::models::{GAT, GCN, SAGE, shape};
 use gnnc::ir::graph::model::Relaxation;
 use gnnc::ir::plan::Placement;
@@ -102,16 +102,6 @@ fn bytes_are_those_of_rows_of_models_and_of_gradients() {
             assert_eq!(sent, expected, "{migrate} of {ranks}, {merges} merges");
         }
     }
-}
-
-/// Losses of some epochs and of an evaluation, and how often batches outgrew their memory.
-fn numbers(case: Case, way: Way) -> (Vec<f64>, u32) {
-    let mut trainer = case.start(way);
-    trainer.session.set_learning_rate(0.02);
-    let losses = (0..4).map(|_| trainer.epoch().unwrap().loss);
-    let mut numbers: Vec<f64> = losses.collect();
-    numbers.extend(trainer.evaluate().unwrap().val_loss);
-    (numbers, trainer.session.grown())
 }
 
 /// Clipped gradients, evaluations on batches, 16 bits, no prefetching; some batches outgrow their memory.

@@ -107,6 +107,16 @@ pub fn with(mut case: Case, sampling: &Sampling) -> Case {
     case
 }
 
+/// Losses of some epochs and of an evaluation, and how often batches outgrew their memory.
+pub fn numbers(case: Case, way: Way) -> (Vec<f64>, u32) {
+    let mut trainer = case.start(way);
+    trainer.session.set_learning_rate(0.02);
+    let losses = (0..4).map(|_| trainer.epoch().unwrap().loss);
+    let mut numbers: Vec<f64> = losses.collect();
+    numbers.extend(trainer.evaluate().unwrap().val_loss);
+    (numbers, trainer.session.grown())
+}
+
 pub fn sampling(batch: u32, fanouts: Vec<u32>, kind: Kind, cut: Cut) -> Sampling {
     Sampling {
         batch,

@@ -285,6 +285,7 @@ impl Blocks {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::partition::tests::give_splits;
     use crate::{GraphData, example};
     use proptest::prelude::*;
 
@@ -424,14 +425,7 @@ mod tests {
             };
             let edges = edges.into_iter().map(|(u, v)| (u % n, v % n));
             let mut data = GraphData::new("g", Topology::from_edges(n, edges).unwrap().0);
-            for v in 0..n as usize {
-                match split[v] {
-                    0 => data.train[v] = true,
-                    1 => data.val[v] = true,
-                    2 => data.test[v] = true,
-                    _ => {}
-                }
-            }
+            give_splits(&mut data, &split[..n as usize]);
             let graph = PartitionInput::from(&data);
             let centers = blocks.centers.of(graph);
             let Ok(partition) = blocks.partition(graph, parts) else {

@@ -183,7 +183,7 @@ fn check_parts(graph: PartitionInput, parts: u32) -> Result<(), GraphError> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::{GraphData, VertexTypes, example};
     use proptest::prelude::*;
@@ -281,20 +281,23 @@ mod tests {
         }
     }
 
+    /// Puts each vertex into the split of its number, 0 to 2; into none if that is larger.
+    pub fn give_splits(data: &mut GraphData, split: &[usize]) {
+        let splits = [&mut data.train, &mut data.val, &mut data.test];
+        for (number, members) in splits.into_iter().enumerate() {
+            for (member, split) in members.iter_mut().zip(split) {
+                *member = *split == number;
+            }
+        }
+    }
+
     /// A graph with splits (0 to 2, or none), and with types of vertices if there are some.
     fn random(n: u32, edges: &[(u32, u32)], split: &[usize], types: Option<&[usize]>) -> GraphData {
         let edges = edges.iter().map(|(u, v)| (u % n, v % n));
         let (topology, _) = Topology::from_edges(n, edges).unwrap();
         let curve = (0..n).map(|v| (v + 1) % n).collect();
         let mut data = GraphData::new("random", topology.on_curve(curve).unwrap());
-        for v in 0..n as usize {
-            match split[v] {
-                0 => data.train[v] = true,
-                1 => data.val[v] = true,
-                2 => data.test[v] = true,
-                _ => {}
-            }
-        }
+        give_splits(&mut data, &split[..n as usize]);
         if let Some(types) = types {
             let texts = types[..n as usize]
                 .iter()

@@ -57,7 +57,7 @@ impl Cached {
 }
 
 /// What batches are drawn from.
-pub struct Drawn<'a, T> {
+pub struct BatchSource<'a, T> {
     /// The edges that hops run over.
     pub edges: &'a HopEdges<T>,
     /// The vertices that are trained on, ascending.
@@ -70,7 +70,7 @@ pub struct Drawn<'a, T> {
     pub seed: u64,
 }
 
-impl<T: Borrow<Topology> + Clone + Send + Sync> Drawn<'_, T> {
+impl<T: Borrow<Topology> + Clone + Send + Sync> BatchSource<'_, T> {
     /// What each rank keeps; nothing if batches have no cache, or a rank is alone. Ties go to the vertex with
     /// the smaller id.
     ///

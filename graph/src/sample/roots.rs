@@ -2,8 +2,8 @@
 
 use super::cache::count_remote;
 use super::{
-    Batches, Blocks, Cached, Cut, Drawn, Epoch, Gathered, LeftOut, SampleError, Sampler, SetSeeds,
-    home, shares,
+    BatchSource, Batches, Blocks, Cached, Cut, Epoch, Gathered, LeftOut, SampleError, Sampler,
+    SetSeeds, home, shares,
 };
 use crate::partition::Partition;
 use crate::{GraphData, Topology};
@@ -310,7 +310,7 @@ impl RankSeeds {
                 edges: own.edges,
                 ..shared
             };
-            most = most.max(set.sizes);
+            most = most.max(&set.sizes);
         }
         Ok(most)
     }
@@ -335,14 +335,14 @@ impl<T: Borrow<Topology> + Clone + Send + Sync> Replay<T> {
         partition: &Arc<Partition>,
         seed: u64,
     ) -> Result<Self, SampleError> {
-        let caches = Drawn {
+        let source = BatchSource {
             edges: sampler.edges(),
             seeds,
             sampling,
             partition,
             seed,
         };
-        let caches = caches.caches()?;
+        let caches = source.caches()?;
         let of_rank = |rank: u32| {
             let own = RankSeeds::new(seeds.to_vec(), sampling, partition, rank, seed)?;
             Ok(own.with_cache(caches.get(rank as usize)))

@@ -48,6 +48,8 @@ pub struct Row {
     pub slices: bool,
     /// Whether a rule may leave out exchanges.
     pub skips: bool,
+    /// Whether models move from rank to rank.
+    pub moves: bool,
     /// Whether it trains on sampled batches.
     pub batches: OnBatches,
     /// The relaxations it needs, besides those of its knobs.
@@ -84,6 +86,7 @@ pub const TABLE: &[Row] = &[
         mixes: false,
         slices: false,
         skips: false,
+        moves: false,
         batches: OnBatches::Never,
         relaxations: &[],
         lower: Lower::Rank(|training, ranks, _| graph::lower(training, ranks.ranks)),
@@ -95,6 +98,7 @@ pub const TABLE: &[Row] = &[
         mixes: false,
         slices: true,
         skips: false,
+        moves: false,
         batches: OnBatches::Never,
         relaxations: &[],
         lower: Lower::Rank(|training, ranks, _| tensor::lower(training, ranks)),
@@ -106,6 +110,7 @@ pub const TABLE: &[Row] = &[
         mixes: false,
         slices: true,
         skips: false,
+        moves: false,
         batches: OnBatches::Never,
         relaxations: &[Relaxation::Decouple],
         lower: Lower::Rank(|training, ranks, _| tensor::lower(training, ranks)),
@@ -117,6 +122,7 @@ pub const TABLE: &[Row] = &[
         mixes: false,
         slices: false,
         skips: false,
+        moves: false,
         batches: OnBatches::Never,
         relaxations: &[],
         lower: Lower::Rank(|training, ranks, _| broadcast::lower(training, ranks.ranks)),
@@ -128,6 +134,7 @@ pub const TABLE: &[Row] = &[
         mixes: false,
         slices: false,
         skips: true,
+        moves: false,
         batches: OnBatches::Never,
         relaxations: &[Relaxation::StaleEmbeddings],
         lower: Lower::Rank(|training, ranks, spec| {
@@ -141,6 +148,7 @@ pub const TABLE: &[Row] = &[
         mixes: false,
         slices: true,
         skips: false,
+        moves: false,
         batches: OnBatches::Either,
         relaxations: &[],
         lower: Lower::Rank(push_pull::lower),
@@ -152,6 +160,7 @@ pub const TABLE: &[Row] = &[
         mixes: true,
         slices: true,
         skips: false,
+        moves: false,
         batches: OnBatches::Never,
         relaxations: &[],
         lower: Lower::Rank(|training, ranks, spec| {
@@ -165,6 +174,7 @@ pub const TABLE: &[Row] = &[
         mixes: false,
         slices: false,
         skips: false,
+        moves: false,
         batches: OnBatches::Always,
         relaxations: &[],
         lower: Lower::Rank(minibatch::lower),
@@ -176,6 +186,7 @@ pub const TABLE: &[Row] = &[
         mixes: false,
         slices: false,
         skips: false,
+        moves: true,
         batches: OnBatches::Always,
         relaxations: &[],
         lower: Lower::Rank(model_migration::lower),
@@ -193,6 +204,7 @@ const fn staged(placement: Placement) -> Row {
         mixes: false,
         slices: false,
         skips: false,
+        moves: false,
         batches: OnBatches::Never,
         relaxations: &[Relaxation::StaleEmbeddings],
         lower: Lower::Stages(pipeline::lower),

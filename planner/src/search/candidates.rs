@@ -83,17 +83,17 @@ impl PlanRequest<'_> {
                     vec![None]
                 }
             };
-            let merges = match row.placement == Placement::ModelMigration {
-                true => self.merges(ranks),
-                false => {
-                    sampling.migrate = None;
-                    vec![None]
-                }
-            };
-            let caches = match row.placement == Placement::Minibatch {
-                true => self.caches(ranks),
-                false => vec![sampling.cache],
-            };
+            let mut merges = vec![None];
+            let mut caches = vec![sampling.cache];
+            if row.moves {
+                merges = self.merges(ranks);
+            } else {
+                sampling.migrate = None;
+            }
+            // With merges as well, there would be many candidates.
+            if row.samples() && !row.moves {
+                caches = self.caches(ranks);
+            }
             let mut found = Vec::new();
             for slices in meshes.into_iter() {
                 for merges in &merges {

@@ -107,7 +107,14 @@ pub(super) fn shared_bytes(program: &Program, sizes: &RankSizes, labels: u64) ->
         1 => 0,
         _ => 4 + 4 * labels + splits,
     };
-    (12 + row) * sizes.vertices + 4 * sizes.all_edges
+    // For each rank the vertices whose rows it keeps, and the row of each vertex among them.
+    let cache = program
+        .sampling
+        .as_ref()
+        .and_then(|sampling| sampling.cache);
+    let kept = cache.map_or(0, |cache| 4 * (u64::from(cache.rows) + sizes.vertices));
+    let kept = kept * u64::from(program.ranks);
+    (12 + row) * sizes.vertices + 4 * sizes.all_edges + kept
 }
 
 /// Bytes of the levels of all ranks: as messages, as lists of the rows of each rank, and as one batch.

@@ -362,6 +362,9 @@ impl Needs {
             flights.saturating_mul(asked.saturating_mul(words.unwrap_or(0)))
         });
         let moved = moved.max(fetched.max().unwrap_or(0));
+        // Memory for the messages that fill a cache is kept.
+        let cached = self.sent.iter().map(|sent| sent.cached).max();
+        let moved = moved.max(cached.unwrap_or(0));
         let of_levels = self.sent.iter();
         let of_levels = of_levels.map(|sent| sent.words_of_levels(&parts.sizes[rank]));
         let moved = moved.max(of_levels.max().unwrap_or(0));

@@ -21,6 +21,8 @@ pub(super) struct Sent {
     pub(super) summed: u64,
     /// Words per row of a batch that other ranks own.
     pub(super) fetched: u64,
+    /// Words of the rows of other ranks that a rank keeps, and that it sends to others to keep.
+    pub(super) cached: u64,
     /// Words per row of a level sent by redistributions, by level.
     pub(super) of_levels: [u64; MAX_HOPS + 1],
     /// Levels that other ranks get.
@@ -88,8 +90,12 @@ impl Sent {
                     others: u64::from(program.group_ranks(Among::Slices) - 1),
                 });
             }
-            // Before training; its messages are freed by then.
-            Some(Collective::CacheRows(_)) => {}
+            Some(Collective::CacheRows(instr::CacheRows { to, .. })) => {
+                let cache = program.buffer(to.buffer);
+                let rows =
+                    cache.slot_elements(&RankSizes::default()) / u64::from(cache.columns.max(1));
+                sent.cached = rows * u64::from(cache.row_words());
+            }
             Some(Collective::ServeRows(instr::ServeRows { to, .. })) => {
                 sent.fetched = u64::from(program.buffer(to.buffer).row_words());
             }
@@ -106,6 +112,7 @@ impl Sent {
             reduced: self.reduced.saturating_add(other.reduced),
             summed: self.summed.saturating_add(other.summed),
             fetched: self.fetched.saturating_add(other.fetched),
+            cached: self.cached.saturating_add(other.cached),
             of_levels: std::array::from_fn(|n| self.of_levels[n] + other.of_levels[n]),
             shared: self.shared.or(other.shared),
         }

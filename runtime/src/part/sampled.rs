@@ -7,7 +7,7 @@ use crate::options::RunOptions;
 use crate::weights::Weights;
 use gnnc_graph::partition::Partition;
 use gnnc_graph::sample::{
-    At, Cached, HopEdges, PILOT, RankSeeds, Replay, Rule, SampleError, Sampler, seeds,
+    At, BatchSource, Cached, HopEdges, PILOT, RankSeeds, Replay, Rule, SampleError, Sampler, seeds,
 };
 use gnnc_graph::{EdgeFeatures, GraphData, Labels, LocalPart, Topology};
 use gnnc_ir::EdgeSet;
@@ -23,6 +23,14 @@ use std::sync::Arc;
 pub(crate) struct OfList<'a> {
     pub(crate) phase: Phase,
     pub(crate) sampling: &'a Sampling,
+}
+
+/// A graph, and how it is divided among ranks.
+#[derive(Clone, Copy)]
+pub(crate) struct Divided<'a> {
+    pub(crate) data: &'a GraphData,
+    pub(crate) partition: &'a Partition,
+    pub(crate) parts: &'a [LocalPart],
 }
 
 /// What all ranks of a process need of a graph that they sample.
@@ -59,8 +67,11 @@ impl Sampled {
     /// # Errors
     /// A cache of batches that do not fit the graph.
     pub(crate) fn new(
-        data: &GraphData,
-        (partition, parts): (&Partition, &[LocalPart]),
+        Divided {
+            data,
+            partition,
+            parts,
+        }: Divided,
         needs: &Needs,
         weights: &Arc<Weights>,
         program: &Program,
@@ -119,14 +130,14 @@ impl Sampled {
             caches: Vec::new(),
         };
         if let Some(sampling) = &program.sampling {
-            let drawn = gnnc_graph::sample::Drawn {
+            let source = BatchSource {
                 edges: &sampled.edges,
                 seeds: sampled.seeds(Phase::Step),
                 sampling,
                 partition: &sampled.owners.partition,
                 seed,
             };
-            sampled.caches = drawn.caches()?;
+            sampled.caches = source.caches()?;
         }
         Ok(sampled)
     }
