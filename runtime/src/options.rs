@@ -37,6 +37,9 @@ pub struct RunOptions {
     pub learning_rate: f64,
     /// Threads of each rank, at least 1.
     pub threads_per_rank: usize,
+    /// Threads of each rank on the processor that draw batches ahead; with none, the rank draws
+    /// each batch when it needs it.
+    pub samplers: usize,
     /// Cache of compiled kernels, if any.
     pub cache: Option<Cache>,
     /// Whether to record the begin and end of every instruction.
@@ -61,13 +64,14 @@ pub struct RunOptions {
 }
 
 impl Default for RunOptions {
-    /// Seed 0, learning rate 0.01, one thread per rank, no cache, no trace, no checks, the
+    /// Seed 0, learning rate 0.01, one thread per rank, which draws its batches, no cache, no trace, no checks, the
     /// machine's available memory.
     fn default() -> Self {
         Self {
             seed: 0,
             learning_rate: 0.01,
             threads_per_rank: 1,
+            samplers: 0,
             cache: None,
             trace: false,
             checked: false,

@@ -2,11 +2,13 @@
 
 pub(crate) mod asked;
 pub(crate) mod batch;
+pub(crate) mod drawing;
 pub(crate) mod features;
 pub(crate) mod lists;
 mod needs;
 pub(crate) mod rows;
 pub(crate) mod sampled;
+mod under_way;
 pub(crate) mod walks;
 
 pub(crate) mod whole;

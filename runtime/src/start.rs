@@ -8,6 +8,7 @@ use crate::labels::labels_fit;
 use crate::machine::fits;
 use crate::options::RunOptions;
 use crate::part::batch::Batch;
+use crate::part::drawing::OfRun;
 use crate::part::features::{columns, stored};
 use crate::part::lists::Table;
 use crate::part::sampled::{Divided, OfList, Sampled};
@@ -105,11 +106,15 @@ pub(crate) fn ranks(
         )?;
         let mut capacity = part.sizes;
         if let Some(sampled) = &sampled {
-            let of_run = (number as u32, options.seed);
-            let threads = options.threads_per_rank;
+            let of_run = OfRun {
+                rank: number as u32,
+                seed: options.seed,
+                threads: options.threads_per_rank,
+                samplers: options.samplers,
+            };
             let needs = Needs::of(program).batches;
             for ((of, needs), pilots) in lists(program).zip(needs).zip(&pilots) {
-                let batch = Batch::new(sampled, of, needs, of_run, threads)?;
+                let batch = Batch::new(sampled, of, needs, of_run)?;
                 let drawn = pilots.iter().filter_map(|sizes| sizes.get(number % width));
                 let most = Pilot::of(&drawn.copied().collect::<Vec<_>>()).most;
                 capacity.batch = capacity.batch.max(&batch.room(most));

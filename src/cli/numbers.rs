@@ -13,6 +13,9 @@ pub const WORKERS: RangeInclusive<u32> = 1..=16_384;
 /// Threads per worker; more than there are cores do not help.
 pub const THREADS: RangeInclusive<usize> = 1..=1024;
 
+/// Threads per worker that draw batches.
+pub const SAMPLERS: RangeInclusive<usize> = 0..=64;
+
 /// Chunks of work for all vertices.
 pub const CHUNKS: RangeInclusive<u32> = 1..=65_536;
 

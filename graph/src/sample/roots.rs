@@ -57,6 +57,20 @@ impl At {
         }
     }
 
+    /// The batch `n` after this one, if an epoch or evaluation of `count` batches has it.
+    pub fn ahead(self, n: u32, count: u32) -> Option<Self> {
+        let batch = self.batch.checked_add(n).filter(|batch| *batch < count)?;
+        let step = match self.step {
+            EVALUATION => EVALUATION,
+            step => step.checked_add(n)?,
+        };
+        Some(Self {
+            batch,
+            step,
+            ..self
+        })
+    }
+
     /// A batch of the first epoch of a run.
     pub fn first_epoch(batch: u32) -> Self {
         Self {

@@ -2,14 +2,15 @@
 
 use super::Edges;
 use super::asked::Asked;
+use super::drawing::{Drawer, Drawing, OfRun};
 use super::needs::BatchNeeds;
-use super::sampled::{OfList, Sampled, sampler};
-use super::walks::{Layers, LevelWays, Listed, each_edge, scales};
+use super::sampled::{OfList, Sampled};
+use super::under_way::UnderWay;
+use super::walks::{LayerWays, Listed, each_edge, scales};
 use crate::RuntimeError;
 use crate::fault::Fault;
 use gnnc_graph::sample::{
-    AllBlocks, At, Blocks, Cached, Gathered, Layer, RankBatch, RankSeeds, RankSet, Sampler,
-    message_length, room, write_message,
+    At, Blocks, Cached, Gathered, Layer, message_length, room, write_message,
 };
 use gnnc_graph::{Labels, Topology};
 use gnnc_ir::EdgeSet;
@@ -17,33 +18,8 @@ use gnnc_ir::program::instr::ShareLevels;
 use gnnc_ir::program::trace::Phase;
 use gnnc_ir::program::{BatchSizes, Group};
 use gnnc_ir::words::sampling::{Drawn, Sampling};
-use gnnc_ir::words::types::{BySet, Level, Of};
+use gnnc_ir::words::types::{Level, Of};
 use std::sync::Arc;
-
-static NO_BLOCKS: Blocks = Blocks::NONE;
-
-/// A rank's part of a batch that was drawn.
-#[derive(Default)]
-struct UnderWay {
-    /// Its number in the epoch.
-    number: u32,
-    /// Its seeds on all ranks.
-    seeds: u32,
-    /// Their weight in the mean of their losses.
-    weight: f64,
-    /// Its rows; with several sets, the most that any of them has.
-    sizes: BatchSizes,
-    drawn: RankBatch,
-    /// The edges of each set.
-    layers: Vec<Layers>,
-    /// Ranks that the model of each set goes on by; `None` after its last set.
-    distances: Vec<Option<u32>>,
-    /// Its rows by owner.
-    asked: Asked,
-    /// The lower levels of all ranks' parts.
-    all: AllBlocks,
-    all_layers: Layers,
-}
 
 /// A rank's batches, of the lists that sample.
 #[derive(Default)]
@@ -112,25 +88,21 @@ impl BatchesByList {
 /// The batches of a list, and a rank's part of those under way.
 pub(crate) struct Batch {
     shared: Arc<Sampled>,
-    sampler: Sampler<Arc<Topology>>,
+    drawing: Drawing,
     /// How the batches are drawn.
     sampling: Sampling,
-    seeds: RankSeeds,
     /// Rows of other ranks that the rank keeps.
     cached: Option<Arc<Cached>>,
-    ways: LevelWays,
+    /// How the edges of all ranks' parts are walked.
+    ways_of_all: LayerWays,
     /// The levels that ranks have of each other.
     shares: Option<ShareLevels>,
-    /// The level of which rows are fetched from other ranks.
-    asks: Option<Level>,
     /// Batches under way; number `n` of an epoch is at `n` modulo their count.
     under_way: Vec<UnderWay>,
     /// Index of the one at hand.
     at_hand: usize,
     /// Index of its set at hand.
     set: usize,
-    /// Seeds of all batches of the epoch, on all ranks.
-    of_epoch: u32,
     /// The sizes of each batch of the epoch so far.
     pub(crate) drawn: Vec<BatchSizes>,
     /// How often a batch was larger than the memory laid out for it.
@@ -146,26 +118,34 @@ impl Batch {
         shared: &Arc<Sampled>,
         of: OfList,
         needs: BatchNeeds,
-        (rank, seed): (u32, u64),
-        threads: usize,
+        of_run: OfRun,
     ) -> Result<Self, RuntimeError> {
-        let (sampling, partition) = (of.sampling, &shared.owners.partition);
-        let seeds = shared.seeds(of.phase).to_vec();
-        let seeds = RankSeeds::new(seeds, sampling, partition, rank, seed)?;
-        let cached = shared.cache(rank).map(Arc::clone);
+        let cached = shared.cache(of_run.rank).map(Arc::clone);
+        let BatchNeeds {
+            layers,
+            shares,
+            asks,
+            lag,
+        } = needs;
+        let drawer = || {
+            Drawer::new(
+                shared,
+                of,
+                (layers.own.clone(), asks),
+                cached.as_ref(),
+                of_run,
+            )
+        };
         Ok(Self {
-            sampler: sampler(&shared.edges, sampling, seed, threads)?,
-            sampling: sampling.clone(),
+            drawing: Drawing::new(drawer, of_run.samplers)?,
+            sampling: of.sampling.clone(),
             shared: Arc::clone(shared),
-            seeds: seeds.with_cache(cached.as_ref()),
             cached,
-            under_way: (0..=needs.lag).map(|_| UnderWay::default()).collect(),
+            under_way: (0..=lag).map(|_| UnderWay::default()).collect(),
             at_hand: 0,
             set: 0,
-            ways: needs.layers,
-            shares: needs.shares,
-            asks: needs.asks,
-            of_epoch: 0,
+            ways_of_all: layers.all,
+            shares,
             drawn: Vec::new(),
             grown: 0,
         })
@@ -173,13 +153,12 @@ impl Batch {
 
     /// Goes on with the batches of another run.
     fn reseed(&mut self, seed: u64) {
-        self.sampler.reseed(seed);
-        self.seeds.reseed(seed);
+        self.drawing.reseed(seed);
     }
 
     /// Batches of an epoch.
     pub(crate) fn count(&self) -> u32 {
-        self.seeds.count()
+        self.drawing.count()
     }
 
     /// A little more than the sizes of a batch, but no more than there can be.
@@ -195,36 +174,11 @@ impl Batch {
         self.at_hand = at.batch as usize % self.under_way.len();
         self.set = 0;
         let batch = &mut self.under_way[self.at_hand];
-        batch.sizes = (self.seeds).draw(&mut self.sampler, at, &mut batch.drawn)?;
-        (batch.number, batch.seeds) = (at.batch, self.seeds.of_all(at.batch));
-        batch.weight = self.shared.weight(&self.seeds, at.batch);
+        self.drawing.draw(at, batch)?;
         if at.batch == 0 {
-            self.of_epoch = self.seeds.used();
             self.drawn.clear();
         }
         self.drawn.push(batch.sizes);
-        if let Some(Level { number, of }) = self.asks
-            && let Some(first) = batch.drawn.sets.first()
-        {
-            let level = usize::from(number);
-            let vertices = match of {
-                Of::Sets => batch.drawn.gathered.level(level),
-                Of::One | Of::All => first.blocks.level(level),
-            };
-            let kept = self.cached.as_deref();
-            batch.asked.sort(vertices, &self.shared.owners, kept);
-        }
-        let edges = Listed {
-            edges: &self.shared.edges,
-            sampling: &self.sampling,
-        };
-        let sets = batch.drawn.sets.len();
-        batch.layers.resize_with(sets, Layers::default);
-        batch.distances.clear();
-        for (number, layers) in batch.layers.iter_mut().enumerate() {
-            edges.list(&batch.drawn.sets[number].blocks, &self.ways.own, layers);
-            batch.distances.push(self.seeds.sets().distance(number));
-        }
         Ok(batch.sizes)
     }
 
@@ -306,7 +260,7 @@ impl Batch {
             edges,
             sampling: &self.sampling,
         };
-        listed.list(blocks, &self.ways.all, &mut batch.all_layers);
+        listed.list(blocks, &self.ways_of_all, &mut batch.all_layers);
         let merged = blocks.batch_sizes();
         batch.sizes.all_levels = merged.levels;
         batch.sizes.all_edges = merged.edges;
@@ -379,7 +333,7 @@ impl Batch {
 
     /// The part of the epoch's seeds that the batch has.
     pub(crate) fn share(&self) -> f64 {
-        f64::from(self.seeds()) / f64::from(self.of_epoch.max(1))
+        f64::from(self.seeds()) / f64::from(self.at_hand().of_epoch.max(1))
     }
 
     /// Labels of all vertices, unless the only rank has them.
@@ -471,26 +425,7 @@ impl Batch {
 
     /// Size in bytes, without what ranks share.
     pub(crate) fn bytes(&self) -> u64 {
-        let numbers = 4 * self.shared.vertices();
-        numbers + self.under_way.iter().map(UnderWay::bytes).sum::<u64>()
-    }
-}
-
-impl UnderWay {
-    /// The levels of a set.
-    fn blocks(&self, set: usize) -> &Blocks {
-        self.drawn
-            .sets
-            .get(set)
-            .map_or(&NO_BLOCKS, |set| &set.blocks)
-    }
-
-    fn bytes(&self) -> u64 {
-        let layers = self.layers.iter().flatten().chain(&self.all_layers);
-        let edges = layers.flat_map(BySet::values).flatten().map(Edges::bytes);
-        let of_set = |set: &RankSet| 12 * set.blocks.edges() + 4 * set.sizes.levels[0];
-        let blocks: u64 = self.drawn.sets.iter().map(of_set).sum();
-        let lists = edges.sum::<usize>() + self.asked.bytes() + self.all.bytes();
-        (lists + self.drawn.gathered.bytes()) as u64 + blocks
+        let under_way = self.under_way.iter().map(UnderWay::bytes).sum::<u64>();
+        under_way + self.drawing.bytes(4 * self.shared.vertices())
     }
 }

@@ -1,0 +1,82 @@
+//! `gnnc train --samplers`: batches drawn ahead on threads of their own.
+
+use crate::support::{example, gnnc, refused};
+
+/// The loss and the scores of three epochs on batches, with more arguments.
+fn trained(model: &str, more: &[&str], samplers: &str) -> [String; 3] {
+    let model = example(model);
+    let args = ["train", &model, "--epochs", "3", "--allow", "sample"];
+    let last = [
+        "--samplers",
+        samplers,
+        "--check",
+        "bytes",
+        "--format",
+        "json",
+    ];
+    let json = gnnc(args.iter().chain(more).chain(&last)).json();
+    assert_eq!(json["bytes_sent"], json["bytes_predicted"], "{more:?}");
+    ["train_loss", "val_accuracy", "test_accuracy"].map(|name| json[name].to_string())
+}
+
+#[test]
+fn no_result_depends_on_the_threads_that_draw() {
+    let batches = ["--batch", "16", "--fanouts", "5,5"];
+    let two = ["--workers", "2", "--partitioner", "metis"];
+    let alone: &[&str] = &["--placement", "minibatch"];
+    let cases: [(&str, &[&str], &[&str]); 8] = [
+        ("gcn_cora.gir", alone, &[]),
+        ("gat_cora.gir", alone, &two),
+        (
+            "sage_cora.gir",
+            alone,
+            &["--workers", "2", "--roots", "own"],
+        ),
+        (
+            "sage_cora.gir",
+            alone,
+            &["--workers", "2", "--prefetch", "0"],
+        ),
+        (
+            "sage_cora.gir",
+            alone,
+            &["--workers", "2", "--cache", "300"],
+        ),
+        (
+            "sage_cora.gir",
+            alone,
+            &["--eval-fanouts", "4,4", "--threads", "2"],
+        ),
+        ("sage_cora.gir", &["--placement", "push-pull"], &two),
+        ("sage_cora.gir", &["--placement", "model-migration"], &two),
+    ];
+    for (model, placement, more) in cases {
+        let args = [placement, &batches, more].concat();
+        let expected = trained(model, &args, "0");
+        for samplers in ["1", "3"] {
+            assert_eq!(trained(model, &args, samplers), expected, "{args:?}");
+        }
+    }
+}
+
+#[test]
+fn pairs_are_drawn_ahead_as_well() {
+    let links = example("sage_links_cora.gir");
+    let epochs = ["train", &links, "--epochs", "1", "--format", "json"];
+    let loss = |samplers: &str| {
+        let run = gnnc(epochs.iter().chain(&["--samplers", samplers])).json();
+        run["train_loss"].to_string()
+    };
+    assert_eq!(loss("2"), loss("0"));
+}
+
+#[test]
+fn placements_without_batches_have_none() {
+    let model = example("gcn_cora.gir");
+    let args = ["train", &model, "--epochs", "1", "--samplers", "1"];
+    refused(
+        1,
+        &args,
+        &["--samplers: found 1", "graph trains on the whole graph"],
+    );
+}
