@@ -14,7 +14,7 @@ use gnnc_planner::LowerError;
 use gnnc_planner::decouple::{DecoupleError, decouple};
 use gnnc_planner::facts::Facts;
 use gnnc_planner::forms::{Form, RewriteOptions, rewrite};
-use gnnc_planner::lower::{Batches, OnBatches, Training, evaluation};
+use gnnc_planner::lower::{Batches, OnBatches, Training, evaluation, only_multiplies_features};
 use gnnc_planner::placement::{PlacementSpec, lower, lower_all, row};
 use gnnc_planner::sampled::sampled;
 use gnnc_planner::stale::{cuts, form, unrolled};
@@ -96,22 +96,27 @@ fn with_options(
 
 /// A model that trains on batches. Evaluations run over the whole graph, or over batches too.
 fn on_batches(training: &Training, beforehand: bool) -> Result<Training, LowerError> {
+    let looks_up = training.identity_features;
     let form = |graph: &Graph| {
         // Whatever rewriting chose for the whole graph need not be best in a batch.
-        let form = sampled(graph, training.typed, beforehand);
+        let form = sampled(graph, training.typed, beforehand, looks_up);
         form.map_err(|why| LowerError::NotSampled(Placement::Minibatch, why))
     };
     let found = form(&training.source)?;
     let whole = unrolled(&training.form).map_err(LowerError::from)?;
+    let evaluation_form = form(&evaluation(&training.source))?;
+    let all = [&found.batch, &evaluation_form.batch];
+    let looks_up = looks_up && all.into_iter().all(only_multiplies_features);
     Ok(Training {
         backward: differentiate(&found.batch).map_err(LowerError::from)?,
         forward: evaluation(&whole),
         form: whole,
-        // Fetched rows are dense.
-        sparse_features: false,
+        // Fetched rows are dense, and only rows that are looked up are not fetched.
+        sparse_features: looks_up,
+        identity_features: looks_up,
         batches: Some(OnBatches {
             hops: found.hops,
-            evaluation: form(&evaluation(&training.source))?,
+            evaluation: evaluation_form,
         }),
         ..training.clone()
     })
@@ -135,6 +140,7 @@ fn trained(
         loss: model.loss.clone(),
         settings: model.train.clone(),
         sparse_features: workload.sparse_features(),
+        identity_features: workload.identity_features,
         typed: workload.relations > 0,
         batches: None,
     };

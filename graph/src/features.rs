@@ -170,6 +170,26 @@ impl Features {
         }
     }
 
+    /// Whether each vertex has a feature of its own, the column of its number, and no other.
+    pub fn is_identity(&self) -> bool {
+        let Self::Sparse {
+            columns,
+            indptr,
+            indices,
+            values,
+        } = self
+        else {
+            return false;
+        };
+        let square = indptr.len() == *columns as usize + 1 && indices.len() == *columns as usize;
+        square
+            && (0..).zip(indices).all(|(row, column)| row == *column)
+            && (0..)
+                .zip(indptr)
+                .all(|(row, begin): (u64, _)| row == *begin)
+            && values.iter().all(|value| *value == 1.0)
+    }
+
     /// Features per vertex; 0 if there are none.
     pub fn columns(&self) -> u32 {
         match self {

@@ -27,6 +27,7 @@ pub fn summarise(
         edges: plain.edges(),
         features: data.features.columns(),
         feature_nonzeros: data.features.stored(),
+        identity_features: data.features.is_identity(),
         column_nonzeros: column_nonzeros(&data.features),
         vertex_types: data.vertex_types.len() as u32,
         classes: data.classes(),

@@ -179,6 +179,9 @@ pub struct Workload {
     pub features: u32,
     /// Non-zero input features over all vertices; `vertices * features` if dense.
     pub feature_nonzeros: u64,
+    /// Whether each vertex has a feature of its own, the column of its number, and no other.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub identity_features: bool,
     /// Non-zeros per run of consecutive feature columns; [`share`] divides the columns evenly
     /// into at most [`COLUMN_RUNS`] runs. Empty if all columns are assumed equally full.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -80,12 +80,19 @@ pub struct SampledForm {
 /// The form of a forward graph, whose results are the loss and the logits. Edges of a graph with
 /// types are `typed`. Aggregations that depend on nothing but the data, as a first one of features
 /// without dropout does, are made `beforehand`: once, for all vertices, over all neighbors. A batch
-/// then has one hop less.
+/// then has one hop less. If the features are an identity matrix, products with them are rows that are
+/// `looked_up` in the other factor, and cost less than wide rows that are aggregated first.
 ///
 /// # Errors
 /// Why there is no such form.
-pub fn sampled(graph: &Graph, typed: bool, beforehand: bool) -> Result<SampledForm, SampledError> {
-    let whole = order::aggregate_first(&unrolled(graph).map_err(SampledError::Loop)?)?;
+pub fn sampled(
+    graph: &Graph,
+    typed: bool,
+    beforehand: bool,
+    looked_up: bool,
+) -> Result<SampledForm, SampledError> {
+    let unrolled = unrolled(graph).map_err(SampledError::Loop)?;
+    let whole = order::aggregate_first(&unrolled, looked_up)?;
     let levels = Levels::of(&whole, beforehand)?;
     let hops = levels.over.clone();
     let mut form = Form {

@@ -361,6 +361,7 @@ impl Worker {
                 Instr::Sample(_) => self.sample(program, instr, step_context)?,
                 Instr::Numbers(numbers) => self.numbers(program, numbers),
                 Instr::FetchRows(fetch) => self.fetch_rows(program, fetch, iteration),
+                Instr::AddRows(add) => self.add_rows(program, add, iteration),
                 Instr::Repeat(_) | Instr::Chunks(_) | Instr::Batches(_) => {}
                 Instr::Lag(_) | Instr::Sets(_) => {}
             }

@@ -137,7 +137,8 @@ impl<'a> Oracle<'a> {
         let typed = data.topology.relations() > 0;
         let beforehand = case.knobs.sampling.beforehand == Some(true);
         // The model as written: rewriting must not change what a batch computes.
-        let form = sampled(&case.loaded.model.graph, typed, beforehand).unwrap();
+        let looked_up = case.loaded.workload.identity_features;
+        let form = sampled(&case.loaded.model.graph, typed, beforehand, looked_up).unwrap();
         let training = differentiate(&form.batch).unwrap();
         let mut context = case.context().clone();
         context.params = elements(&training.graph, start);

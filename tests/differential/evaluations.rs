@@ -93,7 +93,14 @@ fn expected(case: &Case, trainer: &Trainer) -> Metrics {
     let seeds = seeds(data, Phase::Eval);
     let typed = data.topology.relations() > 0;
     let beforehand = settings.beforehand == Some(true);
-    let form = sampled(&evaluation(&case.loaded.model.graph), typed, beforehand).unwrap();
+    let looked_up = case.loaded.workload.identity_features;
+    let form = sampled(
+        &evaluation(&case.loaded.model.graph),
+        typed,
+        beforehand,
+        looked_up,
+    )
+    .unwrap();
     let sampling = Sampling {
         over: form.hops.clone(),
         ..sampling

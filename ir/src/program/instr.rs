@@ -30,7 +30,7 @@ pub use loops::{Batches, Chunks, Lag, MOST_LAG, Repeat};
 pub use loss::{Labels, Loss, Metrics};
 pub use operand::{Operand, Use};
 pub use product::{MatMul, Product};
-pub use sample::{DrawnBuffer, FetchRows, Numbers, Sample};
+pub use sample::{AddRows, DrawnBuffer, FetchRows, Numbers, Sample};
 pub use sets::{Sets, Shift};
 pub use share::ShareLevels;
 pub use sparse::{Densify, SparseDropout, SparseMatMul};
@@ -91,6 +91,8 @@ pub enum Instr {
     Numbers(Numbers),
     /// Copies rows of a level's vertices.
     FetchRows(FetchRows),
+    /// Adds rows of a level to those of its vertices.
+    AddRows(AddRows),
     /// Tells other ranks which of their rows a batch needs.
     AskRows(AskRows),
     /// Fills rows of a level from their owners.
@@ -239,6 +241,7 @@ macro_rules! each {
             Instr::Sample($one) => $call,
             Instr::Numbers($one) => $call,
             Instr::FetchRows($one) => $call,
+            Instr::AddRows($one) => $call,
             Instr::AskRows($one) => $call,
             Instr::ServeRows($one) => $call,
             Instr::CacheRows($one) => $call,

@@ -93,6 +93,14 @@ impl Workload {
             self.feature_nonzeros,
             format!("at most {cells} (vertices times features)"),
         )?;
+        let is_square = u64::from(features) == vertices && self.feature_nonzeros == vertices;
+        expect(
+            !self.identity_features || is_square,
+            "identity_features",
+            self.identity_features,
+            "false, unless `features` and `feature_nonzeros` are as many as the vertices"
+                .to_owned(),
+        )?;
         self.check_columns()?;
         for (i, &found) in self.split.iter().enumerate() {
             let expected = format!("at most the {vertices} vertices");

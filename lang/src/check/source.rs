@@ -128,6 +128,7 @@ fn statistics(item: &GraphItem, diagnostics: &mut Vec<Diagnostic>) -> Option<Wor
         edges,
         features: features + vertex_types,
         feature_nonzeros: dense.round() as u64 + types,
+        identity_features: false,
         column_nonzeros: Vec::new(),
         classes,
         vertex_types,

@@ -25,7 +25,7 @@ pub fn from_owners(mut program: Program) -> Program {
                 let Instr::FetchRows(FetchRows { from, to }) = *instr else {
                     continue;
                 };
-                if program.buffer(from.buffer).extent == Extent::All {
+                if !is_owned(&program, from) {
                     continue;
                 }
                 program.buffers[to.buffer.0 as usize].extent = Extent::Level(Level::own(level));
@@ -80,11 +80,17 @@ fn cache_of(program: &mut Program, from: Ref, rows: u32) -> Ref {
     Ref::first(BufferId(program.buffers.len() as u32 - 1))
 }
 
+/// Whether ranks have rows of their own vertices only.
+fn is_owned(program: &Program, from: Ref) -> bool {
+    let extent = program.buffer(from.buffer).extent;
+    matches!(extent, Extent::Inner | Extent::Local)
+}
+
 /// The lowest level of which rows are fetched; `None` if none are.
 fn lowest(body: &[Instr], program: &Program) -> Option<u8> {
     let fetched = body.iter().filter_map(|instr| {
         if let Instr::FetchRows(fetch) = instr
-            && program.buffer(fetch.from.buffer).extent != Extent::All
+            && is_owned(program, fetch.from)
         {
             let level = program.buffer(fetch.to.buffer).extent.level();
             level.map(|level| level.number)

@@ -77,7 +77,10 @@ fn fetched(body: &[Instr], program: &Program) -> BTreeMap<BufferId, Fetched> {
 
 /// Whether this rank has the rows of all vertices.
 fn has_all(program: &Program, from: Ref) -> bool {
-    program.ranks <= 1 || program.buffer(from.buffer).extent == Extent::All
+    match program.buffer(from.buffer).extent {
+        Extent::Inner | Extent::Local => program.ranks <= 1,
+        extent => extent == Extent::All,
+    }
 }
 
 /// Drops tensors of which an instruction reads rows of the lowest level.

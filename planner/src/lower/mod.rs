@@ -38,7 +38,7 @@ pub mod storage;
 
 pub use forward::evaluation;
 pub use inference::inference;
-pub use sampled::{Batches, OnBatches};
+pub use sampled::{Batches, OnBatches, only_multiplies_features};
 
 use crate::error::LowerError;
 use crate::layout::{self, Graphs, Pure, Ranks};
@@ -75,6 +75,8 @@ pub struct Training {
     pub settings: TrainSettings,
     /// Whether the input features are stored as nonzeros.
     pub sparse_features: bool,
+    /// Whether the features are an identity matrix.
+    pub identity_features: bool,
     /// Whether edges of the graph have types.
     pub typed: bool,
     /// What else is needed to train on sampled batches, if `backward` is over such.
@@ -89,6 +91,8 @@ pub struct Lowerer {
     pub distributed: bool,
     features: u32,
     sparse: bool,
+    /// Whether products with fetched rows of the features are rows of the other factor.
+    looks_up: bool,
     inputs: Vec<(Input, Value)>,
     params: Vec<Value>,
     tables: Vec<(Vec<f32>, Value)>,
@@ -261,6 +265,7 @@ fn program(
     let graph = &step;
     let mut lowerer = Lowerer::new(graph, sparse, ranks);
     lowerer.skip = skip;
+    lowerer.looks_up = batches.is_some() && training.identity_features;
     let spread = Spread::of(&lowerer.program);
     let no_args = |graph: &Graph| partial::of_model(graph, spread);
 
@@ -344,6 +349,7 @@ impl Lowerer {
             distributed: ranks > 1,
             features: graph.features,
             sparse,
+            looks_up: false,
             inputs: Vec::new(),
             params: Vec::new(),
             tables: Vec::new(),

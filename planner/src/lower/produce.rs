@@ -4,6 +4,7 @@
 use crate::lower::analysis::pointwise;
 use crate::lower::kernel::{Builder, fresh};
 use crate::lower::region::{Region, Value, launch_rows, over};
+use crate::lower::sampled::fetches_features;
 use crate::lower::{LowerError, Lowerer};
 use gnnc_ir::graph::op::{Input, Op, Redistribute};
 use gnnc_ir::kernel::expr::{Expr, Value as Scalar};
@@ -191,7 +192,10 @@ impl Region<'_> {
             _ => self.sparse(lowerer, left)?,
         };
         let b = self.plain(lowerer, right)?;
+        let looked_up =
+            lowerer.looks_up && fetches_features(graph, left) && self.unread[left.0 as usize];
         let a = match sparse {
+            _ if looked_up => None,
             Some(_) => None,
             None => Some(self.plain(lowerer, left)?),
         };
@@ -216,6 +220,10 @@ impl Region<'_> {
             }
         };
         match (sparse, a) {
+            _ if looked_up => {
+                self.look_up(product, b, out)?;
+                self.code.extend(finish.map(Instr::Launch));
+            }
             (Some(values), _) => {
                 let (b, to) = (b.matrix(), out.matrix());
                 self.code.push(Instr::SparseMatMul(instr::SparseMatMul {

@@ -6,6 +6,7 @@ use crate::lower::embeddings::Embeddings;
 use crate::lower::kernel::Builder;
 use crate::lower::partial::Partials;
 use crate::lower::passes::inside;
+use crate::lower::sampled::fetches_features;
 use crate::lower::{LowerError, Lowerer};
 use gnnc_ir::graph::op::{Copies, Op, Sampled};
 use gnnc_ir::kernel::{At, Body, End, Operand, Over};
@@ -173,13 +174,18 @@ impl<'a> Region<'a> {
         let graph = self.graph;
         let mut only: Vec<bool> = graph
             .iter()
-            .map(|(id, _)| lowerer.sparse && features(graph, id) && !graph.results.contains(&id))
+            .map(|(id, _)| {
+                let nonzeros = lowerer.sparse && features(graph, id);
+                let looked_up = lowerer.looks_up && fetches_features(graph, id);
+                (nonzeros || looked_up) && !graph.results.contains(&id)
+            })
             .collect();
         for (id, node) in graph.iter().rev() {
             for (position, input) in node.inputs.iter().enumerate() {
                 let left = position == 0 && node.inputs[1..].iter().all(|i| i != input);
                 let drops = matches!(node.op, Op::Dropout { .. }) && self.train;
-                let fits = drops && only[id.0 as usize];
+                let fetches = lowerer.looks_up && fetches_features(graph, id);
+                let fits = (drops || fetches) && only[id.0 as usize];
                 let factor = matches!(node.op, Op::MatMul | Op::MatMulTN) && left;
                 only[input.0 as usize] &= fits || factor;
             }

@@ -4,13 +4,14 @@ use super::kernel::Builder;
 use super::region::{Region, Value, launch_rows};
 use super::{LowerError, Lowerer};
 use crate::sampled::SampledForm;
+use gnnc_ir::graph::op::{Input, Op, Sampled};
 use gnnc_ir::kernel::expr::{Expr, Value as Scalar};
 use gnnc_ir::kernel::{At, Body, Over};
 use gnnc_ir::program::instr::{self, DrawnBuffer};
-use gnnc_ir::program::{Instr, Ref, Role};
+use gnnc_ir::program::{Instr, Product, Ref, Role};
 use gnnc_ir::words::sampling::{ALL, CacheBy, Drawn, Fanout, Sampling, SamplingSettings};
 use gnnc_ir::words::scalar::Binary;
-use gnnc_ir::{EdgeSet, NodeId};
+use gnnc_ir::{EdgeSet, Graph, NodeId};
 
 /// A model on sampled batches.
 #[derive(Clone, Debug)]
@@ -140,7 +141,53 @@ fn name(drawn: Drawn) -> String {
     }
 }
 
+/// Whether a node is the rows of the features of a level's vertices.
+pub(super) fn fetches_features(graph: &Graph, id: NodeId) -> bool {
+    let node = graph.node(id);
+    let of_features = |input: &NodeId| graph.node(*input).op == Op::Input(Input::Features);
+    matches!(node.op, Op::Sampled(Sampled::Fetch(_)))
+        && node.inputs.first().is_some_and(of_features)
+}
+
+/// Whether products are all that reads the features of a level's vertices, as their left factor.
+pub fn only_multiplies_features(graph: &Graph) -> bool {
+    let mut any = false;
+    for (_, node) in graph.iter() {
+        for (position, input) in node.inputs.iter().enumerate() {
+            if fetches_features(graph, *input) {
+                let left = position == 0 && node.inputs[1..].iter().all(|i| i != input);
+                if !(left && matches!(node.op, Op::MatMul | Op::MatMulTN)) {
+                    return false;
+                }
+                any = true;
+            }
+        }
+    }
+    any
+}
+
 impl Region<'_> {
+    /// The product of fetched features, an identity matrix, with a matrix: rows of it, or, if the features
+    /// are transposed, a matrix to whose rows those of the other factor are added.
+    pub(super) fn look_up(
+        &mut self,
+        product: Product,
+        other: Value,
+        out: Value,
+    ) -> Result<(), LowerError> {
+        let whole = |value: &Value| value.offset == 0 && value.stride == value.ty.columns();
+        if !whole(&other) || !whole(&out) {
+            let why = "rows that are a part of longer ones are looked up";
+            return Err(LowerError::Internal(why.to_owned()));
+        }
+        let (from, to) = (other.at, out.at);
+        self.code.push(match product {
+            Product::Tn => Instr::AddRows(instr::AddRows { from, to }),
+            Product::Nn | Product::Nt => Instr::FetchRows(instr::FetchRows { from, to }),
+        });
+        Ok(())
+    }
+
     /// Reads the rows of a level's vertices.
     pub(super) fn fetch_rows(
         &mut self,

@@ -215,6 +215,10 @@ impl Classes {
             | Instr::CacheRows(instr::CacheRows { from, to }) => {
                 self.alike(of, from.buffer, to.buffer);
             }
+            Instr::AddRows(instr::AddRows { from, to }) => {
+                self.stay(at, from.buffer);
+                self.stay(at, to.buffer);
+            }
             Instr::ServeRows(instr::ServeRows { from, to, cache }) => {
                 self.alike(of, from.buffer, to.buffer);
                 if let Some(cache) = cache {

@@ -12,6 +12,7 @@ pub(crate) fn workload(vertices: u64, edges: u64) -> Workload {
         edges,
         features: 16,
         feature_nonzeros: vertices * 16,
+        identity_features: false,
         column_nonzeros: Vec::new(),
         classes: 4,
         vertex_types: 0,

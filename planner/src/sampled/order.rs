@@ -6,7 +6,7 @@
 //! row of the product does two operations for each column of the result.
 
 use gnnc_ir::graph::infer::TypeError;
-use gnnc_ir::graph::op::Op;
+use gnnc_ir::graph::op::{Input, Op};
 use gnnc_ir::kernel::{End, Reduce};
 use gnnc_ir::words::scalar::Binary;
 use gnnc_ir::{Graph, NodeId, Rows};
@@ -26,11 +26,12 @@ struct Message {
     of_edges: Vec<NodeId>,
 }
 
-/// The same graph, whose aggregations come before products where that is cheaper in a batch.
+/// The same graph, whose aggregations come before products where that is cheaper in a batch. Products with
+/// the features stay where they are if their rows are `looked_up`.
 ///
 /// # Errors
 /// A bug in this pass.
-pub(super) fn aggregate_first(graph: &Graph) -> Result<Graph, TypeError> {
+pub(super) fn aggregate_first(graph: &Graph, looked_up: bool) -> Result<Graph, TypeError> {
     let users = users(graph);
     let mut out = graph.clone_without_nodes();
     let mut new: Vec<NodeId> = Vec::with_capacity(graph.nodes.len());
@@ -41,6 +42,8 @@ pub(super) fn aggregate_first(graph: &Graph) -> Result<Graph, TypeError> {
             None
         };
         let message = sums.and_then(|_| message(graph, &users, node.inputs[0]));
+        let is_features = |one: &Message| graph.node(one.x).op == Op::Input(Input::Features);
+        let message = message.filter(|one| !(looked_up && is_features(one)));
         let (Some(set), Some(message)) = (sums, message) else {
             let inputs: Vec<NodeId> = node.inputs.iter().map(|i| new[i.0 as usize]).collect();
             new.push(out.add(node.op.clone(), &inputs, node.scope)?);

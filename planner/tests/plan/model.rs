@@ -43,6 +43,7 @@ pub fn workload(
         edges,
         features: shape.features,
         feature_nonzeros: vertices * u64::from(shape.features),
+        identity_features: false,
         column_nonzeros: Vec::new(),
         classes: shape.classes,
         vertex_types: 0,

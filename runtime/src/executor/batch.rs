@@ -7,7 +7,7 @@ use crate::fault::Fault;
 use crate::part::asked::OfBatch;
 use crate::step_context::StepContext;
 use gnnc_graph::sample::At;
-use gnnc_ir::program::instr::{FetchRows, Numbers};
+use gnnc_ir::program::instr::{AddRows, FetchRows, Numbers};
 use gnnc_ir::program::memory::layout;
 use gnnc_ir::program::trace::Phase;
 use gnnc_ir::program::{Among, BufferId, Capacity, Instr, Program, RankSizes, Role};
@@ -230,6 +230,35 @@ impl Worker {
             self.grow(program, instr)?;
         }
         Ok(())
+    }
+
+    /// Adds rows of a level to those of its vertices.
+    pub(super) fn add_rows(&mut self, program: &Program, add: &AddRows, iteration: u32) {
+        let [from, to] = [add.from, add.to].map(|at| program.buffer(at.buffer));
+        let words = from.row_words() as usize;
+        let rows = self.own.part.sizes.rows(from.extent) as usize;
+        let all = self.own.part.sizes.rows(to.extent) as usize;
+        let source = self.slot(add.from, iteration).part(0, rows * words);
+        let out = self.slot(add.to, iteration).part(0, all * words);
+        let batch = self.own.part.batches.at_hand();
+        let ids = batch.map_or(&[][..], |batch| batch.rows_in(None, Of::One));
+        let each = all.div_ceil(self.team.threads().max(1)).max(1);
+        // Threads own rows of the result, so each sum is in the order of the level.
+        let pieces = all.div_ceil(each);
+        self.team.each(pieces, (all * words) as u64, |piece| {
+            let owned = piece * each..all.min((piece + 1) * each);
+            let own = out.part(owned.start * words, owned.len() * words);
+            // SAFETY: pieces write disjoint rows, and nothing writes the source.
+            let (own, source) = unsafe { (own.write(), source.read()) };
+            own.fill(0.0);
+            for (id, row) in ids[..rows].iter().zip(source.chunks_exact(words.max(1))) {
+                let id = *id as usize;
+                if owned.contains(&id) {
+                    let sums = &mut own[(id - owned.start) * words..][..words];
+                    sums.iter_mut().zip(row).for_each(|(sum, one)| *sum += one);
+                }
+            }
+        });
     }
 
     /// Copies the rows of a level's vertices.

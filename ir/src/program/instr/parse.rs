@@ -1,9 +1,9 @@
 //! Reads instructions from listings.
 
 use super::{
-    AllReduce, AskRows, Batches, CacheRows, Chunks, Densify, FetchRows, HaloExchange, HaloReduce,
-    Instr, Lag, Launch, Loss, MatMul, Metrics, Move, Numbers, Redistribute, Remember, Repeat,
-    Sample, ServeRows, Sets, ShareLevels, Shift, SparseDropout, SparseMatMul, StageMessage,
+    AddRows, AllReduce, AskRows, Batches, CacheRows, Chunks, Densify, FetchRows, HaloExchange,
+    HaloReduce, Instr, Lag, Launch, Loss, MatMul, Metrics, Move, Numbers, Redistribute, Remember,
+    Repeat, Sample, ServeRows, Sets, ShareLevels, Shift, SparseDropout, SparseMatMul, StageMessage,
     Transfer,
 };
 use crate::program::text::{Reader, TextError};
@@ -40,6 +40,7 @@ impl Instr {
             "sample" => Self::Sample(Sample {}),
             "numbers" => Self::Numbers(Numbers::parse(from)?),
             "fetch-rows" => Self::FetchRows(FetchRows::parse(from)?),
+            "add-rows" => Self::AddRows(AddRows::parse(from)?),
             "ask-rows" => Self::AskRows(AskRows::parse(from)?),
             "serve-rows" => Self::ServeRows(ServeRows::parse(from)?),
             "cache-rows" => Self::CacheRows(CacheRows::parse(from)?),

@@ -1,4 +1,4 @@
-//! Sampled batches: drawing one, and reading rows of its vertices.
+//! Sampled batches: drawing one, reading rows of its vertices, and adding to them.
 
 use super::{Instruction, Operand, Use};
 use crate::program::access::Touched;
@@ -33,12 +33,24 @@ pub struct DrawnBuffer {
 }
 
 /// Copies the rows of a level's vertices from a tensor of all own vertices, of all vertices, or of those
-/// of all sets. That tensor may be on the host, whose memory is then read row by row.
+/// of all sets, or from a parameter with a row for each vertex. That tensor may be on the host, whose
+/// memory is then read row by row.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FetchRows {
     /// Rows of own vertices, of all vertices, or of a level of all sets.
     pub from: Ref,
     /// Rows of a level.
+    pub to: Ref,
+}
+
+/// Adds the rows of a level to those of its vertices in a tensor with a row for each vertex, whose other
+/// rows are 0: the gradient of a parameter of which [`FetchRows`] read rows. Rows are added in the order of
+/// the level.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AddRows {
+    /// Rows of a level.
+    pub from: Ref,
+    /// Rows of all vertices of the graph.
     pub to: Ref,
 }
 
@@ -181,6 +193,74 @@ impl Instruction for FetchRows {
     }
 }
 
+impl Instruction for AddRows {
+    fn name(&self, _: &Program) -> &'static str {
+        "add-rows"
+    }
+
+    fn operands<'a>(&'a self, visit: &mut impl FnMut(Operand<'a>)) {
+        visit(Operand::read(self.from, ALL));
+        visit(Operand::write(self.to, ALL));
+    }
+
+    fn each_ref(&mut self, visit: &mut dyn FnMut(&mut Ref)) {
+        visit(&mut self.from);
+        visit(&mut self.to);
+    }
+
+    fn check(&self, check: &Check) -> Checked {
+        let [from, to] = [self.from, self.to].map(|at| check.program.buffer(at.buffer));
+        let own = from.extent.level().is_some_and(|level| level.of == Of::One);
+        if !own || !check.has_all_vertices(to.extent) {
+            return Err(format!(
+                "adds {} rows to {} rows, expected those of a level, and one for each vertex",
+                from.extent, to.extent
+            ));
+        }
+        if from.columns != to.columns {
+            return Err(format!(
+                "adds rows of {} columns to rows of {}",
+                from.columns, to.columns
+            ));
+        }
+        check.in_words("from", self.from, &[0])?;
+        check.in_words("to", self.to, &[0])
+    }
+
+    fn fits_chunks(&self, _: &Program) -> bool {
+        false
+    }
+
+    fn work(&self, counts: &Counts, sizes: &RankSizes) -> Option<Work> {
+        let [from, to] = [self.from, self.to].map(|at| counts.program.buffer(at.buffer));
+        let row = (u64::from(from.row_words()) * FLOAT).next_multiple_of(LINE);
+        let rows = sizes.rows(from.extent);
+        // Rows are at random places, where they are read and written.
+        Some(copy(
+            rows * (2 * row + INDEX),
+            to.slot_bytes(sizes) + rows * row,
+        ))
+    }
+
+    /// Calibrations do not measure it.
+    fn demand(&self, _: &mut Terms, _: &Program, _: &RankSizes) -> Option<&'static str> {
+        None
+    }
+
+    fn print(&self, _: &Program) -> String {
+        format!("add-rows {} -> {}", self.from.text(), self.to.text())
+    }
+}
+
+impl AddRows {
+    pub(super) fn parse(from: &mut Reader<'_>) -> Result<Self, TextError> {
+        Ok(Self {
+            from: Ref::parse(from)?,
+            to: arrow(from)?,
+        })
+    }
+}
+
 impl FetchRows {
     /// Whether the rows are read from the host.
     pub fn is_from_host(&self, program: &Program) -> bool {
@@ -242,14 +322,16 @@ impl Check<'_> {
     }
 
     /// Checks that rows of own or of all vertices fit into those of a level.
+    /// Checks that rows are copied from a tensor of vertices to a level.
     pub(super) fn rows_of_level(&self, source: Ref, target: Ref) -> Checked {
         let [from, to] = [source, target].map(|at| self.program.buffer(at.buffer));
         let own = matches!(from.extent, Extent::Inner | Extent::Local);
+        let looked_up = self.has_all_vertices(from.extent);
         let fits = to.extent.level().is_some_and(|level| match level.of {
             Of::One => {
                 let sets = from.extent.level().filter(|level| level.of == Of::Sets);
                 let covered = sets.is_some_and(|sets| sets.number <= level.number);
-                own || covered || from.extent == Extent::All
+                own || covered || looked_up || from.extent == Extent::All
             }
             Of::All => from.extent == Extent::All,
             Of::Sets => own,

@@ -208,6 +208,7 @@ fn outside(instr: &Instr, program: &Program) -> Result<(), String> {
             | Instr::Numbers(_)
             | Instr::Lag(_)
             | Instr::FetchRows(_)
+            | Instr::AddRows(_)
             | Instr::AskRows(_)
             | Instr::ServeRows(_)
             | Instr::ShareLevels(_)
@@ -292,7 +293,8 @@ fn inside(instr: &Instr, known: &mut Known, program: &Program) -> Result<(), Str
     if let Instr::FetchRows(fetch) = instr {
         let from = program.buffer(fetch.from.buffer).extent;
         let of_sets = from.level().is_some_and(|level| level.of == Of::Sets);
-        if program.ranks > 1 && from != Extent::All && !of_sets {
+        let is_own = matches!(from, Extent::Inner | Extent::Local);
+        if program.ranks > 1 && is_own && !of_sets {
             return Err(format!(
                 "{name} of {from} rows on several ranks, expected serve-rows"
             ));

@@ -20,6 +20,12 @@ impl Check<'_> {
         })
     }
 
+    /// Whether a parameter's rows are those of all vertices of the graph.
+    pub(in crate::program) fn has_all_vertices(&self, extent: Extent) -> bool {
+        let vertices = self.data.capacity.most().vertices;
+        matches!(extent, Extent::Fixed(rows) if u64::from(rows) == vertices)
+    }
+
     /// Rows and columns (if known) of the sparse features whose values are in a buffer.
     pub(in crate::program) fn sparse(&self, values: Ref) -> Result<(u64, Option<u64>), String> {
         self.at_least("values", values, 0)?;

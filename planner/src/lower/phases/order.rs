@@ -104,6 +104,7 @@ impl Facts {
             | Instr::Sample(_)
             | Instr::Numbers(_)
             | Instr::FetchRows(_)
+            | Instr::AddRows(_)
             | Instr::AskRows(_)
             | Instr::ShareLevels(_)
             | Instr::ServeRows(_)

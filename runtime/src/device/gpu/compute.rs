@@ -113,6 +113,7 @@ impl DeviceRank {
             | Instr::Sample(_)
             | Instr::Numbers(_)
             | Instr::FetchRows(_)
+            | Instr::AddRows(_)
             | Instr::AskRows(_)
             | Instr::ServeRows(_)
             | Instr::CacheRows(_)

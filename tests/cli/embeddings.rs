@@ -1,0 +1,93 @@
+//! Batches of graphs whose vertices have no features: the first weight has a row for each vertex.
+
+use crate::support::{Folder, example, gnnc, text};
+use std::path::PathBuf;
+
+/// A model on Cora without its features, after `line`.
+fn model(folder: &Folder, line: &str) -> PathBuf {
+    let file = format!(
+        "graph cora = {:?} {{ features = identity }}
+         model rows(hidden = 16) on cora {{
+           {line}
+           let h = e |> gcn_conv(hidden) |> relu
+           let z = h |> sage_conv(classes)
+           loss cross_entropy(z, labels, on = train)
+         }}
+         train {{ optimizer = adam(lr = 0.01) epochs = 3 allow = [sample] }}",
+        example("data/cora.npz")
+    );
+    folder.file("rows.gir", &file)
+}
+
+const ROWS: &str = "let e = x |> linear(hidden, bias = false)";
+
+/// The training loss and the peak memory of three epochs.
+fn trained(model: &str, more: &[&str]) -> (f64, u64) {
+    let args = ["train", model, "--check", "bytes", "--format", "json"];
+    let json = gnnc(args.iter().chain(more)).json();
+    let peak = json["peak_memory_bytes"].as_u64().unwrap();
+    (json["train_loss"].as_f64().unwrap(), peak)
+}
+
+fn near(found: f64, expected: f64) -> bool {
+    (found - expected).abs() <= 1e-5 + 1e-4 * expected.abs()
+}
+
+#[test]
+fn a_batch_of_all_neighbors_trains_as_the_whole_graph() {
+    let folder = Folder::new();
+    for line in [ROWS, "let e = x |> linear(hidden) |> relu |> dropout(0.5)"] {
+        let model = model(&folder, line);
+        let whole = trained(text(&model), &["--placement", "graph"]).0;
+        let batch = ["--batch", "140", "--fanouts", "all,all"];
+        for placement in ["minibatch", "push-pull", "model-migration"] {
+            for workers in ["2", "3"] {
+                let args = ["--placement", placement, "--workers", workers];
+                let (loss, _) = trained(text(&model), &[&args[..], &batch].concat());
+                assert!(near(loss, whole), "{placement} {workers}: {loss}, {whole}");
+            }
+        }
+    }
+}
+
+#[test]
+fn rows_are_looked_up_on_any_number_of_workers() {
+    let folder = Folder::new();
+    let model = model(&folder, ROWS);
+    let batches = [
+        "--batch",
+        "32",
+        "--fanouts",
+        "4,4",
+        "--placement",
+        "minibatch",
+    ];
+    let loss_with = |more: &[&str]| trained(text(&model), &[&batches, more].concat());
+    let (alone, peak) = loss_with(&[]);
+    // A dense matrix of features alone has 2,708 x 2,708 x 4 bytes.
+    assert!(peak < 4_000_000, "{peak}");
+    let two = ["--workers", "2"];
+    for more in [
+        &["--threads", "2"][..],
+        &["--samplers", "2"],
+        &["--eval-fanouts", "4,4"],
+        &["--roots", "dealt"],
+        &["--prefetch", "0"],
+        &["--cache", "200"],
+    ] {
+        let (loss, _) = loss_with(&[&two, more].concat());
+        assert!(near(loss, alone), "{more:?}: {loss}, {alone}");
+    }
+}
+
+#[test]
+fn features_that_more_than_products_read_are_rows_as_before() {
+    let folder = Folder::new();
+    // The layer reads the features of neighbors before it multiplies.
+    let model = model(&folder, "let e = x |> sage_conv(hidden)");
+    let batch = ["--batch", "140", "--fanouts", "all,all,all"];
+    let whole = trained(text(&model), &["--placement", "graph"]).0;
+    let more = ["--placement", "minibatch", "--workers", "2"];
+    let (loss, _) = trained(text(&model), &[&more[..], &batch].concat());
+    assert!(near(loss, whole), "{loss}, {whole}");
+}
