@@ -32,6 +32,7 @@ WAYS = {
     "one thread": ["--threads", 1],
     "two threads": ["--threads", 2],
     "one draws, one trains": ["--threads", 1, "--samplers", 1],
+    "two draw, one trains": ["--threads", 1, "--samplers", 2],
 }
 
 

@@ -77,10 +77,9 @@ fn fetched(body: &[Instr], program: &Program) -> BTreeMap<BufferId, Fetched> {
 
 /// Whether this rank has the rows of all vertices.
 fn has_all(program: &Program, from: Ref) -> bool {
-    match program.buffer(from.buffer).extent {
-        Extent::Inner | Extent::Local => program.ranks <= 1,
-        extent => extent == Extent::All,
-    }
+    let extent = program.buffer(from.buffer).extent;
+    let own = matches!(extent, Extent::Inner | Extent::Local);
+    extent == Extent::All || own && program.ranks <= 1
 }
 
 /// Drops tensors of which an instruction reads rows of the lowest level.
