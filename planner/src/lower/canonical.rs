@@ -7,7 +7,7 @@ use gnnc_ir::graph::infer::TypeError;
 use gnnc_ir::graph::op::{Clip, Input, Op, Scan};
 use gnnc_ir::kernel::{End, Reduce};
 use gnnc_ir::words::scalar::{Binary, Unary};
-use gnnc_ir::{EdgeSet, NodeId, Rows};
+use gnnc_ir::{EdgeSet, Node, NodeId, Rows};
 
 /// Writes means as scaled sums, and clipping as a factor. If the input features are stored as
 /// nonzeros, moves scalings of their rows to the other side of products, so that the nonzeros are
@@ -184,6 +184,12 @@ fn gather_places(
         }
     }
     out.add(gather, &[x], scope)
+}
+
+/// Whether a node multiplies with its operand at a position from the left, and reads it nowhere else.
+pub fn is_left_factor(node: &Node, position: usize) -> bool {
+    let only = (node.inputs.split_first()).is_some_and(|(left, more)| !more.contains(left));
+    position == 0 && only && matches!(node.op, Op::MatMul | Op::MatMulTN)
 }
 
 /// Whether a node is the feature matrix or its dropout.

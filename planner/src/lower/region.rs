@@ -1,7 +1,7 @@
 //! Emits one region: a model, a loop body, or values that `setup` computes once.
 
 use crate::lower::analysis::{Analysis, analyse, pointwise};
-use crate::lower::canonical::features;
+use crate::lower::canonical::{features, is_left_factor};
 use crate::lower::embeddings::Embeddings;
 use crate::lower::kernel::Builder;
 use crate::lower::partial::Partials;
@@ -182,12 +182,10 @@ impl<'a> Region<'a> {
             .collect();
         for (id, node) in graph.iter().rev() {
             for (position, input) in node.inputs.iter().enumerate() {
-                let left = position == 0 && node.inputs[1..].iter().all(|i| i != input);
                 let drops = matches!(node.op, Op::Dropout { .. }) && self.train;
                 let fetches = lowerer.looks_up && fetches_features(graph, id);
                 let fits = (drops || fetches) && only[id.0 as usize];
-                let factor = matches!(node.op, Op::MatMul | Op::MatMulTN) && left;
-                only[input.0 as usize] &= fits || factor;
+                only[input.0 as usize] &= fits || is_left_factor(node, position);
             }
         }
         only

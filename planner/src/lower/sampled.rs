@@ -1,5 +1,6 @@
 //! Instructions of sampled batches.
 
+use super::canonical::is_left_factor;
 use super::kernel::Builder;
 use super::region::{Region, Value, launch_rows};
 use super::{LowerError, Lowerer};
@@ -155,8 +156,7 @@ pub fn only_multiplies_features(graph: &Graph) -> bool {
     for (_, node) in graph.iter() {
         for (position, input) in node.inputs.iter().enumerate() {
             if fetches_features(graph, *input) {
-                let left = position == 0 && node.inputs[1..].iter().all(|i| i != input);
-                if !(left && matches!(node.op, Op::MatMul | Op::MatMulTN)) {
+                if !is_left_factor(node, position) {
                     return false;
                 }
                 any = true;
