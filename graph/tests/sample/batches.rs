@@ -2,7 +2,7 @@
 
 use gnnc_graph::example::g8;
 use gnnc_graph::partition::{Partition, Partitioner, Range};
-use gnnc_graph::sample::{Batches, Cut, SampleError, home, shares};
+use gnnc_graph::sample::{At, Batches, Cut, SampleError, home, shares};
 use std::collections::BTreeSet;
 
 fn batches(seeds: u32, size: u32, cut: Cut) -> Batches {
@@ -113,4 +113,20 @@ fn own_shares_differ_by_one_and_make_as_many_batches() {
     };
     assert_ne!(many(0), many(1), "ranks have orders of their own");
     assert!(Batches::own(&[vec![], vec![]], 2, 0).is_err());
+}
+
+/// A batch that is asked for ahead must be the one that is needed later; any other is drawn in vain.
+#[test]
+fn batches_ahead_are_those_of_later_steps() {
+    let at = At {
+        epoch: 2,
+        batch: 3,
+        step: 13,
+    };
+    let later = |batch, step| At { batch, step, ..at };
+    assert_eq!(at.ahead(0, 5), Some(at));
+    assert_eq!(at.ahead(1, 5), Some(later(4, 14)));
+    assert_eq!(at.ahead(2, 5), None, "the epoch has five batches");
+    let evaluation = At::evaluation(0);
+    assert_eq!(evaluation.ahead(2, 5), Some(At::evaluation(2)));
 }
