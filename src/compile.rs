@@ -103,13 +103,19 @@ fn on_batches(training: &Training, beforehand: bool) -> Result<Training, LowerEr
         form.map_err(|why| LowerError::NotSampled(Placement::Minibatch, why))
     };
     let found = form(&training.source)?;
-    let whole = unrolled(&training.form).map_err(LowerError::from)?;
+    let unrolled = |graph: &Graph| unrolled(graph).map_err(LowerError::from);
     let evaluation_form = form(&evaluation(&training.source))?;
     let all = [&found.batch, &evaluation_form.batch];
     let looks_up = looks_up && all.into_iter().all(only_multiplies_features);
+    let whole = unrolled(&training.form)?;
+    // Rewriting may multiply an embedding by the next weight first, which takes all of its rows.
+    let forward = match looks_up {
+        true => evaluation(&unrolled(&training.source)?),
+        false => evaluation(&whole),
+    };
     Ok(Training {
         backward: differentiate(&found.batch).map_err(LowerError::from)?,
-        forward: evaluation(&whole),
+        forward,
         form: whole,
         // Fetched rows are dense, and only rows that are looked up are not fetched.
         sparse_features: looks_up,

@@ -398,6 +398,7 @@ impl<'a> Planner<'a> {
             let Batches {
                 training,
                 evaluation,
+                lazy: _,
             } = self.compiled.batches(&settings)?;
             Some(BatchPlans {
                 settings,
@@ -454,6 +455,7 @@ impl<'a> Planner<'a> {
         let batches = self.batches.iter().map(|batches| Batches {
             training: batches.sampling.clone(),
             evaluation: batches.evaluation.clone(),
+            lazy: batches.settings.lazy == Some(true),
         });
         Draws {
             batches: batches.collect(),

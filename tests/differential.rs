@@ -43,6 +43,8 @@ mod interior;
 mod layers;
 #[path = "differential/layouts.rs"]
 mod layouts;
+#[path = "differential/lazy.rs"]
+mod lazy;
 #[path = "differential/meshes.rs"]
 mod meshes;
 #[path = "differential/messages.rs"]
@@ -69,6 +71,8 @@ mod skip;
 mod staged;
 #[path = "differential/stages.rs"]
 mod stages;
+#[path = "differential/steps.rs"]
+mod steps;
 #[path = "differential/stop.rs"]
 mod stop;
 #[path = "differential/storage.rs"]

@@ -8,6 +8,7 @@
 pub(crate) mod moves;
 mod plan;
 pub(crate) mod redistribute;
+mod rows;
 mod skip;
 
 pub(crate) use plan::{Half, Now};

@@ -261,21 +261,22 @@ impl Worker {
                 | Instr::AllReduce(_)
                 | Instr::Redistribute(_)
                 | Instr::ServeRows(_)
+                | Instr::PushRows(_)
                 | Instr::Shift(_)
                 | Instr::Send(_)
                 | Instr::Receive(_) => self.communicate(instr, iteration, step_context)?,
-                Instr::AskRows(_) => self.ask_rows(instr)?,
+                Instr::AskRows(_) => self.ask_rows(program, instr)?,
                 Instr::CacheRows(_) => {
                     if let Some(batch) = self.own.part.batches.at_hand_mut() {
                         batch.ask_for_cache();
                     }
-                    self.ask_rows(instr)?;
+                    self.ask_rows(program, instr)?;
                     self.communicate(instr, iteration, step_context)?;
                 }
                 Instr::Begin(Transfer { what, .. }) | Instr::Finish(Transfer { what, .. })
                     if matches!(**what, Instr::AskRows(_)) =>
                 {
-                    self.ask_rows(instr)?
+                    self.ask_rows(program, instr)?
                 }
                 Instr::ShareLevels(_) => self.share_levels(program, instr)?,
                 Instr::Begin(Transfer { what, .. }) | Instr::Finish(Transfer { what, .. })
@@ -362,6 +363,7 @@ impl Worker {
                 Instr::Numbers(numbers) => self.numbers(program, numbers),
                 Instr::FetchRows(fetch) => self.fetch_rows(program, fetch, iteration),
                 Instr::AddRows(add) => self.add_rows(program, add, iteration),
+                Instr::PutRows(put) => self.put_rows(program, put, iteration),
                 Instr::Repeat(_) | Instr::Chunks(_) | Instr::Batches(_) => {}
                 Instr::Lag(_) | Instr::Sets(_) => {}
             }

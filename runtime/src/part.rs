@@ -115,6 +115,11 @@ impl Walkable {
 }
 
 impl Part {
+    /// The rank's own vertices, if rows of a parameter are those.
+    pub(crate) fn own_rows(&self, rows: Extent) -> Option<&[u32]> {
+        (rows == Extent::Inner).then(|| &self.global[..self.inner])
+    }
+
     /// Extracts from the graph what the rank needs to run the program.
     pub(crate) fn new(
         local: LocalPart,

@@ -314,7 +314,8 @@ fn message(program: &Program, instr: &Instr) -> Message {
             Message::Sum(Among::All, None, vec![Some(shift.floats(program))])
         }
         Some(
-            Collective::ServeRows(instr::ServeRows { to, .. })
+            Collective::PushRows(instr::PushRows { to, .. })
+            | Collective::ServeRows(instr::ServeRows { to, .. })
             | Collective::CacheRows(instr::CacheRows { to, .. }),
         ) => Message::Halo(buffer(to.buffer).map(|b| (b.columns, b.storage)), None),
         None => Message::None,

@@ -1,4 +1,5 @@
-//! Parameters and optimizer states that ranks hold in part, as some rows or one element of a stack.
+//! Parameters and optimizer states that ranks hold in part, as some rows, the rows of their own vertices or
+//! one element of a stack.
 //! Checkpoints hold whole ones: this joins and cuts them. The same for histories, which ranks hold
 //! by rows.
 
@@ -33,7 +34,9 @@ pub(crate) fn tensors(
                 continue;
             };
             let element = spec.element.map(|element| element.index);
-            if spec.shard.is_none() && !there.insert((name.clone(), element)) {
+            let by_owner = rank.rank().part.own_rows(buffer.extent);
+            let is_whole = spec.shard.is_none() && by_owner.is_none();
+            if is_whole && !there.insert((name.clone(), element)) {
                 continue;
             }
             let place = tensors.iter().position(|tensor| tensor.name == name);
@@ -48,8 +51,15 @@ pub(crate) fn tensors(
                 });
                 tensors.len() - 1
             });
-            let whole = &mut tensors[place].values;
             let own = rank.read(BufferId(id))?;
+            let whole = &mut tensors[place].values;
+            let columns = buffer.columns as usize;
+            if let Some(vertices) = rank.rank().part.own_rows(buffer.extent) {
+                for (row, v) in own.chunks_exact(columns.max(1)).zip(vertices) {
+                    whole[*v as usize * columns..][..columns].copy_from_slice(row);
+                }
+                continue;
+            }
             for (from, at) in places(&program, BufferId(id), spec, own.len(), whole.len()) {
                 whole[at..at + from.len()].copy_from_slice(&own[from]);
             }
@@ -70,6 +80,14 @@ pub(crate) fn store(rank_set: &dyn RankSet, tensors: &[Tensor]) -> Result<(), Fa
             if let Some(Tensor { values, .. }) = tensors.iter().find(|t| t.name == name) {
                 let floats = rank.rank().elements(BufferId(id));
                 let mut own = vec![0.0; floats];
+                let columns = buffer.columns as usize;
+                if let Some(vertices) = rank.rank().part.own_rows(buffer.extent) {
+                    for (row, v) in own.chunks_exact_mut(columns.max(1)).zip(vertices) {
+                        row.copy_from_slice(&values[*v as usize * columns..][..columns]);
+                    }
+                    rank.write(BufferId(id), &own)?;
+                    continue;
+                }
                 for (to, at) in places(&program, BufferId(id), spec, floats, values.len()) {
                     let len = to.len();
                     own[to].copy_from_slice(&values[at..at + len]);

@@ -108,6 +108,7 @@ pub(crate) fn ranks(
         if let Some(sampled) = &sampled {
             let of_run = OfRun {
                 rank: number as u32,
+                own: part.inner,
                 seed: options.seed,
                 threads: options.threads_per_rank,
                 samplers: options.samplers,
@@ -401,8 +402,9 @@ fn fill(
             let size = (floats.len() / buffer.slots.max(1) as usize).max(1);
             let spec = &rank.program.params[p as usize];
             let first = spec.element.map_or(0, |element| element.index);
+            let own = rank.part.own_rows(buffer.extent);
             for (values, slot) in floats.chunks_exact_mut(size).zip(first..) {
-                init::fill(spec, seed, slot, values);
+                init::fill(spec, own, (seed, slot), values);
             }
         }
         Role::State(..) | Role::Static | Role::History(_) | Role::Result | Role::Temp => {

@@ -292,6 +292,15 @@ const KNOBS: &[Knob] = &[
         set: |knobs, text| yes_or_no(text).map(|before| knobs.sampling.beforehand = Some(before)),
     },
     Knob {
+        name: "lazy-embeddings",
+        alias: None,
+        option: Form::Flag("lazy-embeddings", "yes"),
+        values: "",
+        help: "Step only those rows of embeddings that a batch has, each with a count of its own steps. Workers then hold \
+               the rows of their own vertices",
+        set: |knobs, text| yes_or_no(text).map(|lazy| knobs.sampling.lazy = Some(lazy)),
+    },
+    Knob {
         name: "offload",
         alias: None,
         option: Form::None,

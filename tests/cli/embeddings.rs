@@ -1,7 +1,7 @@
 //! Batches of graphs whose vertices have no features: the first weight has a row for each vertex.
 
 use crate::support::{Folder, example, gnnc, text};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// A model on Cora without its features, after `line`.
 fn model(folder: &Folder, line: &str) -> PathBuf {
@@ -78,6 +78,100 @@ fn rows_are_looked_up_on_any_number_of_workers() {
         let (loss, _) = loss_with(&[&two, more].concat());
         assert!(near(loss, alone), "{more:?}: {loss}, {alone}");
     }
+}
+
+/// Batches of 32 of Cora, stepped lazily.
+const LAZY: [&str; 7] = [
+    "--batch",
+    "32",
+    "--fanouts",
+    "4,4",
+    "--placement",
+    "minibatch",
+    "--lazy-embeddings",
+];
+
+#[test]
+fn embeddings_by_owner_train_the_same_on_any_number_of_workers() {
+    let folder = Folder::new();
+    let model = model(&folder, ROWS);
+    let loss_with = |more: &[&str]| trained(text(&model), &[&LAZY, more].concat());
+    let (alone, peak) = loss_with(&[]);
+    for more in [
+        &["--workers", "2"][..],
+        &["--workers", "3", "--roots", "dealt"],
+        &["--workers", "2", "--samplers", "1"],
+        &["--workers", "2", "--eval-fanouts", "4,4"],
+    ] {
+        let (loss, of_one) = loss_with(more);
+        assert!(near(loss, alone), "{more:?}: {loss}, {alone}");
+        // Each worker has rows, and two moments of them, for its own vertices only.
+        assert!(of_one < peak * 3 / 5, "{more:?}: {of_one}, {peak}");
+    }
+}
+
+#[test]
+fn embeddings_by_owner_resume_on_another_number_of_workers() {
+    let folder = Folder::new();
+    let model = model(&folder, ROWS);
+    let run = folder.join("run");
+    let loss_with = |more: &[&str]| trained(text(&model), &[&LAZY, more].concat()).0;
+    let whole = loss_with(&["--epochs", "6"]);
+    loss_with(&[
+        "--epochs",
+        "3",
+        "--workers",
+        "2",
+        "--checkpoint",
+        text(&run),
+    ]);
+    for workers in ["1", "3"] {
+        let loss = loss_with(&[
+            "--epochs",
+            "6",
+            "--workers",
+            workers,
+            "--resume",
+            text(&run),
+        ]);
+        assert!(near(loss, whole), "{workers}: {loss}, {whole}");
+    }
+}
+
+#[test]
+fn embeddings_that_cannot_be_stepped_lazily_are_refused() {
+    let folder = Folder::new();
+    let embedded = model(&folder, ROWS);
+    let refused = |model: &Path, more: &[&str], why: &str| {
+        let args = [
+            "train",
+            text(model),
+            "--workers",
+            "2",
+            "--lazy-embeddings",
+            "--batch",
+            "32",
+        ];
+        gnnc(args.iter().chain(more)).fails(1, &[why]);
+    };
+    let placed = |placement| ["--fanouts", "4,4", "--placement", placement];
+    let cached = [&placed("minibatch")[..], &["--cache", "100"]].concat();
+    refused(&embedded, &cached, "change in every step");
+    refused(
+        &embedded,
+        &placed("push-pull"),
+        "step all rows in placement push-pull",
+    );
+    refused(
+        &embedded,
+        &placed("model-migration"),
+        "step all rows in placement model-migration",
+    );
+    // The layer reads the features of neighbors before it multiplies.
+    let folder = Folder::new();
+    let other = model(&folder, "let e = x |> sage_conv(hidden)");
+    let hops = ["--fanouts", "4,4,4", "--placement", "minibatch"];
+    refused(&other, &hops, "no parameter has a row for each vertex");
 }
 
 #[test]

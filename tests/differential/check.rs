@@ -314,6 +314,13 @@ impl Case {
         self
     }
 
+    /// The same model with another optimizer.
+    pub fn with_optimizer(mut self, optimizer: Optimizer) -> Self {
+        self.loaded.model.train.optimizer = optimizer;
+        self.compiled = gnnc::compile(&self.loaded.model, &self.loaded.workload).unwrap();
+        self
+    }
+
     /// The same model with gradients clipped by the blocks of this many ranks, which are runs
     /// of vertices.
     pub fn with_clipped_blocks(mut self, most: f32, ranks: u32) -> Self {

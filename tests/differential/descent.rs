@@ -1,13 +1,14 @@
 //! Gradient descent by the interpreter, in double precision, on the batches that the sampler draws.
 
 use crate::check::{Case, Way};
+use crate::steps::{Stepped, Steps};
 use gnnc::graph::partition::{Partition, PartitionInput, by_name};
 use gnnc::graph::sample::{Batches, Blocks, HopEdges, RankSeeds, Rule, Sampler};
 use gnnc::graph::{GraphData, Labels, Topology};
 use gnnc::ir::graph::autodiff::{TrainingGraph, differentiate};
 use gnnc::ir::graph::eval::{DropoutKey, EvalBatch, EvalContext, EvalLayer, Tensor, evaluate};
 use gnnc::ir::words::sampling::{Exclude, Roots, Sampling};
-use gnnc::ir::{EdgeSet, Graph};
+use gnnc::ir::{EdgeSet, Graph, Rows};
 use gnnc::planner::sampled::sampled;
 use gnnc::{Trainer, runtime};
 use std::collections::BTreeSet;
@@ -128,6 +129,7 @@ struct Oracle<'a> {
     /// The edges that each hop of the model runs over.
     over: Vec<EdgeSet>,
     context: EvalContext,
+    steps: Steps,
     step: u32,
 }
 
@@ -148,6 +150,7 @@ impl<'a> Oracle<'a> {
             training,
             over: form.hops,
             context,
+            steps: Steps::new(&case.loaded.model.train),
             step: 0,
         }
     }
@@ -193,16 +196,7 @@ impl<'a> Oracle<'a> {
             let share = seeds.len() as f64 / f64::from(epoch.used());
             loss += share * results[self.training.loss].data[0];
             self.context.params = newest;
-            for (n, spec) in self.training.graph.params.iter().enumerate() {
-                let Some(grad) = self.training.grads[n] else {
-                    continue;
-                };
-                let decay = spec.decay.unwrap_or(settings.weight_decay);
-                let values = &mut self.context.params[n].data;
-                for (value, grad) in values.iter_mut().zip(&results[grad].data) {
-                    *value -= LEARNING_RATE * (grad + decay * *value);
-                }
-            }
+            self.descend(&results, &blocks);
             self.step += 1;
             versions.push(self.context.params.clone());
         }
@@ -211,6 +205,29 @@ impl<'a> Oracle<'a> {
 }
 
 impl Oracle<'_> {
+    /// Steps all parameters by the gradients of a batch; lazily, only rows of embeddings that it has.
+    fn descend(&mut self, results: &[Tensor], blocks: &Blocks) {
+        let lazy = self.case.knobs.sampling.lazy == Some(true);
+        let in_batch: BTreeSet<u32> = blocks.level(0).iter().copied().collect();
+        let grads = self.training.grads.iter().flatten();
+        let numbers = grads.flat_map(|grad| &results[*grad].data);
+        let factor = self.steps.factor(numbers.map(|g| g * g).sum());
+        for (n, spec) in self.training.graph.params.iter().enumerate() {
+            let Some(grad) = self.training.grads[n] else {
+                continue;
+            };
+            let is_embedding = spec.ty.rows == Rows::Fixed(self.data.vertices());
+            let stepped = Stepped {
+                values: &mut self.context.params[n].data,
+                columns: spec.ty.columns() as usize,
+                gradient: &results[grad].data,
+                decay: spec.decay,
+                rows: (lazy && is_embedding).then_some(&in_batch),
+            };
+            self.steps.step(n, factor, stepped);
+        }
+    }
+
     /// Seeds of a batch of which every rank draws its own.
     fn shares(&self, sampling: &Sampling, way: Way, at: (u32, u32)) -> Vec<u32> {
         let partition = match way.ranks {

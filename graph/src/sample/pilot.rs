@@ -43,6 +43,7 @@ pub fn room(sizes: BatchSizes, vertices: u64, edges: u64) -> BatchSizes {
         all_levels: sizes.all_levels.map(|n| more(n, u64::MAX)),
         all_edges: sizes.all_edges.map(|n| more(n, u64::MAX)),
         of_sets: sizes.of_sets.map(|n| more(n, vertices)),
+        owned: more(sizes.owned, vertices),
         sets: sizes.sets,
         count: sizes.count,
     }

@@ -177,6 +177,13 @@ pub enum Optimizer {
         /// Added to the root of the second moment.
         eps: f64,
     },
+    /// Adagrad (Duchi, Hazan and Singer, 2011); weight decay is added to the gradient.
+    Adagrad {
+        /// Learning rate.
+        lr: f64,
+        /// Added to the root of the sum of squares.
+        eps: f64,
+    },
 }
 
 /// A change to the model or its gradients that a plan makes only with permission.
@@ -244,7 +251,8 @@ impl Optimizer {
     /// The learning rate.
     pub fn learning_rate(&self) -> f64 {
         match *self {
-            Self::Sgd { lr, .. } | Self::Adam { lr, .. } | Self::AdamW { lr, .. } => lr,
+            Self::Sgd { lr, .. } | Self::Adagrad { lr, .. } => lr,
+            Self::Adam { lr, .. } | Self::AdamW { lr, .. } => lr,
         }
     }
 }

@@ -89,6 +89,9 @@ pub struct SampledClass {
     /// Whether aggregations that depend on the data alone are made beforehand, over all neighbors.
     #[serde(default, rename = "static", skip_serializing_if = "is_false")]
     pub beforehand: bool,
+    /// Whether optimizers step only the rows of embeddings that a batch has.
+    #[serde(default, rename = "lazy_embeddings", skip_serializing_if = "is_false")]
+    pub lazy: bool,
     /// Batches by which the weights are late that a batch reads.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub delay: u32,
@@ -190,6 +193,7 @@ impl SampledClass {
             exclude,
             negatives,
             beforehand: settings.beforehand == Some(true),
+            lazy: settings.lazy == Some(true),
             delay: settings.delay.unwrap_or(0),
             eval_fanouts: settings.eval_fanouts.clone(),
         })
@@ -209,6 +213,7 @@ impl SampledClass {
             negatives: Some(self.negatives),
             delay: Some(self.delay),
             beforehand: Some(self.beforehand),
+            lazy: Some(self.lazy),
             ..SamplingSettings::default()
         }
     }
@@ -280,6 +285,9 @@ impl fmt::Display for SampledClass {
         }
         if self.beforehand {
             f.write_str(", static")?;
+        }
+        if self.lazy {
+            f.write_str(", lazy embeddings")?;
         }
         if self.delay > 0 {
             write!(f, ", delay {}", self.delay)?;

@@ -116,7 +116,9 @@ impl Program {
     }
 
     /// The sizes of a batch on each rank, given without those of other ranks: with those of all ranks
-    /// that share their levels.
+    /// that share their levels, and with the own vertices that ranks ask for. Those are counted as if each
+    /// were asked for by one rank, and others' as if each rank owned as many, so there are at most as many
+    /// in the mean.
     pub fn with_shared(&self, ranks: &[BatchSizes]) -> Vec<BatchSizes> {
         let mut all = ranks.to_vec();
         for group in self.groups(Among::Slices) {
@@ -131,6 +133,15 @@ impl Program {
                     sizes.all_levels = sum.levels;
                     sizes.all_edges = sum.edges;
                 }
+            }
+        }
+        if let Some(level) = self.pushes() {
+            let remote: u64 = ranks.iter().map(|sizes| sizes.remote(level.number)).sum();
+            let others = (ranks.len() as u64).saturating_sub(1).max(1);
+            for sizes in &mut all {
+                let own = sizes.remote(level.number);
+                let kept = sizes.rows(level).saturating_sub(own);
+                sizes.owned = kept + (remote - own).div_ceil(others);
             }
         }
         all

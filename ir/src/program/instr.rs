@@ -10,6 +10,7 @@ mod collective;
 mod copies;
 mod fetch;
 mod launch;
+mod lazy;
 mod loops;
 mod loss;
 mod operand;
@@ -26,6 +27,7 @@ pub use collective::{AllReduce, Collective, HaloExchange, HaloReduce, Redistribu
 pub use copies::{Move, Remember};
 pub use fetch::{AskRows, CacheRows, ServeRows};
 pub use launch::{Launch, ScalarRef};
+pub use lazy::{PushRows, PutRows};
 pub use loops::{Batches, Chunks, Lag, MOST_LAG, Repeat};
 pub use loss::{Labels, Loss, Metrics};
 pub use operand::{Operand, Use};
@@ -97,6 +99,10 @@ pub enum Instr {
     AskRows(AskRows),
     /// Fills rows of a level from their owners.
     ServeRows(ServeRows),
+    /// Adds rows of a level to those of their owners.
+    PushRows(PushRows),
+    /// Copies rows of a level to those of its vertices.
+    PutRows(PutRows),
     /// Fills the rows of others that a rank keeps.
     CacheRows(CacheRows),
     /// Gives all ranks the lower levels of each other's batch.
@@ -244,6 +250,8 @@ macro_rules! each {
             Instr::AddRows($one) => $call,
             Instr::AskRows($one) => $call,
             Instr::ServeRows($one) => $call,
+            Instr::PushRows($one) => $call,
+            Instr::PutRows($one) => $call,
             Instr::CacheRows($one) => $call,
             Instr::ShareLevels($one) => $call,
             Instr::Move($one) => $call,

@@ -30,6 +30,10 @@ pub struct BatchSizes {
     /// are then those of one set.
     #[serde(default = "no_rows", skip_serializing_if = "are_none")]
     pub of_sets: [u64; MAX_HOPS + 1],
+    /// Own vertices that any rank has in the level of which ranks ask for rows; 0 where nothing is known of
+    /// other ranks.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub owned: u64,
     /// Sets of a batch; 0 if its seeds are not in sets.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub sets: u64,
@@ -48,6 +52,7 @@ impl BatchSizes {
         all_levels: [0; MAX_HOPS + 1],
         all_edges: [0; MAX_HOPS + 1],
         of_sets: [0; MAX_HOPS + 1],
+        owned: 0,
         sets: 0,
         count: 0,
     };
@@ -75,6 +80,7 @@ impl BatchSizes {
                 *number = f(*number, *other);
             }
         }
+        self.owned = f(self.owned, other.owned);
         self.sets = self.sets.max(other.sets);
         self.count = self.count.max(other.count);
     }
@@ -84,7 +90,7 @@ impl BatchSizes {
         let most = self.max(other);
         let own = (most.levels, most.edges) == (other.levels, other.edges);
         let all = (most.all_levels, most.all_edges) == (other.all_levels, other.all_edges);
-        own && all && most.of_sets == other.of_sets
+        own && all && (most.of_sets, most.owned) == (other.of_sets, other.owned)
     }
 
     /// The sum of each number over some batches.
@@ -107,6 +113,7 @@ impl BatchSizes {
             Of::One => &self.levels,
             Of::All => &self.all_levels,
             Of::Sets => &self.of_sets,
+            Of::Owned => return self.owned,
         };
         levels.get(usize::from(level.number)).copied().unwrap_or(0)
     }
@@ -116,8 +123,8 @@ impl BatchSizes {
         let edges = match level.of {
             Of::One => self.edges,
             Of::All => self.all_edges,
-            // Sets are walked one by one.
-            Of::Sets => [0; MAX_HOPS + 1],
+            // Sets are walked one by one, and rows for their owners not at all.
+            Of::Sets | Of::Owned => [0; MAX_HOPS + 1],
         };
         let kept = edges.get(usize::from(level.number)).copied().unwrap_or(0);
         match set {
@@ -230,6 +237,7 @@ impl RankSizes {
             Extent::SliceNonzeros => self.slice_nonzeros,
             Extent::Run(even, of) => even.longest(of, self),
             Extent::EdgeRun(even, of) => even.room_for_edges(of, self),
+            Extent::Level(level) if level.of == Of::Owned => self.batch.owned.min(self.inner),
             Extent::Level(level) => self.batch.rows(level),
             Extent::LevelEdges(level, set) => self.batch.edges(level, set),
         }

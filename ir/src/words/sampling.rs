@@ -288,6 +288,10 @@ pub struct SamplingSettings {
     /// neighbors; batches then have a hop less. Default: false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub beforehand: Option<bool>,
+    /// Whether optimizers step only the rows of embeddings that a batch has, each with a count of its own
+    /// steps. Default: false.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lazy: Option<bool>,
 }
 
 impl SamplingSettings {
@@ -387,6 +391,7 @@ impl SamplingSettings {
             cache: self.cache.or(other.cache),
             cache_by: self.cache_by.or(other.cache_by),
             beforehand: self.beforehand.or(other.beforehand),
+            lazy: self.lazy.or(other.lazy),
         }
     }
 }

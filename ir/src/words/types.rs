@@ -194,6 +194,9 @@ pub enum Of {
     All,
     /// All sets' of the rank's own part, each vertex once; see [`crate::program::instr::Sets`].
     Sets,
+    /// All ranks', of which these are the vertices that the rank owns, each once; see
+    /// [`crate::program::instr::PushRows`].
+    Owned,
 }
 
 impl Level {
@@ -218,6 +221,14 @@ impl Level {
         Self {
             number,
             of: Of::Sets,
+        }
+    }
+
+    /// The vertices that this rank owns of those that any rank has in a level.
+    pub const fn owned(number: u8) -> Self {
+        Self {
+            number,
+            of: Of::Owned,
         }
     }
 
@@ -458,6 +469,7 @@ impl fmt::Display for Of {
             Self::One => "",
             Self::All => "all ",
             Self::Sets => "sets ",
+            Self::Owned => "owned ",
         })
     }
 }

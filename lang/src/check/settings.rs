@@ -1,10 +1,11 @@
 //! Settings blocks: reads values, checks their kinds and ranges. Includes the `train` block.
 
-use super::bind::{Signature, bind};
+mod optimizer;
+
 use super::overrides::overridden;
 use crate::diagnostic::{Diagnostic, Span};
-use crate::syntax::ast::{Block, Call, Expr, ExprKind, Module, Setting, UnaryOp};
-use gnnc_ir::graph::model::{Optimizer, Relaxation, TrainSettings};
+use crate::syntax::ast::{Block, Expr, ExprKind, Module, Setting, UnaryOp};
+use gnnc_ir::graph::model::{Relaxation, TrainSettings};
 use gnnc_ir::program::instr::MOST_LAG;
 use gnnc_ir::words::metric::Metric;
 use gnnc_ir::words::sampling::{
@@ -58,6 +59,7 @@ pub fn train(
         "prefetch",
         "delay",
         "static",
+        "lazy_embeddings",
     ];
     let block = overridden(block, overrides, diagnostics);
     let mut reader = Reader::new(&block, "train", &keys, diagnostics);
@@ -109,6 +111,7 @@ pub fn train(
         cache: None,
         cache_by: None,
         beforehand: reader.boolean("static"),
+        lazy: reader.boolean("lazy_embeddings"),
     };
     settings
 }
@@ -280,83 +283,6 @@ impl<'a, 'd> Reader<'a, 'd> {
         self.diagnostics
             .push(Diagnostic::new("E0403", message).at(value.span()));
         None
-    }
-
-    fn optimizer(&mut self, value: &'a Expr) -> Option<Optimizer> {
-        let help = "`sgd(lr = 0.1)`, `adam(lr = 0.01)` or `adamw(lr = 0.01)`";
-        let ExprKind::Call(call) = &value.kind else {
-            return self.wrong("optimizer", value, help);
-        };
-        let adam = ["lr", "beta1", "beta2", "eps"];
-        let params: &[&str] = match call.callee.name.as_str() {
-            "sgd" => &["lr", "momentum"],
-            "adam" | "adamw" => &adam,
-            other => {
-                let message = format!("there is no optimizer `{other}`");
-                let unknown = Diagnostic::new("E0403", message).at(call.callee.span());
-                self.diagnostics.push(unknown.help(format!("write {help}")));
-                return None;
-            }
-        };
-        let values = self.optimizer_values(params, call, value.span())?;
-        let or = |k: usize, default: f64| values[k].unwrap_or(default);
-        let lr = values[0]?;
-        let (beta1, beta2, eps) = match params.len() {
-            4 => (or(1, 0.9), or(2, 0.999), or(3, 1e-8)),
-            _ => (0.0, 0.0, 0.0),
-        };
-        Some(match call.callee.name.as_str() {
-            "sgd" => Optimizer::Sgd {
-                lr,
-                momentum: or(1, 0.0),
-            },
-            "adam" => Optimizer::Adam {
-                lr,
-                beta1,
-                beta2,
-                eps,
-            },
-            _ => Optimizer::AdamW {
-                lr,
-                beta1,
-                beta2,
-                eps,
-            },
-        })
-    }
-
-    fn optimizer_values(
-        &mut self,
-        params: &[&str],
-        call: &'a Call,
-        span: Span,
-    ) -> Option<Vec<Option<f64>>> {
-        let params: Vec<(&str, bool)> = params.iter().map(|p| (*p, *p == "lr")).collect();
-        let signature = Signature {
-            name: &call.callee.name,
-            params,
-            variadic: false,
-            over: false,
-        };
-        let bound = match bind(&signature, None, call, span) {
-            Ok(bound) => bound,
-            Err(errors) => {
-                self.diagnostics.extend(errors);
-                return None;
-            }
-        };
-        let mut values = Vec::new();
-        for ((name, _), value) in signature.params.iter().zip(bound) {
-            let range = match *name {
-                "lr" | "eps" => 0.0..=1e6,
-                _ => 0.0..=1.0 - f64::EPSILON,
-            };
-            values.push(match value {
-                Some(value) => Some(self.number_of(name, value, range, false)?),
-                None => None,
-            });
-        }
-        Some(values)
     }
 
     /// A schedule: its name, with its numbers behind it.

@@ -2,7 +2,7 @@
 
 use super::settings::Reader;
 use crate::diagnostic::Diagnostic;
-use crate::syntax::ast::{ExprKind, GraphItem, Module};
+use crate::syntax::ast::{Expr, ExprKind, GraphItem, Module};
 use gnnc_ir::graph::model::{DataOptions, GraphSource};
 use gnnc_ir::words::types::MAX_SETS;
 use gnnc_ir::workload::{
@@ -96,7 +96,20 @@ fn statistics(item: &GraphItem, diagnostics: &mut Vec<Diagnostic>) -> Option<Wor
         reader.at_most("edges", edges, most, &why);
     }
     let most = MAX_WIDTH - vertex_types.unwrap_or(0) as u32;
-    let features = reader.count("features", 1.0..=f64::from(most));
+    let is_identity =
+        |value: &Expr| matches!(&value.kind, ExprKind::Name(name) if name == "identity");
+    let identity = reader.get("features").is_some_and(is_identity);
+    let features = if identity {
+        reader.at_most(
+            "features",
+            vertices.unwrap_or(1),
+            u64::from(most),
+            "one for each vertex",
+        );
+        vertices
+    } else {
+        reader.count("features", 1.0..=f64::from(most))
+    };
     let classes = reader.count("classes", 1.0..=f64::from(MAX_WIDTH));
     let most = vertices.unwrap_or(1) as f64;
     let split = ["train", "val", "test"].map(|part| {
@@ -113,7 +126,10 @@ fn statistics(item: &GraphItem, diagnostics: &mut Vec<Diagnostic>) -> Option<Wor
     let (vertices, edges) = (vertices?, edges?);
     let vertex_types = vertex_types.unwrap_or(0) as u32;
     let (features, classes) = (features? as u32, classes? as u32);
-    let dense = vertices as f64 * f64::from(features) * density;
+    let stored = match identity {
+        true => vertices,
+        false => (vertices as f64 * f64::from(features) * density).round() as u64,
+    };
     // Each vertex has a 1 in the column of its type.
     let types = if vertex_types > 0 { vertices } else { 0 };
     let max_degree = max_degree.unwrap_or_else(|| likely_max_degree(vertices, edges));
@@ -127,8 +143,8 @@ fn statistics(item: &GraphItem, diagnostics: &mut Vec<Diagnostic>) -> Option<Wor
         vertices,
         edges,
         features: features + vertex_types,
-        feature_nonzeros: dense.round() as u64 + types,
-        identity_features: false,
+        feature_nonzeros: stored + types,
+        identity_features: identity && vertex_types == 0,
         column_nonzeros: Vec::new(),
         classes,
         vertex_types,

@@ -6,7 +6,7 @@
 
 use gnnc_ir::program::instr::{self, AskRows, CacheRows, FetchRows, ServeRows};
 use gnnc_ir::program::{Buffer, BufferId, Extent, Instr, Program, Ref, Role};
-use gnnc_ir::words::types::Level;
+use gnnc_ir::words::types::{Level, Of};
 use std::collections::BTreeMap;
 
 /// The program of one of several ranks, each of which owns a part of the rows that batches read. Rows
@@ -25,7 +25,7 @@ pub fn from_owners(mut program: Program) -> Program {
                 let Instr::FetchRows(FetchRows { from, to }) = *instr else {
                     continue;
                 };
-                if !is_owned(&program, from) {
+                if !is_owned(&program, from) || is_for_owner(&program, to) {
                     continue;
                 }
                 program.buffers[to.buffer.0 as usize].extent = Extent::Level(Level::own(level));
@@ -80,6 +80,12 @@ fn cache_of(program: &mut Program, from: Ref, rows: u32) -> Ref {
     Ref::first(BufferId(program.buffers.len() as u32 - 1))
 }
 
+/// Whether a rank reads only rows that it owns.
+fn is_for_owner(program: &Program, to: Ref) -> bool {
+    let level = program.buffer(to.buffer).extent.level();
+    level.is_some_and(|level| level.of == Of::Owned)
+}
+
 /// Whether ranks have rows of their own vertices only.
 fn is_owned(program: &Program, from: Ref) -> bool {
     let extent = program.buffer(from.buffer).extent;
@@ -91,6 +97,7 @@ fn lowest(body: &[Instr], program: &Program) -> Option<u8> {
     let fetched = body.iter().filter_map(|instr| {
         if let Instr::FetchRows(fetch) = instr
             && is_owned(program, fetch.from)
+            && !is_for_owner(program, fetch.to)
         {
             let level = program.buffer(fetch.to.buffer).extent.level();
             level.map(|level| level.number)

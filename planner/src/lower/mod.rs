@@ -21,6 +21,7 @@ mod inference;
 mod inputs;
 pub mod interior;
 mod kernel;
+mod lazy;
 pub mod offload;
 mod optimizer;
 pub mod overlap;
@@ -52,6 +53,7 @@ use gnnc_ir::program::{
     Among, Buffer, BufferId, Extent, Instr, Program, Ref, Role, Skip, Skipping,
 };
 use gnnc_ir::{Graph, NodeId, Rows, Type};
+use optimizer::Gradient;
 use partial::Spread;
 use region::{Region, Value};
 use std::borrow::Cow;
@@ -106,6 +108,8 @@ pub struct Lowerer {
     skips: BTreeMap<u32, Skip>,
     /// The numbers of a batch that instructions read.
     drawn: Vec<DrawnBuffer>,
+    /// For each parameter, whether optimizers step only the rows that a batch has.
+    lazy: Vec<bool>,
 }
 
 /// Lowers a model to a program whose vertex tensors are by rows over `ranks` parts.
@@ -266,6 +270,9 @@ fn program(
     let mut lowerer = Lowerer::new(graph, sparse, ranks);
     lowerer.skip = skip;
     lowerer.looks_up = batches.is_some() && training.identity_features;
+    if batches.is_some_and(|batches| batches.lazy) {
+        lowerer.step_lazily([graph, &eval])?;
+    }
     let spread = Spread::of(&lowerer.program);
     let no_args = |graph: &Graph| partial::of_model(graph, spread);
 
@@ -276,10 +283,12 @@ fn program(
     let loss = step.stored(loss)?;
     let mut grads = Vec::new();
     for grad in &training.backward.grads {
-        grads.push(
-            grad.map(|g| step.own_buffer(&mut lowerer, graph.results[g], "grad"))
-                .transpose()?,
-        );
+        let grad = grad.map(|g| step.own_buffer(&mut lowerer, graph.results[g], "grad"));
+        let lazy = lowerer.lazy[grads.len()];
+        grads.push(match grad.transpose()? {
+            Some(grad) if lazy => Some(lowerer.rows_of(grad.at, &mut step.code)?),
+            grad => grad.map(|grad| Gradient::whole(grad.at)),
+        });
     }
     lowerer.program.buffers[loss.at.buffer.0 as usize].role = Role::Result;
     lowerer.program.loss = Some(loss.at.buffer);
@@ -287,13 +296,20 @@ fn program(
     let shares = training.backward.grads.iter().zip(&grads);
     let mut sums: Vec<instr::AllReduce> = Vec::new();
     for ((result, grad), spec) in shares.zip(&graph.params) {
-        let (Some(among), Some(grad)) = (result.and_then(partial), grad) else {
+        let (
+            Some(among),
+            Some(Gradient {
+                at: grad,
+                rows: None,
+            }),
+        ) = (result.and_then(partial), grad)
+        else {
             continue;
         };
         let copies = spec.shard.filter(|_| among == Among::Copies);
         lowerer.add_sum(
             &mut sums,
-            grad.at.buffer,
+            grad.buffer,
             among,
             copies.map(|shard| shard.slice),
         );
@@ -358,6 +374,7 @@ impl Lowerer {
             skip: None,
             skips: BTreeMap::new(),
             drawn: Vec::new(),
+            lazy: vec![false; specs.len()],
         };
         lowerer.params = (0..)
             .zip(specs)

@@ -2,8 +2,8 @@
 //!
 //! A rank draws a batch and asks the owners of its rows some periods before it trains on it. So the
 //! questions and the rows are in flight while earlier batches are trained on, and a rank waits for
-//! none of them as long as ranks keep pace. Neither draws nor rows depend on parameters: no number
-//! changes.
+//! none of them as long as ranks keep pace. Neither draws nor features depend on parameters: no number
+//! changes. Rows of parameters are taken after the step before.
 //!
 //! | lag | a batch |
 //! | --- | --- |
@@ -13,7 +13,7 @@
 
 use gnnc_ir::program::instr::{self, Batches, Lag, MOST_LAG};
 use gnnc_ir::program::trace::Phase;
-use gnnc_ir::program::{Instr, Program, Transfer};
+use gnnc_ir::program::{Instr, Program, Ref, Role, Transfer};
 
 /// The program with batches of some lists that are drawn `ahead` periods before they are used; by
 /// default as many as they wait for messages.
@@ -29,16 +29,30 @@ pub fn prefetch(mut program: Program, phases_of: &[Phase], ahead: Option<u32>) -
         if ahead == 0 || waits == 0 {
             continue;
         }
-        for instr in program.list_mut(phase) {
-            if let Instr::Batches(instr::Batches { body }) = instr {
-                *body = phases(std::mem::take(body), ahead, &mut tag);
+        for (list, index) in program.batch_loops() {
+            let Instr::Batches(instr::Batches { body }) = &program.list(phase)[index] else {
+                continue;
+            };
+            if list != phase {
+                continue;
             }
+            let trains = phase == Phase::Step;
+            let is_weight =
+                |at: Ref| trains && matches!(program.buffer(at.buffer).role, Role::Param(_));
+            let body = phases(body.clone(), ahead, &is_weight, &mut tag);
+            program.list_mut(phase)[index] = Instr::Batches(instr::Batches { body });
         }
     }
     program
 }
 
-fn phases(body: Vec<Instr>, ahead: u32, tag: &mut u32) -> Vec<Instr> {
+/// Rows for which `is_weight` are taken when earlier batches have been trained on.
+fn phases(
+    body: Vec<Instr>,
+    ahead: u32,
+    is_weight: &dyn Fn(Ref) -> bool,
+    tag: &mut u32,
+) -> Vec<Instr> {
     let (mut drawn, mut answered, mut trained) = (Vec::new(), Vec::new(), Vec::new());
     let mut transfer = |instr: &Instr| {
         *tag += 1;
@@ -58,8 +72,9 @@ fn phases(body: Vec<Instr>, ahead: u32, tag: &mut u32) -> Vec<Instr> {
             let levels = transfer(&instr);
             drawn.push(Instr::Begin(levels.clone()));
             trained.push(Instr::Finish(levels));
-        } else if let Instr::ServeRows(_) = instr
+        } else if let Instr::ServeRows(serve) = &instr
             && ahead > 1
+            && !is_weight(serve.from)
         {
             let rows = transfer(&instr);
             answered.push(Instr::Begin(rows.clone()));

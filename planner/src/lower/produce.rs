@@ -187,15 +187,17 @@ impl Region<'_> {
         let product = node.op.product().unwrap_or(Product::Tn);
         let columns = node.ty.columns();
         let inner = graph.ty(left).columns();
+        let owned = lowerer.has_own_rows(graph, right);
         let sparse = match product {
             Product::Nt => None,
-            _ => self.sparse(lowerer, left)?,
+            Product::Nn | Product::Tn if owned => None,
+            Product::Nn | Product::Tn => self.sparse(lowerer, left)?,
         };
         let b = self.plain(lowerer, right)?;
         let looked_up =
             lowerer.looks_up && fetches_features(graph, left) && self.unread[left.0 as usize];
         let a = match sparse {
-            _ if looked_up => None,
+            _ if looked_up || owned => None,
             Some(_) => None,
             None => Some(self.plain(lowerer, left)?),
         };
@@ -222,6 +224,12 @@ impl Region<'_> {
         match (sparse, a) {
             _ if looked_up => {
                 self.look_up(product, b, out)?;
+                self.code.extend(finish.map(Instr::Launch));
+            }
+            _ if owned => {
+                // Own rows of an identity matrix pick own rows.
+                let rows = Value { ty: node.ty, ..b };
+                self.copy(lowerer, rows, out);
                 self.code.extend(finish.map(Instr::Launch));
             }
             (Some(values), _) => {

@@ -30,6 +30,8 @@ pub struct Batches {
     pub training: Sampling,
     /// Those to evaluate on; `None` for the whole graph.
     pub evaluation: Option<Sampling>,
+    /// Whether optimizers step only the rows of embeddings that a batch has.
+    pub lazy: bool,
 }
 
 impl Batches {
@@ -38,6 +40,7 @@ impl Batches {
         Some(Self {
             training: settings.sampling()?,
             evaluation: settings.evaluation(),
+            lazy: settings.lazy == Some(true),
         })
     }
 }
@@ -59,6 +62,7 @@ impl OnBatches {
         Some(Batches {
             training,
             evaluation: evaluation.map(|sampling| over(sampling, &self.evaluation.hops)),
+            lazy: plain.lazy,
         })
     }
 }

@@ -3,6 +3,7 @@
 
 use crate::layout::Ranks;
 use crate::lower::forward::without_dropout;
+use crate::lower::optimizer::Gradient;
 use crate::lower::partial::Spread;
 use crate::lower::phases::{Borders, Emitted, arrange};
 use crate::lower::region::{Region, Value};
@@ -97,6 +98,8 @@ fn step(
     if !summed.is_empty() {
         lowerer.all_reduce(&mut step, summed, Among::All);
     }
+    let whole = |grad: Option<Value>| grad.map(|grad| Gradient::whole(grad.at));
+    let grads: Vec<_> = grads.into_iter().map(whole).collect();
     optimizer::step(lowerer, &training.settings, &grads, &mut step);
     Ok(step)
 }

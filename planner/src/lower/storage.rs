@@ -215,7 +215,9 @@ impl Classes {
             | Instr::CacheRows(instr::CacheRows { from, to }) => {
                 self.alike(of, from.buffer, to.buffer);
             }
-            Instr::AddRows(instr::AddRows { from, to }) => {
+            Instr::AddRows(instr::AddRows { from, to })
+            | Instr::PushRows(instr::PushRows { from, to })
+            | Instr::PutRows(instr::PutRows { from, to }) => {
                 self.stay(at, from.buffer);
                 self.stay(at, to.buffer);
             }

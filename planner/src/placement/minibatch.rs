@@ -34,6 +34,13 @@ pub fn lower(
         ));
     }
     stays(spec)?;
+    if spec.lazy() && spec.knobs.sampling.cached().is_some() {
+        return Err(LowerError::Illegal(
+            "rows of embeddings change in every step that has them, so none is cached; leave out --cache or \
+             --lazy-embeddings"
+                .to_owned(),
+        ));
+    }
     let program = by_batches(training, ranks, &batches(training, spec)?, None)?;
     Ok(with_rows(program, spec))
 }
@@ -49,6 +56,20 @@ pub(super) fn stays(spec: &PlacementSpec) -> Result<(), LowerError> {
         false => Err(LowerError::Illegal(format!(
             "each worker keeps its model in placement {}; leave out --merges and --migrate, or train with \
              placement model-migration",
+            spec.placement
+        ))),
+    }
+}
+
+/// Checks that optimizers step whole parameters.
+///
+/// # Errors
+/// Knobs of placement minibatch.
+pub(super) fn in_full(spec: &PlacementSpec) -> Result<(), LowerError> {
+    match spec.lazy() {
+        false => Ok(()),
+        true => Err(LowerError::Illegal(format!(
+            "optimizers step all rows in placement {}; leave out --lazy-embeddings, or train with placement minibatch",
             spec.placement
         ))),
     }

@@ -6,7 +6,7 @@
 //! trains what `minibatch` trains.
 
 use super::PlacementSpec;
-use super::minibatch::{batches, cached};
+use super::minibatch::{batches, cached, in_full};
 use crate::error::LowerError;
 use crate::layout::Ranks;
 use crate::lower::fetch::from_owners;
@@ -45,6 +45,7 @@ pub fn lower(
             counted(ranks.ranks, "worker")
         )));
     }
+    in_full(spec)?;
     let mut batches = batches(training, spec)?;
     if ranks.ranks > 1 {
         batches.training.merges = Some(merges);

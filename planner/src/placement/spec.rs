@@ -81,6 +81,11 @@ impl PlacementSpec {
         of_placement.iter().copied().chain(of_knobs).collect()
     }
 
+    /// Whether optimizers step only the rows of embeddings that a batch has.
+    pub fn lazy(&self) -> bool {
+        self.samples() && self.knobs.sampling.lazy == Some(true)
+    }
+
     /// Whether batches leave out aggregations that depend on the data alone, which are made before.
     pub fn beforehand(&self) -> bool {
         self.samples() && self.knobs.sampling.beforehand == Some(true)

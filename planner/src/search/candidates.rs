@@ -91,7 +91,8 @@ impl PlanRequest<'_> {
                 sampling.migrate = None;
             }
             // With merges as well, there would be many candidates.
-            if row.samples() && !row.moves {
+            let keeps = row.samples() && !row.moves;
+            if keeps && sampling.lazy != Some(true) {
                 caches = self.caches(ranks);
             }
             let mut found = Vec::new();

@@ -99,6 +99,9 @@ impl Sent {
             Some(Collective::ServeRows(instr::ServeRows { to, .. })) => {
                 sent.fetched = u64::from(program.buffer(to.buffer).row_words());
             }
+            Some(Collective::PushRows(instr::PushRows { from, .. })) => {
+                sent.fetched = u64::from(program.buffer(from.buffer).row_words());
+            }
             None => {}
         }
         sent

@@ -4,9 +4,7 @@ use super::moves::Write;
 use super::{CommStep, CommSteps, Memory, Rows, Words};
 use crate::clocks::Squares;
 use crate::fault::Fault;
-use crate::part::asked::OfBatch;
 use crate::part::batch::Batch;
-use crate::part::lists::List;
 use crate::part::rows::Sent;
 use crate::rank::Rank;
 use gnnc_ir::program::instr::{AllReduce, MOST_LAG, Shift};
@@ -116,6 +114,8 @@ impl Rank {
             plan.redistribute(one);
         } else if let Instr::ServeRows(one) = whole {
             plan.serve(one.from, one.to, one.cache);
+        } else if let Instr::PushRows(one) = whole {
+            plan.push(one);
         } else if let Instr::CacheRows(one) = whole {
             plan.serve(one.from, one.to, None);
         } else if let Instr::Shift(one) = whole {
@@ -277,47 +277,6 @@ impl Plan<'_> {
             if due(other) {
                 let from = self.own.stage().rank(other);
                 self.steps.expect(from, rows.len() * matrix.stride);
-            }
-        }
-    }
-
-    /// Rows go to the ranks that asked for them, and fill those of a level, or of the cache.
-    fn serve(&mut self, from: Ref, to: Ref, cache: Option<Ref>) {
-        let Some(batch) = self.own.part.batches.at_hand() else {
-            return;
-        };
-        let cache = cache.map(|cache| self.matrix(cache));
-        let (from, to) = (self.matrix(from), self.matrix(to));
-        let (rank, group) = (self.own.in_stage(), self.own.stage());
-        let listed = |matrix: &Rows, which, of| {
-            let count = batch.asked().list(which, of).len();
-            matrix.listed(List::Fetched(which, of), 0, count)
-        };
-        if self.what.begins {
-            for other in group.others(rank) {
-                let rows = listed(&from, OfBatch::Served, other);
-                self.steps.send(group.rank(other), [rows]);
-                let rows = listed(&to, OfBatch::Places, other);
-                self.steps.expect(group.rank(other), rows.floats());
-            }
-            self.steps.round();
-        }
-        if self.what.finishes {
-            let source = listed(&from, OfBatch::Rows, rank);
-            let target = listed(&to, OfBatch::Places, rank);
-            let put = CommStep::Put(source, target, Write::Replace);
-            self.steps.add(put);
-            if let Some(cache) = cache {
-                let source = listed(&cache, OfBatch::Cached, rank);
-                let target = listed(&to, OfBatch::CachedPlaces, rank);
-                let put = CommStep::Put(source, target, Write::Replace);
-                self.steps.add(put);
-            }
-            self.steps.add(CommStep::Packed);
-            self.steps.add(CommStep::Await);
-            for other in group.others(rank) {
-                let (from, rows) = (group.rank(other), listed(&to, OfBatch::Places, other));
-                self.steps.receive(from, [rows], Write::Replace);
             }
         }
     }

@@ -7,7 +7,7 @@ use crate::fault::Fault;
 use crate::part::asked::OfBatch;
 use crate::step_context::StepContext;
 use gnnc_graph::sample::At;
-use gnnc_ir::program::instr::{AddRows, FetchRows, Numbers};
+use gnnc_ir::program::instr::{AddRows, FetchRows, Numbers, PutRows};
 use gnnc_ir::program::memory::layout;
 use gnnc_ir::program::trace::Phase;
 use gnnc_ir::program::{Among, BufferId, Capacity, Instr, Program, RankSizes, Role};
@@ -149,7 +149,7 @@ impl Worker {
     }
 
     /// Tells other ranks which of their rows this one needs, and learns which of its own they need.
-    pub(super) fn ask_rows(&mut self, instr: &Instr) -> Result<(), Fault> {
+    pub(super) fn ask_rows(&mut self, program: &Program, instr: &Instr) -> Result<(), Fault> {
         let Half {
             tag,
             begins,
@@ -185,6 +185,13 @@ impl Worker {
             self.transport.recv_up_to(from, tag, inner, take)?;
             if !known {
                 return Err(Fault::Missing("the rows that another rank asks for"));
+            }
+        }
+        let batch = self.own.part.batches.at_hand_mut();
+        if let Some(sizes) = batch.and_then(|batch| batch.gather(rank)) {
+            self.own.part.sizes.batch = sizes;
+            if !sizes.within(&self.own.capacity.most().batch) {
+                self.grow(program, instr)?;
             }
         }
         Ok(())
@@ -256,6 +263,30 @@ impl Worker {
                 if owned.contains(&id) {
                     let sums = &mut own[(id - owned.start) * words..][..words];
                     sums.iter_mut().zip(row).for_each(|(sum, one)| *sum += one);
+                }
+            }
+        });
+    }
+
+    /// Copies rows of a level to those of its vertices.
+    pub(super) fn put_rows(&mut self, program: &Program, put: &PutRows, iteration: u32) {
+        let from = program.buffer(put.from.buffer);
+        let words = from.row_words() as usize;
+        let rows = self.own.part.sizes.rows(from.extent) as usize;
+        let (source, out) = (self.slot(put.from, iteration), self.slot(put.to, iteration));
+        let of = from.extent.level().map_or(Of::One, |level| level.of);
+        let batch = self.own.part.batches.at_hand();
+        let ids = batch.map_or(&[][..], |batch| batch.rows_in(None, of));
+        let ids = &ids[..rows];
+        let each = (PIECE / (4 * words.max(1))).max(1);
+        let pieces = rows.div_ceil(each);
+        self.team.each(pieces, (rows * words * 8) as u64, |piece| {
+            for row in piece * each..rows.min((piece + 1) * each) {
+                // SAFETY: vertices of a level are distinct, so no two pieces write the same row.
+                unsafe {
+                    let target = out.part(ids[row] as usize * words, words);
+                    let row = source.part(row * words, words);
+                    target.write().copy_from_slice(row.read());
                 }
             }
         });

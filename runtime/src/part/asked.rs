@@ -47,6 +47,10 @@ pub(crate) struct Asked {
     served: Vec<Vec<u32>>,
     /// Rows of the cache that the level has, and their places in it.
     cached: [Vec<u32>; 2],
+    /// Own rows that any rank has in the level, each once.
+    owned: Vec<u32>,
+    /// For each rank, the places of the rows that it has among these.
+    owned_places: Vec<Vec<u32>>,
 }
 
 /// Which of the lists.
@@ -57,6 +61,8 @@ pub(crate) enum OfBatch {
     Served,
     Cached,
     CachedPlaces,
+    Owned,
+    OwnedPlaces,
 }
 
 impl Asked {
@@ -89,6 +95,8 @@ impl Asked {
             OfBatch::Served => &self.served,
             OfBatch::Cached => return &self.cached[0],
             OfBatch::CachedPlaces => return &self.cached[1],
+            OfBatch::Owned => return &self.owned,
+            OfBatch::OwnedPlaces => &self.owned_places,
         };
         lists.get(rank as usize).map_or(&[], |list| list)
     }
@@ -101,10 +109,39 @@ impl Asked {
         Some(list)
     }
 
+    /// Lists the own rows that any rank has in the level, in the order of the ranks, and returns how many
+    /// there are. Ranks have said by then what they ask for. `place_of` has a number for each own row.
+    pub(crate) fn gather(&mut self, rank: u32, place_of: &mut [u32]) -> usize {
+        let ranks = self.rows.len();
+        self.owned.clear();
+        self.owned_places.resize_with(ranks, Vec::new);
+        for (number, places) in (0..).zip(&mut self.owned_places) {
+            let lists = if number == rank {
+                &self.rows
+            } else {
+                &self.served
+            };
+            places.clear();
+            for row in &lists[number as usize] {
+                let place = &mut place_of[*row as usize];
+                if self.owned.get(*place as usize) != Some(row) {
+                    *place = self.owned.len() as u32;
+                    self.owned.push(*row);
+                }
+                places.push(*place);
+            }
+        }
+        self.owned.len()
+    }
+
     /// Size in bytes.
     pub(crate) fn bytes(&self) -> usize {
-        let all = [&self.rows, &self.places, &self.served];
-        let lists = all.into_iter().flatten().chain(&self.cached);
+        let all = [&self.rows, &self.places, &self.served, &self.owned_places];
+        let lists = all
+            .into_iter()
+            .flatten()
+            .chain(&self.cached)
+            .chain([&self.owned]);
         4 * lists.map(Vec::len).sum::<usize>()
     }
 }

@@ -1,7 +1,7 @@
 //! The sampled batch at hand: its vertices, and the edges between its levels as kernels walk them.
 
 use super::Edges;
-use super::asked::Asked;
+use super::asked::{Asked, OfBatch};
 use super::drawing::{Drawer, Drawing, OfRun};
 use super::needs::BatchNeeds;
 use super::sampled::{OfList, Sampled};
@@ -101,6 +101,8 @@ pub(crate) struct Batch {
     under_way: Vec<UnderWay>,
     /// Index of the one at hand.
     at_hand: usize,
+    /// For each own row, its place among those that any rank asks for; empty if these are not listed.
+    place_of: Vec<u32>,
     /// Index of its set at hand.
     set: usize,
     /// The sizes of each batch of the epoch so far.
@@ -125,6 +127,7 @@ impl Batch {
             layers,
             shares,
             asks,
+            pushes,
             lag,
         } = needs;
         let drawer = || {
@@ -144,6 +147,7 @@ impl Batch {
             under_way: (0..=lag).map(|_| UnderWay::default()).collect(),
             at_hand: 0,
             set: 0,
+            place_of: vec![0; if pushes { of_run.own } else { 0 }],
             ways_of_all: layers.all,
             shares,
             drawn: Vec::new(),
@@ -212,7 +216,8 @@ impl Batch {
     pub(crate) fn rows_in(&self, from: Option<Level>, of: Of) -> &[u32] {
         match from.map(|level| level.of) {
             Some(Of::Sets) => self.gathered().places(self.set),
-            Some(Of::One | Of::All) | None => self.ids(of),
+            Some(_) | None if of == Of::Owned => self.asked().list(OfBatch::Owned, 0),
+            Some(Of::One | Of::All | Of::Owned) | None => self.ids(of),
         }
     }
 
@@ -290,7 +295,7 @@ impl Batch {
     /// The levels of the set at hand, or of all ranks' parts of the batch.
     fn blocks(&self, of: Of) -> &Blocks {
         match of {
-            Of::One | Of::Sets => self.at_hand().blocks(self.set),
+            Of::One | Of::Sets | Of::Owned => self.at_hand().blocks(self.set),
             Of::All => self.at_hand().all.blocks(),
         }
     }
@@ -305,7 +310,7 @@ impl Batch {
         let layers = match layer.of {
             Of::One => self.at_hand().layers.get(self.set)?,
             Of::All => &self.at_hand().all_layers,
-            Of::Sets => return None,
+            Of::Sets | Of::Owned => return None,
         };
         let number = usize::from(layer.number).checked_sub(1)?;
         layers.get(number)?.of(set).as_ref()
@@ -319,6 +324,17 @@ impl Batch {
     /// The same, to write which rows others ask for.
     pub(crate) fn asked_mut(&mut self) -> &mut Asked {
         &mut self.under_way[self.at_hand].asked
+    }
+
+    /// Lists the own rows that any rank asked for, if they are pushed to, and returns the sizes of the
+    /// batch at hand.
+    pub(crate) fn gather(&mut self, rank: u32) -> Option<BatchSizes> {
+        if self.place_of.is_empty() {
+            return None;
+        }
+        let batch = &mut self.under_way[self.at_hand];
+        batch.sizes.owned = batch.asked.gather(rank, &mut self.place_of) as u64;
+        Some(batch.sizes)
     }
 
     /// Seeds of the batch, on all ranks.

@@ -26,6 +26,8 @@ const ASKED: usize = 2;
 #[derive(Clone, Copy)]
 pub(crate) struct OfRun {
     pub(crate) rank: u32,
+    /// Vertices that the rank owns.
+    pub(crate) own: usize,
     /// Seed of the run.
     pub(crate) seed: u64,
     /// Threads of the rank.
@@ -119,7 +121,7 @@ impl Drawer {
             let level = usize::from(number);
             let vertices = match of {
                 Of::Sets => batch.drawn.gathered.level(level),
-                Of::One | Of::All => first.blocks.level(level),
+                Of::One | Of::All | Of::Owned => first.blocks.level(level),
             };
             let kept = self.cached.as_deref();
             batch.asked.sort(vertices, &self.shared.owners, kept);

@@ -64,6 +64,8 @@ pub(crate) struct BatchNeeds {
     pub(crate) shares: Option<ShareLevels>,
     /// The level of a batch whose rows are fetched from other ranks.
     pub(crate) asks: Option<Level>,
+    /// Whether rows are pushed to the ranks that own them.
+    pub(crate) pushes: bool,
     /// Periods between the first and the last instruction of a batch.
     pub(crate) lag: u32,
 }
@@ -81,6 +83,7 @@ impl BatchNeeds {
             },
             shares,
             asks: program.asks(phase),
+            pushes: phase == Phase::Step && program.pushes().is_some(),
             lag: program.lag(phase),
         };
         for launch in program.batch_of(phase).filter_map(Instr::launch) {

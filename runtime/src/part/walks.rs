@@ -26,7 +26,7 @@ impl LevelWays {
         let ways = match layer.of {
             Of::One => &mut self.own,
             Of::All => &mut self.all,
-            Of::Sets => return None,
+            Of::Sets | Of::Owned => return None,
         };
         ways.get_mut(usize::from(layer.number).checked_sub(1)?)
     }

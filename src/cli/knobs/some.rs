@@ -45,6 +45,7 @@ impl Which for OfBatches {
         "cache",
         "cache-by",
         "static",
+        "lazy-embeddings",
     ];
 }
 
@@ -59,6 +60,7 @@ impl Which for OfClasses {
         "negatives",
         "delay",
         "static",
+        "lazy-embeddings",
         "chunks",
         "interval",
         "shuffle",

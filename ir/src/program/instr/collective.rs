@@ -1,6 +1,8 @@
 //! Communication among all ranks of a group.
 
-use super::{AskRows, CacheRows, Instruction, Operand, ServeRows, ShareLevels, Shift, Use};
+use super::{
+    AskRows, CacheRows, Instruction, Operand, PushRows, ServeRows, ShareLevels, Shift, Use,
+};
 use crate::graph::op;
 use crate::program::access::Touched;
 use crate::program::text::line::{after, arrow, matrix, matrix_at, optional, words};
@@ -81,6 +83,8 @@ pub enum Collective<'a> {
     AskRows(&'a AskRows),
     /// Fills these rows.
     ServeRows(&'a ServeRows),
+    /// Adds rows to those of their owners.
+    PushRows(&'a PushRows),
     /// Fills the rows of others that a rank keeps.
     CacheRows(&'a CacheRows),
     /// Puts the lower levels of all ranks side by side.

@@ -246,6 +246,6 @@ impl Program {
 }
 
 /// Vertices of a level that ranks do not own, all ranks together.
-fn remote(sizes: &[RankSizes], level: u8) -> u64 {
+pub(super) fn remote(sizes: &[RankSizes], level: u8) -> u64 {
     sizes.iter().map(|sizes| sizes.batch.remote(level)).sum()
 }

@@ -2,9 +2,9 @@
 
 use super::{
     AddRows, AllReduce, AskRows, Batches, CacheRows, Chunks, Densify, FetchRows, HaloExchange,
-    HaloReduce, Instr, Lag, Launch, Loss, MatMul, Metrics, Move, Numbers, Redistribute, Remember,
-    Repeat, Sample, ServeRows, Sets, ShareLevels, Shift, SparseDropout, SparseMatMul, StageMessage,
-    Transfer,
+    HaloReduce, Instr, Lag, Launch, Loss, MatMul, Metrics, Move, Numbers, PushRows, PutRows,
+    Redistribute, Remember, Repeat, Sample, ServeRows, Sets, ShareLevels, Shift, SparseDropout,
+    SparseMatMul, StageMessage, Transfer,
 };
 use crate::program::text::{Reader, TextError};
 
@@ -42,6 +42,8 @@ impl Instr {
             "fetch-rows" => Self::FetchRows(FetchRows::parse(from)?),
             "add-rows" => Self::AddRows(AddRows::parse(from)?),
             "ask-rows" => Self::AskRows(AskRows::parse(from)?),
+            "push-rows" => Self::PushRows(PushRows::parse(from)?),
+            "put-rows" => Self::PutRows(PutRows::parse(from)?),
             "serve-rows" => Self::ServeRows(ServeRows::parse(from)?),
             "cache-rows" => Self::CacheRows(CacheRows::parse(from)?),
             "share-levels" => Self::ShareLevels(ShareLevels::parse(from)?),

@@ -334,7 +334,7 @@ impl Check<'_> {
                 own || covered || looked_up || from.extent == Extent::All
             }
             Of::All => from.extent == Extent::All,
-            Of::Sets => own,
+            Of::Sets | Of::Owned => own,
         });
         if !fits {
             return Err(format!(

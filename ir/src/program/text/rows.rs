@@ -186,7 +186,8 @@ impl Text for Extent {
     }
 }
 
-/// The number of a level, after `all` if it has rows of all ranks, or `sets` if of all sets.
+/// The number of a level, after `all` if it has rows of all ranks, `sets` if of all sets, or `owned` if own
+/// rows of all ranks.
 impl Text for Level {
     fn print(&self, out: &mut String) {
         *out += &format!("{}{}", self.of, self.number);
@@ -197,6 +198,8 @@ impl Text for Level {
             Of::All
         } else if from.skip("sets") {
             Of::Sets
+        } else if from.skip("owned") {
+            Of::Owned
         } else {
             Of::One
         };

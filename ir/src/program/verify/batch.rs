@@ -211,6 +211,8 @@ fn outside(instr: &Instr, program: &Program) -> Result<(), String> {
             | Instr::AddRows(_)
             | Instr::AskRows(_)
             | Instr::ServeRows(_)
+            | Instr::PushRows(_)
+            | Instr::PutRows(_)
             | Instr::ShareLevels(_)
             | Instr::Batches(_)
             | Instr::Sets(_)
@@ -262,7 +264,7 @@ fn of_set(instr: &Instr, known: &mut Known, program: &Program) -> Result<(), Str
     let halves = matches!(instr, Instr::Begin(_) | Instr::Finish(_) | Instr::Lag(_));
     let moves = matches!(
         instr,
-        Instr::AskRows(_) | Instr::ServeRows(_) | Instr::ShareLevels(_)
+        Instr::AskRows(_) | Instr::ServeRows(_) | Instr::PushRows(_) | Instr::ShareLevels(_)
     );
     if halves || moves || instr.communicates() {
         return Err(format!(
@@ -294,7 +296,9 @@ fn inside(instr: &Instr, known: &mut Known, program: &Program) -> Result<(), Str
         let from = program.buffer(fetch.from.buffer).extent;
         let of_sets = from.level().is_some_and(|level| level.of == Of::Sets);
         let is_own = matches!(from, Extent::Inner | Extent::Local);
-        if program.ranks > 1 && is_own && !of_sets {
+        let to = program.buffer(fetch.to.buffer).extent.level();
+        let owned = to.is_some_and(|level| level.of == Of::Owned);
+        if program.ranks > 1 && is_own && !of_sets && !owned {
             return Err(format!(
                 "{name} of {from} rows on several ranks, expected serve-rows"
             ));
@@ -302,7 +306,7 @@ fn inside(instr: &Instr, known: &mut Known, program: &Program) -> Result<(), Str
     }
     let of_several = matches!(
         instr.whole(),
-        Instr::AskRows(_) | Instr::ServeRows(_) | Instr::ShareLevels(_)
+        Instr::AskRows(_) | Instr::ServeRows(_) | Instr::PushRows(_) | Instr::ShareLevels(_)
     );
     if of_several && program.ranks <= 1 {
         return Err(format!("{name} on one rank, which has all rows"));
@@ -363,6 +367,19 @@ fn inside(instr: &Instr, known: &mut Known, program: &Program) -> Result<(), Str
             let to = program.buffer(serve.to.buffer).extent;
             return Err(format!("{name} to {to} rows, which were not asked for"));
         }
+    }
+    let mut unknown = None;
+    instr.each_access(&mut |at, _| {
+        let extent = program.buffers.get(at.buffer.0 as usize);
+        let level = extent.and_then(|buffer| buffer.extent.level());
+        let owned = level.filter(|level| level.of == Of::Owned);
+        unknown = unknown.or(owned.filter(|level| Some(Level::own(level.number)) != known.asked));
+    });
+    if let Some(level) = unknown {
+        return Err(format!(
+            "{name} uses own rows of level {} of all ranks, which were not asked for",
+            level.number
+        ));
     }
     Ok(())
 }

@@ -56,7 +56,10 @@ impl Check<'_> {
                     table.is_some_and(|t| t.len() as u128 == floats) && fixed
                 }
                 Role::Param(n) | Role::State(n, _) => match self.program.params.get(n as usize) {
-                    Some(spec) => fixed && self.shard(spec, buffer.extent) && element(spec, buffer),
+                    Some(spec) => {
+                        let whole = fixed && self.shard(spec, buffer.extent);
+                        (whole || self.owned(spec, buffer.extent)) && element(spec, buffer)
+                    }
                     None => false,
                 },
                 // Copies are checked with their exchanges.

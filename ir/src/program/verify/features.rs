@@ -4,6 +4,7 @@ use super::Check;
 use crate::graph::{Element, ParamSpec, Shard};
 use crate::kernel::Axis;
 use crate::program::{Buffer, Extent, Ref, Role};
+use crate::words::types::Rows;
 
 /// Whether a buffer holds one element, if its parameter is an element of a stack.
 pub(super) fn element(spec: &ParamSpec, buffer: &Buffer) -> bool {
@@ -18,6 +19,15 @@ impl Check<'_> {
             let own = self.program.slice(slice.axis, slice.of, self.data.rank);
             slice == own && extent == Extent::Fixed(blocks * slice.len)
         })
+    }
+
+    /// Whether a parameter has a row for each vertex, of which each rank holds those of its own.
+    pub(super) fn owned(&self, spec: &ParamSpec, extent: Extent) -> bool {
+        let is_whole = spec.shard.is_none() && spec.element.is_none();
+        let Rows::Fixed(rows) = spec.ty.rows else {
+            return false;
+        };
+        is_whole && extent == Extent::Inner && self.has_all_vertices(Extent::Fixed(rows))
     }
 
     /// Whether a parameter's rows are those of all vertices of the graph.

@@ -1,15 +1,15 @@
 //! Clipping: the norm of the gradient of all parameters together, and the factor it gives.
 //!
 //! Every rank has the whole gradient of parameters that it has whole, a slice of those that are
-//! cut, and only the gradients of its own stage. So squares of slices are added over the ranks.
+//! cut or stepped by owner, and only the gradients of its own stage. So squares of these are added over the
+//! ranks.
 //! Stages pass their sum on, from the first to the last, which returns the total to the others.
 //! Both orders go parameter by parameter, so the stages do not change the sum.
 
-use super::Terms;
+use super::{Gradient, Terms};
 use crate::lower::Lowerer;
 use crate::lower::blocks::at_most;
 use crate::lower::kernel::{flat, intern};
-use crate::lower::region::Value;
 use gnnc_ir::graph::floats;
 use gnnc_ir::kernel::expr::{Expr, Value as Scalar};
 use gnnc_ir::kernel::{At, Body, Kernel, Operand, Over};
@@ -30,7 +30,7 @@ pub fn number() -> Operand {
 pub fn factor(
     lowerer: &mut Lowerer,
     most: f32,
-    grads: &[Option<Value>],
+    grads: &[Option<Gradient>],
     code: &mut Vec<Instr>,
 ) -> Ref {
     let total = scalar(lowerer, "gradient.squares");
@@ -46,25 +46,33 @@ pub fn factor(
         true => code.push(Instr::Receive(stage_message(Neighbour::Previous))),
         false => code.push(map(lowerer, zero.clone(), &[], total)),
     }
-    let cut = |lowerer: &Lowerer, n: usize| lowerer.program.params[n].shard.is_some();
-    let all = || {
-        grads
+    let among = |lowerer: &Lowerer, n: usize| match (&lowerer.program.params[n].shard, grads[n]) {
+        (Some(_), _) => Some(Among::Slices),
+        (None, Some(Gradient { rows: Some(_), .. })) if lowerer.distributed => Some(Among::All),
+        (None, _) => None,
+    };
+    for ranks in [None, Some(Among::Slices), Some(Among::All)] {
+        let held = grads
             .iter()
             .enumerate()
-            .filter_map(|(n, g)| Some((n, (*g)?)))
-    };
-    for (n, grad) in all().filter(|(n, _)| !cut(lowerer, *n)).collect::<Vec<_>>() {
-        squares(lowerer, n, grad, total, code);
-    }
-    let slices: Vec<_> = all().filter(|(n, _)| cut(lowerer, *n)).collect();
-    if !slices.is_empty() {
-        let of_slices = scalar(lowerer, "gradient.squares_of_slices");
-        code.push(map(lowerer, zero, &[], of_slices));
-        for (n, grad) in slices {
-            squares(lowerer, n, grad, of_slices, code);
+            .filter_map(|(n, g)| Some((n, (*g)?)));
+        let held: Vec<_> = held.filter(|(n, _)| among(lowerer, *n) == ranks).collect();
+        let Some(ranks) = ranks else {
+            for (n, grad) in held {
+                squares(lowerer, n, grad, total, code);
+            }
+            continue;
+        };
+        if held.is_empty() {
+            continue;
         }
-        lowerer.all_reduce(code, vec![of_slices.buffer], Among::Slices);
-        code.push(sum(lowerer, of_slices, total));
+        let part = scalar(lowerer, "gradient.squares_of_parts");
+        code.push(map(lowerer, zero.clone(), &[], part));
+        for (n, grad) in held {
+            squares(lowerer, n, grad, part, code);
+        }
+        lowerer.all_reduce(code, vec![part.buffer], ranks);
+        code.push(sum(lowerer, part, total));
     }
     if after {
         code.push(Instr::Send(stage_message(Neighbour::Next)));
@@ -86,7 +94,7 @@ pub fn factor(
 }
 
 /// Adds the squares of a parameter's gradient to a number.
-fn squares(lowerer: &mut Lowerer, n: usize, grad: Value, total: Ref, code: &mut Vec<Instr>) {
+fn squares(lowerer: &mut Lowerer, n: usize, grad: Gradient, total: Ref, code: &mut Vec<Instr>) {
     let ty = lowerer.program.params[n].ty;
     let part = scalar(
         lowerer,
@@ -96,27 +104,28 @@ fn squares(lowerer: &mut Lowerer, n: usize, grad: Value, total: Ref, code: &mut 
         let g = t.load(0);
         t.binary(Binary::Mul, g, g)
     });
-    let kernel = Kernel {
-        body: Body::ColReduce {
-            over: Over::Rows,
-            value,
-        },
-        heads: 1,
-        width: 1,
-        inputs: vec![Operand::dense(At::Row, 1, 1)],
-        outputs: vec![number()],
-        masks: Vec::new(),
-        scalars: 0,
-    };
     let in_loop = ty.stack != 0;
     let from = Ref {
-        buffer: grad.at.buffer,
-        base: 0,
         in_loop,
+        ..Ref::first(grad.at.buffer)
     };
-    let rows = floats(ty.unstacked()) as u32;
-    let reduce = launch(lowerer, kernel, rows, vec![from], part);
-    let body = vec![reduce, sum(lowerer, part, total)];
+    let mut body = Vec::new();
+    match grad.rows {
+        None => {
+            let rows = Extent::Fixed(floats(ty.unstacked()) as u32);
+            body.push(columns(lowerer, value, (rows, 1), from, part));
+        }
+        Some(rows) => {
+            let width = ty.columns();
+            let name = format!("{}.squares_by_column", lowerer.program.params[n].name);
+            let each = Ref::first(lowerer.buffer(name, Extent::Fixed(1), width, 1, Role::Temp));
+            body.push(columns(lowerer, value, (rows, width), from, each));
+            let value = Expr::leaf(Scalar::Load(0));
+            let rows = Extent::Fixed(width);
+            body.push(columns(lowerer, value, (rows, 1), each, part));
+        }
+    }
+    body.push(sum(lowerer, part, total));
     match in_loop {
         true => code.push(Instr::Repeat(instr::Repeat {
             count: ty.stack,
@@ -125,6 +134,29 @@ fn squares(lowerer: &mut Lowerer, n: usize, grad: Value, total: Ref, code: &mut 
         })),
         false => code.extend(body),
     }
+}
+
+/// Sums of the columns of a matrix.
+fn columns(
+    lowerer: &mut Lowerer,
+    value: Expr,
+    (rows, width): (Extent, u32),
+    from: Ref,
+    out: Ref,
+) -> Instr {
+    let kernel = Kernel {
+        body: Body::ColReduce {
+            over: Over::Rows,
+            value,
+        },
+        heads: 1,
+        width,
+        inputs: vec![Operand::dense(At::Row, 1, width)],
+        outputs: vec![Operand::dense(At::One, 1, width)],
+        masks: Vec::new(),
+        scalars: 0,
+    };
+    launch(lowerer, kernel, rows, vec![from], out)
 }
 
 /// Adds a number to another.
@@ -140,10 +172,16 @@ fn map(lowerer: &mut Lowerer, value: Expr, inputs: &[Ref], out: Ref) -> Instr {
     Instr::Launch(flat(&mut lowerer.program, 1, value, inputs.to_vec(), out))
 }
 
-fn launch(lowerer: &mut Lowerer, kernel: Kernel, rows: u32, inputs: Vec<Ref>, out: Ref) -> Instr {
+fn launch(
+    lowerer: &mut Lowerer,
+    kernel: Kernel,
+    rows: Extent,
+    inputs: Vec<Ref>,
+    out: Ref,
+) -> Instr {
     Instr::Launch(Launch {
         kernel: intern(&mut lowerer.program, kernel),
-        rows: Extent::Fixed(rows),
+        rows,
         inputs,
         outputs: vec![out],
         scalars: Vec::new(),

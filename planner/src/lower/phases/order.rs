@@ -105,6 +105,8 @@ impl Facts {
             | Instr::Numbers(_)
             | Instr::FetchRows(_)
             | Instr::AddRows(_)
+            | Instr::PushRows(_)
+            | Instr::PutRows(_)
             | Instr::AskRows(_)
             | Instr::ShareLevels(_)
             | Instr::ServeRows(_)

@@ -37,6 +37,9 @@ impl Compiler<'_> {
             Some(Collective::AskRows(_) | Collective::ServeRows(_) | Collective::CacheRows(_)) => {
                 TransferCost::Everyone(self.all_to_all(Among::All, false, self.fetched(instr)))
             }
+            Some(Collective::PushRows(_)) => {
+                TransferCost::Everyone(self.all_to_all(Among::All, true, self.fetched(instr)))
+            }
             Some(Collective::ShareLevels(_)) => {
                 TransferCost::Everyone(self.all_to_all(Among::Slices, false, self.fetched(instr)))
             }

@@ -114,6 +114,8 @@ impl DeviceRank {
             | Instr::Numbers(_)
             | Instr::FetchRows(_)
             | Instr::AddRows(_)
+            | Instr::PushRows(_)
+            | Instr::PutRows(_)
             | Instr::AskRows(_)
             | Instr::ServeRows(_)
             | Instr::CacheRows(_)

@@ -1,0 +1,143 @@
+//! Embeddings that are stepped lazily: only the rows of a batch, each by the count of its own steps, on the
+//! ranks that own them.
+
+use crate::check::{Case, Way};
+use crate::data::planted;
+use crate::descent::differences;
+use crate::minibatch::{ONE, SEVERAL, sampling, untyped, with};
+use crate::models::shape;
+use gnnc::graph::Features;
+use gnnc::ir::graph::model::Optimizer;
+use gnnc::ir::words::sampling::{Cut, Kind, Roots, Sampling};
+use gnnc::runtime::Tensor;
+
+const ROWS: &str = "let e = x |> linear(6, bias = false)
+         let h = e |> dropout(0.3) |> gcn_conv(6) |> tanh
+         loss cross_entropy(h |> sage_conv(classes), labels, on = train)";
+
+/// An embedding that is read in two levels, and an epilogue behind it.
+const TWICE: &str = "let e = x |> linear(6) |> tanh
+         let h = (e |> sage_conv(6)) + (e |> linear(6))
+         loss cross_entropy(h |> tanh |> sage_conv(classes), labels, on = train)";
+
+const RATE: f64 = 0.0625;
+
+fn optimizers() -> [Optimizer; 5] {
+    let (lr, beta1, beta2) = (0.01, 0.8, 0.9);
+    // Small enough gradients are rounding errors, which must not decide the direction of a step.
+    let eps = 1e-3;
+    [
+        Optimizer::Sgd {
+            lr: RATE,
+            momentum: 0.0,
+        },
+        Optimizer::Sgd {
+            lr: RATE,
+            momentum: 0.5,
+        },
+        Optimizer::Adagrad { lr, eps },
+        Optimizer::Adam {
+            lr,
+            beta1,
+            beta2,
+            eps,
+        },
+        Optimizer::AdamW {
+            lr,
+            beta1,
+            beta2,
+            eps,
+        },
+    ]
+}
+
+fn case(body: &str, optimizer: Optimizer, batches: &Sampling, lazy: bool) -> Case {
+    let mut data = untyped(planted(shape(false)));
+    data.features = Features::identity(data.vertices());
+    let mut case = with(Case::new("", body, data).with_optimizer(optimizer), batches);
+    case.knobs.sampling.lazy = Some(lazy);
+    case
+}
+
+fn few(roots: Roots) -> Sampling {
+    Sampling {
+        roots,
+        ..sampling(11, vec![2, 2], Kind::Neighbor, Cut::Even)
+    }
+}
+
+#[test]
+fn rows_are_stepped_as_the_papers_say() {
+    for optimizer in optimizers() {
+        for body in [ROWS, TWICE] {
+            for (way, roots) in [
+                (ONE, Roots::Home),
+                (SEVERAL[0], Roots::Dealt),
+                (SEVERAL[1], Roots::Home),
+                (SEVERAL[2], Roots::Own),
+            ] {
+                let some = few(roots);
+                for lazy in [true, false] {
+                    let case = case(body, optimizer, &some, lazy);
+                    let found = differences(&case, &some, way);
+                    assert_eq!(found, None, "{optimizer:?} {body}, lazy: {lazy}");
+                }
+                let clipped = case(body, optimizer, &some, true).with_clip(0.05);
+                let found = differences(&clipped, &some, way);
+                assert_eq!(found, None, "{optimizer:?} {body}, clipped");
+            }
+        }
+    }
+}
+
+/// Losses of three epochs and of an evaluation, then the parameters and states.
+fn trained(case: &Case, way: Way) -> (Vec<f64>, Vec<Tensor>) {
+    let mut trainer = case.start(way);
+    let mut losses: Vec<f64> = (0..3).map(|_| trainer.epoch().unwrap().loss).collect();
+    losses.extend(trainer.evaluate().unwrap().val_loss);
+    (losses, trainer.session.parameters().unwrap())
+}
+
+#[test]
+fn optimizers_that_leave_rows_without_gradient_as_they_are_step_the_same() {
+    for optimizer in &optimizers()[..3] {
+        if matches!(optimizer, Optimizer::Sgd { momentum, .. } if *momentum > 0.0) {
+            continue;
+        }
+        for way in [ONE, SEVERAL[1]] {
+            let of = |lazy| {
+                let mut case = case(ROWS, *optimizer, &few(Roots::Home), lazy);
+                case.loaded.model.train.weight_decay = 0.0;
+                trained(&case.with_optimizer(*optimizer), way)
+            };
+            let (lazy, dense) = (of(true), of(false));
+            for (a, b) in lazy.0.iter().zip(&dense.0) {
+                assert!((a - b).abs() < 1e-6, "{optimizer:?}: {a}, {b}");
+            }
+            for (a, b) in lazy.1.iter().zip(&dense.1) {
+                assert_eq!((&a.name, a.shape), (&b.name, b.shape));
+                let pairs = a.values.iter().zip(&b.values);
+                let off = pairs.fold(0.0, |off: f32, (a, b)| off.max((a - b).abs()));
+                assert!(off < 1e-6, "{} is off by {off}", a.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn neither_threads_nor_periods_change_a_bit() {
+    let adam = optimizers()[3];
+    let way = SEVERAL[1];
+    let plain = case(ROWS, adam, &few(Roots::Home), true);
+    let expected = trained(&plain, way);
+    let others = [(0, 1), (1, 1), (4, 1), (2, 2)];
+    for (prefetch, threads) in others {
+        let mut other = case(ROWS, adam, &few(Roots::Home), true);
+        other.knobs.sampling.prefetch = Some(prefetch);
+        let found = trained(&other, Way { threads, ..way });
+        assert_eq!(found.0, expected.0, "{prefetch} {threads}");
+        for (a, b) in found.1.iter().zip(&expected.1) {
+            assert_eq!(a.values, b.values, "{prefetch} {threads}");
+        }
+    }
+}
