@@ -63,8 +63,6 @@ pub struct TrainOptions {
     pub workers: u32,
     /// Threads per rank, on the CPU.
     pub threads: usize,
-    /// Threads per rank that draw batches ahead, on the CPU; with none, the rank draws each batch when it needs it.
-    pub samplers: usize,
     /// The device that ranks run on.
     pub device: Device,
     /// Placement of the work on several ranks.
@@ -173,7 +171,6 @@ impl Default for TrainOptions {
             schedule: None,
             workers: 1,
             threads: 1,
-            samplers: 0,
             device: Device::default(),
             placement: Placement::Graph,
             knobs: Knobs::default(),
@@ -278,14 +275,7 @@ impl Trainer {
         let input = compiled.input(data, options.partitioner());
         let partition = Arc::new(divide(input, options, &place)?);
         let programs = compiled.programs(&place)?;
-        if options.samplers > 0 && programs.iter().all(|program| program.sampling.is_none()) {
-            let found = options.samplers;
-            return Err(Error::Input(format!(
-                "--samplers: found {found}, but the placement {} trains on the whole graph; leave it out, or train on \
-                 batches",
-                options.placement
-            )));
-        }
+        let samplers = place.knobs.sampling.samplers.unwrap_or(0);
         if let Some(judge) = &judge {
             judge.fits(&programs)?;
         }
@@ -325,7 +315,7 @@ impl Trainer {
             seed: options.seed.unwrap_or(loaded.model.train.seed),
             learning_rate: options.rate(loaded),
             threads_per_rank: options.threads,
-            samplers: options.samplers,
+            samplers: samplers as usize,
             cache: options.cache.clone(),
             trace: options.trace,
             checked: options.checked,

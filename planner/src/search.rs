@@ -321,7 +321,10 @@ fn divided(request: &PlanRequest, spec: &PlacementSpec) -> Result<Parts, String>
     let asked = &spec.knobs.sampling;
     let batches = batches.filter(|batches| batches.settings.same_batches(asked));
     let mut batch = batches.map(|batches| batches.on(&found, request.workload));
-    let batch = batch.next();
+    let mut batch = batch.next();
+    if let Some(Ok(batch)) = &mut batch {
+        batch.samplers = asked.samplers.unwrap_or(0);
+    }
     Ok(Parts {
         batch: batch.transpose().map_err(|e| e.to_string())?,
         ..found

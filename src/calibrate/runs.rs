@@ -7,13 +7,20 @@ use gnnc_ir::plan::{Knobs, Partitioner, Placement};
 use gnnc_ir::program::instr;
 use gnnc_ir::program::trace::{Event, Phase, Trace, Wait, median, waits};
 use gnnc_ir::program::work::{Demand, MESSAGES, demand, strips};
-use gnnc_ir::program::{Instr, Program, RankSizes};
+use gnnc_ir::program::{BatchSizes, Instr, Program, RankSizes};
+use gnnc_ir::words::sampling::{Fanout, SamplingSettings};
 use gnnc_ir::words::spelling::counted;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 /// How long to train before measuring: until caches, branch predictors and the clock are as in a long run.
 const WARM: Duration = Duration::from_millis(20);
+
+/// Batches of an epoch; more if they would have more than so many seeds.
+const BATCHES: u32 = 3;
+const LARGEST_BATCH: u32 = 4_096;
+/// Fanouts of batches.
+const FANOUTS: [u32; 2] = [10, 5];
 
 /// The measurements with one number of ranks at once.
 pub struct Heap {
@@ -26,12 +33,14 @@ pub struct Heap {
 /// Epochs of one model on one graph.
 #[derive(Default)]
 struct Run {
+    /// Whether ranks have unequal work, and only messages between stages are measured.
+    staged: bool,
     epochs: Vec<Epoch>,
     /// Instructions by place, without their times.
     instructions: BTreeMap<Place, Measurement>,
 }
 
-/// The rank, the place and the iteration of an instruction, and whether it waited for another stage.
+/// The rank, the place and the iteration or the batch of an instruction, and whether it waited for another stage.
 type Place = (u32, String, u32, bool);
 
 /// Times of one epoch in seconds.
@@ -40,7 +49,7 @@ struct Epoch {
     round: usize,
     /// From start to end.
     wall: f64,
-    /// `None` for stages, whose ranks have unequal work.
+    /// `None` for stages and batches, whose ranks have unequal work.
     whole: Option<Whole>,
     /// Times of instructions, without waiting.
     instructions: BTreeMap<Place, f64>,
@@ -102,7 +111,7 @@ impl Heap {
         Times { epochs, round }: Times,
         options: &CalibrateOptions,
     ) -> Result<(), Error> {
-        if self.ranks == 1 && placement != Placement::Graph {
+        if self.ranks == 1 && !matches!(placement, Placement::Graph | Placement::Minibatch) {
             return Ok(());
         }
         let run = TrainOptions {
@@ -110,7 +119,7 @@ impl Heap {
             placement,
             device: options.device.clone(),
             cache: options.cache.clone(),
-            allow: vec![Relaxation::Stale],
+            allow: vec![Relaxation::Stale, Relaxation::Sample],
             trace: true,
             knobs: Knobs {
                 // Vertex numbers are random, so ranges are as good as any other parts, and fast to make.
@@ -120,6 +129,10 @@ impl Heap {
                 chunks: (placement == Placement::Pipeline).then_some(chunks),
                 // Instructions are not split or overlapped, so each is measured whole.
                 overlap: Some(false),
+                sampling: match placement == Placement::Minibatch {
+                    true => batches(loaded),
+                    false => SamplingSettings::default(),
+                },
                 ..Knobs::default()
             },
             ..TrainOptions::default()
@@ -140,22 +153,41 @@ impl Heap {
             false => format!("{what}, {placement}"),
         };
         let run = self.runs.entry(what.clone()).or_default();
+        run.staged = staged;
         for _ in 0..epochs {
             let wall = trainer.epoch()?.seconds;
             let trace = trainer.session.take_trace();
             let sent = stage_messages(&trace);
+            let drawn = trainer.session.drawn(Phase::Step);
             let mut instructions = BTreeMap::new();
+            let mut batches: BTreeMap<(u32, &str), u32> = BTreeMap::new();
             for (event, wait) in steps(&trace) {
                 let rank = event.rank as usize;
+                // An instruction of batches runs once for each of them, in their order.
+                let batch = batches.entry((event.rank, &event.at)).or_default();
+                let number = if drawn.is_empty() {
+                    event.iteration
+                } else {
+                    *batch
+                };
+                *batch += 1;
                 let measurement = match staged {
-                    false => instruction(event, &programs[rank], &sizes[rank]),
+                    false => {
+                        let of_rank = drawn.get(rank);
+                        let batch = of_rank.and_then(|all| all.get(number as usize));
+                        let sizes = RankSizes {
+                            batch: batch.copied().unwrap_or(BatchSizes::NONE),
+                            ..sizes[rank]
+                        };
+                        instruction(event, &programs[rank], &sizes)
+                    }
                     true => stage_message(event, &wait, &sent),
                 };
                 let Some(measurement) = measurement else {
                     continue;
                 };
                 let waited = wait.sender.is_some() && wait.micros > 0.0;
-                let place = (event.rank, event.at.clone(), event.iteration, waited);
+                let place = (event.rank, event.at.clone(), number, waited);
                 instructions.insert(place.clone(), seconds(event, &wait));
                 run.instructions.entry(place).or_insert(Measurement {
                     ranks: self.ranks,
@@ -166,7 +198,7 @@ impl Heap {
             run.epochs.push(Epoch {
                 round,
                 wall,
-                whole: (!staged).then(|| Whole {
+                whole: (!staged && drawn.is_empty()).then(|| Whole {
                     around: around(&trace, wall),
                     waiting: waiting(&trace) / f64::from(self.ranks),
                 }),
@@ -183,7 +215,7 @@ impl Heap {
         for run in self.runs.values() {
             let epochs = run.epochs.iter();
             let epochs: Vec<&Epoch> = epochs.filter(|epoch| rounds.has(epoch.round)).collect();
-            if epochs.iter().all(|epoch| epoch.whole.is_none()) {
+            if run.staged {
                 found.extend(passed(run, &epochs));
                 continue;
             }
@@ -209,6 +241,16 @@ impl Heap {
             waiting: median(&waits),
             found,
         }
+    }
+}
+
+/// A few batches of an epoch. Those of other epochs have other seeds, and about the same sizes.
+fn batches(loaded: &Loaded) -> SamplingSettings {
+    let trained = loaded.workload.split[0] as u32;
+    SamplingSettings {
+        batch: Some((trained / BATCHES).clamp(1, LARGEST_BATCH)),
+        fanouts: FANOUTS.map(Fanout::Each).to_vec(),
+        ..SamplingSettings::default()
     }
 }
 
@@ -318,7 +360,9 @@ fn find<'a>(program: &'a Program, at: &str) -> Option<&'a Instr> {
     let mut places = at.split('.').map(str::parse::<usize>);
     let mut instr = program.step.get(places.next()?.ok()?)?;
     for place in places {
-        let Instr::Repeat(instr::Repeat { body, .. }) = instr else {
+        let (Instr::Repeat(instr::Repeat { body, .. }) | Instr::Batches(instr::Batches { body })) =
+            instr
+        else {
             return None;
         };
         instr = body.get(place.ok()?)?;

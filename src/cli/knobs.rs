@@ -3,7 +3,7 @@
 
 mod some;
 
-use super::numbers::{CACHED, CHUNKS, DEVICES, EPOCHS, LAGS, MERGES, VERTICES, within};
+use super::numbers::{CACHED, CHUNKS, DEVICES, EPOCHS, LAGS, MERGES, SAMPLERS, VERTICES, within};
 use super::output::{Failure, input};
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use gnnc::ir::plan::{Knobs, Layout};
@@ -222,6 +222,17 @@ const KNOBS: &[Knob] = &[
         help: "Batches that workers draw and fetch rows for ahead of the one they train on, 0 to 8; by default as many as \
                they wait for messages. Changes no result",
         set: |knobs, text| within(LAGS)(text).map(|ahead| knobs.sampling.prefetch = Some(ahead)),
+    },
+    Knob {
+        name: "samplers",
+        alias: None,
+        option: Form::Value("N"),
+        values: "",
+        help: "Threads of each worker that draw batches ahead while it trains; by default 0, and a worker draws each batch \
+               when it needs it. Changes no result",
+        set: |knobs, text| {
+            within(SAMPLERS)(text).map(|threads| knobs.sampling.samplers = Some(threads))
+        },
     },
     Knob {
         name: "delay",

@@ -14,7 +14,7 @@ pub const WORKERS: RangeInclusive<u32> = 1..=16_384;
 pub const THREADS: RangeInclusive<usize> = 1..=1024;
 
 /// Threads per worker that draw batches.
-pub const SAMPLERS: RangeInclusive<usize> = 0..=64;
+pub const SAMPLERS: RangeInclusive<u32> = 0..=64;
 
 /// Chunks of work for all vertices.
 pub const CHUNKS: RangeInclusive<u32> = 1..=65_536;

@@ -11,7 +11,7 @@ use super::files::{replace, writable};
 use super::inputs::{ModelArgs, Way, headline, load_planned};
 use super::knobs::KnobArgs;
 use super::machine::{cluster, warn};
-use super::numbers::{EPOCHS, RATES, RUNS, SAMPLERS, SEEDS, THREADS, WORKERS, within};
+use super::numbers::{EPOCHS, RATES, RUNS, SEEDS, THREADS, WORKERS, within};
 use super::output::{Answer, Failure, Output, input};
 use super::pilot;
 use super::profile::profile;
@@ -60,10 +60,6 @@ pub struct Train {
     /// Threads per worker.
     #[arg(long, value_name = "N", default_value = "1", value_parser = within(THREADS))]
     threads: usize,
-    /// Threads of each worker that draw batches ahead while it trains. Without them a worker draws each batch when it needs
-    /// it. Changes no result.
-    #[arg(long, value_name = "N", default_value = "0", value_parser = within(SAMPLERS))]
-    samplers: usize,
     /// Number of epochs, instead of the model's.
     #[arg(long, value_name = "N", value_parser = within(EPOCHS))]
     epochs: Option<u32>,
@@ -349,7 +345,6 @@ impl Train {
             },
             cluster: self.cluster.as_deref().map(cluster).transpose()?,
             threads: self.threads,
-            samplers: self.samplers,
             knobs: self.knobs(choice),
             device_memory: {
                 // The memory of the devices that the plan is for.
@@ -444,7 +439,7 @@ impl Train {
             "placement": options.placement.to_string(),
             "workers": options.workers,
             "threads": options.threads,
-            "samplers": options.samplers,
+            "samplers": options.knobs.sampling.samplers.unwrap_or(0),
             // After a resume, the checkpoint's, which the summary has.
             "seed": options.seed.or((self.resume.is_none()).then_some(settings.seed)),
             "epochs": options.epochs.unwrap_or(settings.epochs),

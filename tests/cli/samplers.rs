@@ -77,6 +77,45 @@ fn placements_without_batches_have_none() {
     refused(
         1,
         &args,
-        &["--samplers: found 1", "graph trains on the whole graph"],
+        &["found options of sampled batches with placement graph"],
     );
+}
+
+#[test]
+fn plans_count_draws_on_threads_of_their_own() {
+    let model = example("sage_photo.gir");
+    let plan = |samplers: &str, placement: &str| {
+        let pin = format!("placement={placement},ranks=1");
+        let args = [
+            "plan",
+            &model,
+            "--allow",
+            "sample",
+            "--batch",
+            "500",
+            "--fanouts",
+            "10,10",
+            "--cluster",
+            "cpu",
+            "--gpus",
+            "1",
+            "--pin",
+            &pin,
+            "--samplers",
+            samplers,
+        ];
+        let plan = gnnc(args.iter().chain(&["--format", "json"])).plan();
+        let best = &plan["candidates"][0];
+        ["epoch_seconds", "peak_memory_bytes"].map(|key| best[key].as_f64().unwrap())
+    };
+    let [none, one, two] = ["0", "1", "2"].map(|samplers| plan(samplers, "minibatch"));
+    // Photo's edges take less time to draw than a batch takes to train on, so one thread hides all of it.
+    assert!(one[0] < none[0], "{one:?}, {none:?}");
+    assert!((two[0] / one[0] - 1.0).abs() < 0.02, "{two:?}, {one:?}");
+    // Each thread has a table of all vertices, and two batches.
+    assert!(
+        none[1] < one[1] && one[1] < two[1],
+        "{none:?} {one:?} {two:?}"
+    );
+    assert_eq!(plan("2", "graph"), plan("0", "graph"));
 }

@@ -264,6 +264,10 @@ pub struct SamplingSettings {
     /// ranks. Changes no number. Default: 2, or 0 if nothing may overlap.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prefetch: Option<u32>,
+    /// Threads of each rank that draw batches while it trains. Changes no number. Default: 0, ranks draw
+    /// themselves.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub samplers: Option<u32>,
     /// Batches between the one that reads weights and the last one whose gradient they have, so that
     /// ranks work on other batches while they wait: 0, 2 or 3. Default: 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -352,11 +356,12 @@ impl SamplingSettings {
         })
     }
 
-    /// Whether both ask for the same batches. How soon they are drawn, how late their weights are, where the features
+    /// Whether both ask for the same batches. How soon and by whom they are drawn, how late their weights are, where the features
     /// and models lie, and what is cached may differ.
     pub fn same_batches(&self, other: &Self) -> bool {
         let batches = |settings: &Self| Self {
             prefetch: None,
+            samplers: None,
             delay: None,
             slices: None,
             migrate: None,
@@ -384,6 +389,7 @@ impl SamplingSettings {
             exclude: self.exclude.or(other.exclude),
             negatives: self.negatives.or(other.negatives),
             prefetch: self.prefetch.or(other.prefetch),
+            samplers: self.samplers.or(other.samplers),
             delay: self.delay.or(other.delay),
             slices: self.slices.or(other.slices),
             migrate: self.migrate.or(other.migrate),

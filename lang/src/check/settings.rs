@@ -98,6 +98,7 @@ pub fn train(
         roots: reader.choice("roots", Roots::ALL, Roots::name),
         exclude: reader.choice("exclude", Exclude::ALL, Exclude::name),
         negatives: reader.choice("negatives", Negatives::ALL, Negatives::name),
+        samplers: None,
         prefetch: reader
             .count("prefetch", 0.0..=f64::from(MOST_LAG))
             .map(|n| n as u32),

@@ -23,6 +23,8 @@ pub struct BatchPlan {
     pub room: BatchSizes,
     /// Whether batches were drawn, or their sizes follow from a formula over the degrees.
     pub basis: AlphaBasis,
+    /// Threads of each rank that draw batches while it trains.
+    pub samplers: u32,
     drawn: Arc<Drawn>,
     /// How the rows of a batch grow with its seeds; `None` if its sets were drawn.
     curve: Option<Curve>,
@@ -128,6 +130,7 @@ impl BatchPlan {
             evaluated: None,
             room: BatchSizes::NONE,
             basis,
+            samplers: 0,
             drawn: Arc::new(drawn),
             curve: None,
         };

@@ -62,8 +62,9 @@ impl BatchNeeds {
         }
     }
 
-    /// Bytes of a rank's draws, of the edges as kernels walk them, and of the rows of each owner.
-    pub(super) fn bytes(&self, sizes: &RankSizes) -> u64 {
+    /// Bytes of a rank's draws, of the edges as kernels walk them, and of the rows of each owner. So many
+    /// `samplers` draw two batches each ahead.
+    pub(super) fn bytes(&self, sizes: &RankSizes, samplers: u32) -> u64 {
         if sizes.batch == BatchSizes::NONE {
             return 0;
         }
@@ -92,7 +93,8 @@ impl BatchNeeds {
             .shares
             .map_or(0, |share| all_bytes(share, sizes, self.sharers));
         let batch = blocks + lists.sum::<u64>() + vertices.sum::<u64>() + asked + all;
-        4 * sizes.vertices + batch * u64::from(self.under_way)
+        let samplers = u64::from(samplers);
+        4 * sizes.vertices * (1 + samplers) + batch * (u64::from(self.under_way) + 2 * samplers)
     }
 }
 

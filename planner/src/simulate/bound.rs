@@ -59,6 +59,8 @@ fn busy(steps: &[Step], class: usize) -> [f64; 4] {
     for step in steps {
         let one = match step {
             Step::Compute { seconds, .. } => [seconds[class], 0.0, 0.0, 0.0],
+            // Threads that draw do not occupy those that train.
+            Step::Draw { .. } => [0.0; 4],
             Step::Transfer { half, cost, .. } => {
                 let [rank, links] = transfer(*half, cost, class);
                 [rank, links, 0.0, 0.0]

@@ -36,6 +36,15 @@ pub(super) enum Step {
         name: usize,
         seconds: Vec<f64>,
     },
+    /// The draw of a batch by threads that draw ahead.
+    Draw {
+        at: Rc<str>,
+        name: usize,
+        /// Seconds of one thread, by class.
+        seconds: Vec<f64>,
+        /// Threads of each rank.
+        samplers: u32,
+    },
     /// A communication, or one of its halves.
     Transfer {
         at: Rc<str>,
@@ -142,6 +151,8 @@ impl Step {
     pub fn communicates(&self) -> bool {
         match self {
             Self::Compute { .. } => false,
+            // What is drawn next depends on when batches were taken.
+            Self::Draw { .. } => true,
             Self::Transfer { .. } => true,
             Self::StageMessage { .. } | Self::Move { .. } => true,
             Self::Loop { body, .. } => body.iter().any(Self::communicates),
@@ -164,6 +175,8 @@ pub(super) struct Compiler<'a> {
     degrees: &'a Degrees,
     names: Vec<Name>,
     costs: Option<&'a Costs>,
+    /// Threads of each rank that draw batches while it trains.
+    samplers: u32,
     /// Shares of chunks that were counted.
     chunks: &'a BTreeMap<u32, Vec<ChunkShare>>,
     /// The share of the current chunk; everything without chunks.
@@ -188,6 +201,7 @@ impl<'a> Compiler<'a> {
             degrees: &parts.degrees,
             names: Vec::new(),
             costs: measured.and_then(|measured| measured.of(program.ranks)),
+            samplers: parts.batch.as_ref().map_or(0, |batch| batch.samplers),
             chunks: &parts.chunks,
             share: ChunkShare::even(1),
             shares: of_classes(fabric, ChunkShare::even(1)),
@@ -267,7 +281,18 @@ impl<'a> Compiler<'a> {
             Some(_) | None => 1,
         };
         // The work of what computes is declared beside the instruction.
-        self.computed(line, 1.0 / f64::from(interval))
+        let step = self.computed(line, 1.0 / f64::from(interval));
+        match (whole, step) {
+            (Instr::Sample(_), Step::Compute { at, name, seconds }) if self.samplers > 0 => {
+                Step::Draw {
+                    at,
+                    name,
+                    seconds,
+                    samplers: self.samplers,
+                }
+            }
+            (_, step) => step,
+        }
     }
 
     /// The sets of a batch, which are taken for alike. Models go on after all but the last one.

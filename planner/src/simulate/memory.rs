@@ -131,12 +131,13 @@ fn each(
             let shared =
                 needs.whole_bytes(sizes) + batch::shared_bytes(program, sizes, needs.labels);
             let own = needs.bytes(sizes, sent) + shared / sharers;
+            let samplers = parts.batch.as_ref().map_or(0, |batch| batch.samplers);
             let batches = needs.batches.iter().map(|(phase, needs)| {
                 let sizes = match phase {
                     Phase::Setup | Phase::Step => sizes,
                     Phase::Eval => &evaluated.sizes[rank],
                 };
-                needs.bytes(sizes)
+                needs.bytes(sizes, samplers)
             });
             let own = own + batches.sum::<u64>();
             let messages = messages.saturating_add(sizes.inner.saturating_mul(row));

@@ -1,11 +1,13 @@
 //! Clocks of ranks, advanced instruction by instruction.
 
+mod draws;
 mod loops;
 
 use super::PhaseCost;
 use super::compile::{Half, Name, Step, TransferCost};
 use super::fabric::Fabric;
 use super::network::{Flight, begin};
+use draws::Draws;
 use gnnc_ir::plan::KindCost;
 use gnnc_ir::program::trace::{Event, Peer, Phase};
 use gnnc_ir::words::units::Seconds;
@@ -37,6 +39,8 @@ struct State {
     host: [Vec<f64>; 2],
     /// When copies in flight between rank and host are done, by tag and class.
     copies: BTreeMap<u32, Vec<f64>>,
+    /// What the threads that draw batches do.
+    draws: Draws,
     /// Messages in flight, by tag.
     flights: BTreeMap<u32, VecDeque<Flight>>,
     /// By name: instructions per rank, and seconds summed over ranks.
@@ -64,6 +68,7 @@ impl<'a> Run<'a> {
             communication: zeros.clone(),
             host: [zeros.clone(), zeros.clone()],
             copies: BTreeMap::new(),
+            draws: Draws::default(),
             network: zeros,
             flights: BTreeMap::new(),
             kinds: vec![(0, 0.0); names.len()],
@@ -207,6 +212,12 @@ impl<'a> Run<'a> {
                 out,
                 seconds,
             } => self.copy((*name, at), *half, usize::from(*out), seconds),
+            Step::Draw {
+                at,
+                name,
+                seconds,
+                samplers,
+            } => self.draw((*name, at), seconds, *samplers),
             Step::Loop {
                 count,
                 reverse,

@@ -38,6 +38,7 @@ impl Which for OfBatches {
         "exclude",
         "negatives",
         "prefetch",
+        "samplers",
         "delay",
         "slices",
         "migrate",

@@ -121,6 +121,10 @@ impl Instruction for ServeRows {
 
     unpriced!();
 
+    fn strip_bytes(&self, program: &Program) -> Option<u64> {
+        Some(row_bytes(program, self.to))
+    }
+
     fn traffic(&self, program: &Program, _: &Reads, sizes: &[RankSizes], sum: &mut Traffic) {
         let level = program.buffer(self.to.buffer).extent.level();
         sum.fetch +=

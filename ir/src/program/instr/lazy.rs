@@ -77,6 +77,10 @@ impl Instruction for PushRows {
 
     unpriced!();
 
+    fn strip_bytes(&self, program: &Program) -> Option<u64> {
+        Some(row_bytes(program, self.from))
+    }
+
     fn traffic(&self, program: &Program, _: &Reads, sizes: &[RankSizes], sum: &mut Traffic) {
         let level = program.buffer(self.from.buffer).extent.level();
         let remote = level.map_or(0, |level| super::fetch::remote(sizes, level.number));
@@ -146,9 +150,13 @@ impl Instruction for PutRows {
         Some(copy(from.slot_bytes(sizes) + rows * INDEX, rows * row))
     }
 
-    /// Calibrations do not measure it.
-    fn demand(&self, _: &mut Terms, _: &Program, _: &RankSizes) -> Option<&'static str> {
-        None
+    fn demand(
+        &self,
+        terms: &mut Terms,
+        program: &Program,
+        sizes: &RankSizes,
+    ) -> Option<&'static str> {
+        Some(terms.fetch_rows(program, self.from, self.to, sizes))
     }
 
     fn print(&self, _: &Program) -> String {

@@ -82,9 +82,13 @@ impl Instruction for Sample {
         Some(copy(2 * edges * LINE, 2 * edges * INDEX))
     }
 
-    /// Calibrations do not measure it.
-    fn demand(&self, _: &mut Terms, _: &Program, _: &RankSizes) -> Option<&'static str> {
-        None
+    fn demand(
+        &self,
+        terms: &mut Terms,
+        program: &Program,
+        sizes: &RankSizes,
+    ) -> Option<&'static str> {
+        Some(terms.sample(program, sizes))
     }
 
     fn print(&self, _: &Program) -> String {
@@ -123,9 +127,17 @@ impl Instruction for Numbers {
         Some(copy(written, written))
     }
 
-    /// Calibrations do not measure it.
-    fn demand(&self, _: &mut Terms, _: &Program, _: &RankSizes) -> Option<&'static str> {
-        None
+    fn demand(
+        &self,
+        terms: &mut Terms,
+        program: &Program,
+        sizes: &RankSizes,
+    ) -> Option<&'static str> {
+        let rows = |one: &DrawnBuffer| {
+            let buffer = program.buffer(one.at.buffer);
+            sizes.rows(buffer.extent) * u64::from(buffer.columns)
+        };
+        Some(terms.numbers(self.outputs.iter().map(rows).sum()))
     }
 
     fn print(&self, _: &Program) -> String {
@@ -183,9 +195,13 @@ impl Instruction for FetchRows {
         Some(copy(rows * (row + INDEX), to.slot_bytes(sizes)))
     }
 
-    /// Calibrations do not measure it.
-    fn demand(&self, _: &mut Terms, _: &Program, _: &RankSizes) -> Option<&'static str> {
-        None
+    fn demand(
+        &self,
+        terms: &mut Terms,
+        program: &Program,
+        sizes: &RankSizes,
+    ) -> Option<&'static str> {
+        Some(terms.fetch_rows(program, self.to, self.from, sizes))
     }
 
     fn print(&self, _: &Program) -> String {
@@ -242,9 +258,13 @@ impl Instruction for AddRows {
         ))
     }
 
-    /// Calibrations do not measure it.
-    fn demand(&self, _: &mut Terms, _: &Program, _: &RankSizes) -> Option<&'static str> {
-        None
+    fn demand(
+        &self,
+        terms: &mut Terms,
+        program: &Program,
+        sizes: &RankSizes,
+    ) -> Option<&'static str> {
+        Some(terms.fetch_rows(program, self.from, self.to, sizes))
     }
 
     fn print(&self, _: &Program) -> String {

@@ -5,6 +5,7 @@
 //! vector of operations, and the cost of a cache line by the size of the memory that it comes
 //! from.
 
+mod batches;
 mod vectors;
 
 use super::{Nest, launched, loads, stored};
@@ -49,7 +50,7 @@ pub const TERMS: [&str; TERM_COUNT] = [
 ];
 
 /// Groups of instructions with shared costs.
-pub const GROUPS: [&str; 26] = [
+pub const GROUPS: [&str; 29] = [
     "gemm-nn-thin",
     "gemm-nt-thin",
     "gemm-tn-thin",
@@ -76,10 +77,13 @@ pub const GROUPS: [&str; 26] = [
     "col-reduce",
     "copy",
     "loss",
+    "sample",
+    "fetch-rows",
+    "numbers",
 ];
 
 /// Instructions that communicate; each is its own group.
-pub const MESSAGES: [&str; 9] = [
+pub const MESSAGES: [&str; 11] = [
     "halo-exchange",
     "halo-reduce",
     "all-reduce",
@@ -89,6 +93,8 @@ pub const MESSAGES: [&str; 9] = [
     "reduce-rows",
     "send",
     "receive",
+    "ask-rows",
+    "serve-rows",
 ];
 
 const LAUNCH: usize = 0;

@@ -35,7 +35,8 @@ impl Compiler<'_> {
                 TransferCost::Everyone(self.as_measured(cost, instr, name))
             }
             Some(Collective::AskRows(_) | Collective::ServeRows(_) | Collective::CacheRows(_)) => {
-                TransferCost::Everyone(self.all_to_all(Among::All, false, self.fetched(instr)))
+                let cost = self.all_to_all(Among::All, false, self.fetched(instr));
+                TransferCost::Everyone(self.as_measured(cost, instr, name))
             }
             Some(Collective::PushRows(_)) => {
                 TransferCost::Everyone(self.all_to_all(Among::All, true, self.fetched(instr)))

@@ -51,7 +51,8 @@ fn set(step: &mut Step, all: &[f64], share: f64) {
             let share = share / f64::from((*count).max(1));
             body.iter_mut().for_each(|step| set(step, all, share));
         }
-        Step::Transfer { .. }
+        Step::Draw { .. }
+        | Step::Transfer { .. }
         | Step::Move { .. }
         | Step::Chunks { .. }
         | Step::Batches { .. }

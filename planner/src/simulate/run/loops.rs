@@ -83,6 +83,11 @@ impl State {
                 }
             }
         }
+        let advance = self.clock.iter().zip(&before.clock);
+        let advance: Vec<f64> = advance
+            .map(|(now, before)| (now - before) * times)
+            .collect();
+        self.draws.advance(&advance);
         more(&mut self.clock, &before.clock);
         more(&mut self.compute, &before.compute);
         more(&mut self.communication, &before.communication);

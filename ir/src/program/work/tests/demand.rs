@@ -4,6 +4,7 @@ use super::*;
 use crate::kernel::Mask;
 use crate::program::instr;
 use crate::program::{Matrix, Product};
+use crate::words::sampling::{Cut, Exclude, Fanout, Kind, Negatives, Roots, Sampling};
 use crate::words::scalar::Unary;
 
 /// The named counts; all others are 0.
@@ -159,4 +160,55 @@ fn sparse_features_draw_for_each_non_zero() {
         ("stream_32k", f64::from(12 * 50)),
     ];
     assert_eq!(found.terms, named(&expected));
+}
+
+/// Two hops: 5 seeds have 20 edges kept, and the 15 vertices of level 1 have 40.
+#[test]
+fn a_draw_picks_edges_or_whole_rows() {
+    let sizes = RankSizes {
+        batch: BatchSizes {
+            levels: std::array::from_fn(|n| [25, 15, 5].get(n).copied().unwrap_or(0)),
+            edges: std::array::from_fn(|n| [0, 40, 20].get(n).copied().unwrap_or(0)),
+            ..BatchSizes::NONE
+        },
+        vertices: 100,
+        all_edges: 800,
+        ..SIZES
+    };
+    let sampling = |fanout| Sampling {
+        batch: 5,
+        fanouts: vec![Fanout::Each(fanout); 2],
+        over: Vec::new(),
+        kind: Kind::Neighbor,
+        cut: Cut::Even,
+        roots: Roots::Home,
+        merges: None,
+        exclude: Exclude::Seeds,
+        negatives: Negatives::Given,
+        cache: None,
+    };
+    let sample = Instr::Sample(instr::Sample {});
+    let of = |fanout| {
+        let program = Program {
+            sampling: Some(sampling(fanout)),
+            ..Program::default()
+        };
+        demand(&program, &sample, &sizes, &sizes).unwrap()
+    };
+    // No vertex has more than 4 edges.
+    let (drawn, whole) = (of(3), of(4));
+    assert_eq!((drawn.group, whole.group), ("sample", "sample"));
+    let counts = |lines: f64| {
+        named(&[
+            ("launch", 1.0),
+            ("row", 20.0),
+            ("edge", 60.0),
+            ("line_32k", lines),
+            ("wait_32k", 60.0),
+            ("stream_32k", 16.0 * 60.0),
+        ])
+    };
+    assert_eq!(drawn.terms, counts(60.0));
+    // 20 rows of 3 edges, whose 12 bytes may begin anywhere in a line.
+    assert_eq!(whole.terms, counts(20.0 * (1.0 + 8.0 / 64.0)));
 }
