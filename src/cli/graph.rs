@@ -16,6 +16,7 @@ use gnnc::graph::import;
 use gnnc::graph::{Features, GraphData, GraphError, LoadOptions, summary, write};
 use gnnc::ir::EdgeSet;
 use gnnc::ir::words::spelling::counted;
+use gnnc::ir::workload::MAX_RELATIONS;
 use gnnc::ir::workload::Workload;
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -95,6 +96,9 @@ pub struct Generate {
     /// Number of classes.
     #[arg(long, value_name = "N", default_value = "4", value_parser = within(WIDTH))]
     classes: u32,
+    /// Number of types of edges: those within a class have other types than those between classes.
+    #[arg(long, value_name = "N", default_value = "0", value_parser = within(0..=MAX_RELATIONS))]
+    relations: u32,
     /// Seed of all random draws.
     #[arg(long, value_name = "N", default_value = "1", value_parser = within(SEEDS))]
     seed: u64,
@@ -211,6 +215,7 @@ impl Generate {
             features: self.features,
             nonzeros: self.nonzeros,
             classes: self.classes,
+            relations: self.relations,
             signal: self.signal,
             ..Attributes::default()
         };

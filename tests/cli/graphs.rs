@@ -222,6 +222,42 @@ fn generated_graphs_are_the_same_every_time() {
 }
 
 #[test]
+fn types_of_generated_edges_tell_neighbors_apart() {
+    let folder = Folder::new();
+    let out = folder.join("typed.npz");
+    let args = "graph generate planted --vertices 600 --edges 6000 --classes 3 --features 4 --signal 0.3 --homophily 0.5";
+    let typed = ["--relations", "4", "--out", text(&out)];
+    let report = gnnc(args.split(' ').chain(typed)).report();
+    assert!(report.contains("4 relations"), "{report}");
+    let accuracy = |layer: &str| {
+        let model = format!(
+            "graph g = \"typed.npz\"
+             model m(hidden = 16) on g {{
+               let h = x |> {layer}(hidden) |> relu
+               loss cross_entropy(h |> {layer}(classes), labels, on = train)
+             }}
+             train {{ optimizer = adam(lr = 0.02) epochs = 60 allow = [sample] }}"
+        );
+        let model = folder.file(&format!("{layer}.gir"), model);
+        let batches = [
+            "--placement",
+            "minibatch",
+            "--batch",
+            "120",
+            "--fanouts",
+            "4,4",
+        ];
+        let args = ["train", text(&model), "--format", "json"];
+        gnnc(args.iter().chain(&batches)).json()["test_accuracy"]
+            .as_f64()
+            .unwrap()
+    };
+    // Half of the neighbors have another class, and only their types say which.
+    let (with, without) = (accuracy("rgcn_conv"), accuracy("sage_conv"));
+    assert!(with > without + 0.05, "{with}, {without}");
+}
+
+#[test]
 fn features_are_taken_from_a_file() {
     let (folder, _) = folder(&crate::data::ring());
     let edges = folder.file("g.csv", "0,1\n1,0\n");

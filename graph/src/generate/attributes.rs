@@ -6,7 +6,10 @@ use crate::topology::check_vertices;
 use crate::{Features, GraphData, GraphError, Labels, Topology};
 use rayon::prelude::*;
 
-/// Features, labels and split of a generated graph.
+/// Features, labels and split of a generated graph, and types of its edges.
+///
+/// Edges within a class have types with even numbers, and others those with odd numbers, so types say which
+/// neighbors are alike. Without classes, or with one type, any edge has any type.
 ///
 /// A vertex's features are `signal` times its class center, a vector of 1 and -1, plus noise of
 /// variance 1. With `nonzeros` they are stored sparsely, as words of a document are: so many ones,
@@ -19,6 +22,8 @@ pub struct Attributes {
     pub nonzeros: u32,
     /// Number of classes, of nearly equal size; 0 for no labels and no split.
     pub classes: u32,
+    /// Number of types of edges; 0 for none.
+    pub relations: u32,
     /// Distance between the classes; 0 gives pure noise.
     pub signal: f32,
     /// Fraction of the vertices used for training.
@@ -33,6 +38,7 @@ impl Default for Attributes {
             features: 0,
             nonzeros: 0,
             classes: 0,
+            relations: 0,
             signal: 0.5,
             train: 0.6,
             val: 0.2,
@@ -101,6 +107,10 @@ pub(super) fn with_attributes(
     seed: u64,
 ) -> Result<GraphData, GraphError> {
     let n = topology.vertices();
+    let topology = match attributes.relations {
+        0 => topology,
+        _ => typed(&topology, &labels, attributes, seed)?,
+    };
     let mut data = GraphData::new(name, topology);
     data.features = match (attributes.features, attributes.nonzeros) {
         (0, _) => Features::None,
@@ -125,6 +135,34 @@ pub(super) fn with_attributes(
         }
     }
     Ok(data)
+}
+
+/// The same edges with types.
+fn typed(
+    topology: &Topology,
+    labels: &[i32],
+    attributes: &Attributes,
+    seed: u64,
+) -> Result<Topology, GraphError> {
+    let (types, draws) = (
+        u64::from(attributes.relations),
+        Stream::new(seed, purpose::TYPES),
+    );
+    let class = |v: u32| labels.get(v as usize);
+    let sources = |v: u32| topology.in_neighbours(v).iter().map(move |u| (*u, v));
+    let edges = (0..topology.vertices()).flat_map(sources);
+    let typed = edges.map(|(u, v)| {
+        let bits = draws.bits(u64::from(v) << 32 | u64::from(u));
+        let kind = match labels.is_empty() || types == 1 {
+            true => Stream::below(bits, types),
+            false => {
+                let odd = u64::from(class(u) != class(v));
+                2 * Stream::below(bits, (types + 1 - odd) / 2) + odd
+            }
+        };
+        (u, v, kind as u16)
+    });
+    Ok(Topology::typed(topology.vertices(), attributes.relations, typed)?.0)
 }
 
 /// Whether a column is 1 in the center of a class, not -1.

@@ -23,6 +23,7 @@ mod purpose {
     pub const NOISE: u64 = 5;
     pub const SPLIT: u64 = 6;
     pub const WORDS: u64 = 7;
+    pub const TYPES: u64 = 8;
 }
 
 /// Draws per requested edge before a generator gives up.
