@@ -1,6 +1,7 @@
 //! Vocabulary shared by all IRs: tensor types, storage formats, units and spelling.
 
 pub mod json;
+mod level;
 pub mod mesh;
 pub mod metric;
 pub mod number;

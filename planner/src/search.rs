@@ -1,6 +1,7 @@
 //! The search for the best placement: lowers and prices every candidate, and says why each one
 //! lost.
 
+mod again;
 mod candidates;
 mod interior;
 mod layers;
@@ -28,7 +29,7 @@ use gnnc_ir::plan::{
     Host, Knobs, Layouts, Objective, PLAN_VERSION, Partitioner, Pilot, Placement, Plan, Rejected,
     ToTarget,
 };
-use gnnc_ir::program::{Buffer, Capacity, Instr, Program, Role};
+use gnnc_ir::program::{Buffer, Capacity, Program, Role};
 use gnnc_ir::words::units::Bytes;
 use gnnc_ir::workload::Workload;
 use order::{cost, measures, order};
@@ -381,33 +382,6 @@ impl Ready {
         }
         let without = training::alone(program);
         Some(peak_memory(&without, request.cluster, &self.parts))
-    }
-
-    /// Whether it is to keep rows of other ranks, and finds none of those that batches read.
-    fn keeps_nothing(&self) -> bool {
-        let fills = |program: &Program| {
-            let mut setup = program.setup.iter();
-            setup.any(|instr| matches!(instr, Instr::CacheRows(_)))
-        };
-        let batches = self.parts.batch.iter().flat_map(|batch| &batch.expected);
-        let found: u64 = batches.flat_map(|sizes| &sizes.cached).sum();
-        let of_batches = self.spec.samples() && self.spec.knobs.sampling.cached().is_some();
-        of_batches && (found == 0 || !self.programs.iter().any(fills))
-    }
-
-    /// Whether it duplicates another candidate: a mixture that is a pure placement, more chunks that
-    /// change nothing, or a cache that keeps nothing.
-    fn is_another(&self, all: &[Ready]) -> bool {
-        let (own, chunks) = (&self.spec, self.spec.chunks());
-        let keeps_nothing = self.keeps_nothing();
-        all.iter().filter(|a| a.spec.ranks == own.ranks).any(|a| {
-            let uncut = a.spec.placement == own.placement && a.spec.chunks() < chunks;
-            let uncached =
-                a.spec.placement == own.placement && a.spec.knobs.sampling.cached().is_none();
-            self.same == Some(a.spec.placement)
-                || uncut && a.programs == self.programs
-                || uncached && keeps_nothing
-        })
     }
 }
 

@@ -21,9 +21,10 @@ mod sets;
 mod share;
 mod sparse;
 mod stage;
+mod together;
 mod transfer;
 
-pub use collective::{AllReduce, Collective, HaloExchange, HaloReduce, Redistribute};
+pub use collective::{AllReduce, HaloExchange, HaloReduce, Redistribute};
 pub use copies::{Move, Remember};
 pub use fetch::{AskRows, CacheRows, ServeRows};
 pub use launch::{Launch, ScalarRef};
@@ -37,6 +38,7 @@ pub use sets::{Sets, Shift};
 pub use share::ShareLevels;
 pub use sparse::{Densify, SparseDropout, SparseMatMul};
 pub use stage::{StageEnd, StageMessage};
+pub use together::Collective;
 pub use transfer::Transfer;
 
 use super::traffic::{Reads, Traffic};

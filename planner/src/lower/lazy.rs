@@ -48,9 +48,10 @@ impl Lowerer {
 
     /// Whether a node is a parameter of which a rank holds the rows of its own vertices.
     pub(super) fn has_own_rows(&self, graph: &Graph, id: NodeId) -> bool {
-        match graph.node(id).op {
-            Op::Param(ParamId(n)) => self.distributed && self.lazy[n as usize],
-            _ => false,
+        if let Op::Param(ParamId(n)) = graph.node(id).op {
+            self.distributed && self.lazy[n as usize]
+        } else {
+            false
         }
     }
 
@@ -64,9 +65,12 @@ impl Lowerer {
         whole: Ref,
         code: &mut Vec<Instr>,
     ) -> Result<Gradient, LowerError> {
-        let adds = |instr: &Instr| match instr {
-            Instr::AddRows(AddRows { from, to }) if *to == whole => Some(*from),
-            _ => None,
+        let adds = |instr: &Instr| {
+            if let Instr::AddRows(AddRows { from, to }) = instr {
+                (*to == whole).then_some(*from)
+            } else {
+                None
+            }
         };
         let place = code.iter().position(|instr| adds(instr).is_some());
         let from = place.and_then(|place| adds(&code.remove(place)));
@@ -128,10 +132,8 @@ pub(super) fn over_rows(
 ) -> Launch {
     let operand = |at: &Ref| {
         let buffer = lowerer.program.buffer(at.buffer);
-        let place = match buffer.extent {
-            Extent::Fixed(1) => At::One,
-            _ => At::Row,
-        };
+        let is_single = buffer.extent == Extent::Fixed(1);
+        let place = if is_single { At::One } else { At::Row };
         Operand {
             column_step: u32::from(buffer.columns == columns),
             ..Operand::dense(place, 1, buffer.columns)

@@ -282,17 +282,17 @@ impl<'a> Compiler<'a> {
         };
         // The work of what computes is declared beside the instruction.
         let step = self.computed(line, 1.0 / f64::from(interval));
-        match (whole, step) {
-            (Instr::Sample(_), Step::Compute { at, name, seconds }) if self.samplers > 0 => {
-                Step::Draw {
-                    at,
-                    name,
-                    seconds,
-                    samplers: self.samplers,
-                }
-            }
-            (_, step) => step,
+        if let (Instr::Sample(_), Step::Compute { at, name, seconds }) = (whole, &step)
+            && self.samplers > 0
+        {
+            return Step::Draw {
+                at: at.clone(),
+                name: *name,
+                seconds: seconds.clone(),
+                samplers: self.samplers,
+            };
         }
+        step
     }
 
     /// The sets of a batch, which are taken for alike. Models go on after all but the last one.

@@ -1,8 +1,6 @@
 //! Communication among all ranks of a group.
 
-use super::{
-    AskRows, CacheRows, Instruction, Operand, PushRows, ServeRows, ShareLevels, Shift, Use,
-};
+use super::{Collective, Instruction, Operand, Use};
 use crate::graph::op;
 use crate::program::access::Touched;
 use crate::program::text::line::{after, arrow, matrix, matrix_at, optional, words};
@@ -66,31 +64,6 @@ pub struct Redistribute {
     /// Which rows are moved.
     #[serde(default, skip_serializing_if = "Moved::is_all")]
     pub moved: Moved,
-}
-
-/// What all ranks of a stage do together.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Collective<'a> {
-    /// Fills halo rows.
-    HaloExchange(&'a HaloExchange),
-    /// Adds halo rows to those of their owners.
-    HaloReduce(&'a HaloReduce),
-    /// Sums buffers.
-    AllReduce(&'a AllReduce),
-    /// Changes a layout.
-    Redistribute(&'a Redistribute),
-    /// Names rows of a batch to their owners.
-    AskRows(&'a AskRows),
-    /// Fills these rows.
-    ServeRows(&'a ServeRows),
-    /// Adds rows to those of their owners.
-    PushRows(&'a PushRows),
-    /// Fills the rows of others that a rank keeps.
-    CacheRows(&'a CacheRows),
-    /// Puts the lower levels of all ranks side by side.
-    ShareLevels(&'a ShareLevels),
-    /// Moves sums of gradients, and weights, to the rank of a model's next set.
-    Shift(&'a Shift),
 }
 
 impl Instruction for HaloExchange {
