@@ -8,19 +8,18 @@ use gnnc_ir::graph::{Init, ParamSpec};
 pub(crate) fn fill(
     spec: &ParamSpec,
     own: Option<&[u32]>,
-    (seed, slot): (u64, u32),
+    seed: u64,
+    slot: u32,
     values: &mut [f32],
 ) {
     let columns = spec.ty.columns() as usize;
-    let element = |n: usize| match spec.shard {
-        None => match own {
-            None => Some(n),
-            Some(rows) => Some(rows[n / columns] as usize * columns + n % columns),
-        },
-        Some(shard) => {
-            let row = shard.whole_row((n / columns) as u32)?;
-            Some(row as usize * columns + n % columns)
-        }
+    let element = |n: usize| {
+        let row = match (spec.shard, own) {
+            (Some(shard), _) => shard.whole_row((n / columns) as u32)? as usize,
+            (None, Some(rows)) => rows[n / columns] as usize,
+            (None, None) => n / columns,
+        };
+        Some(row * columns + n % columns)
     };
     match spec.init {
         Init::Zeros => values.fill(0.0),
@@ -81,7 +80,7 @@ mod tests {
             element: None,
         };
         let mut values = vec![9.0; 10_000];
-        fill(&spec, None, (seed, slot), &mut values);
+        fill(&spec, None, seed, slot, &mut values);
         values
     }
 
@@ -98,7 +97,7 @@ mod tests {
                 element: None,
             };
             let mut expected = vec![9.0; 14 * 3];
-            fill(&whole, None, (1, 2), &mut expected);
+            fill(&whole, None, 1, 2, &mut expected);
             for ranks in [2, 3, 4, 9] {
                 let mut seen = 0;
                 for rank in 0..ranks {
@@ -108,7 +107,7 @@ mod tests {
                     let rows = 2 * slice.len;
                     assert_eq!(own.ty, Type::matrix(rows, 3));
                     let mut found = vec![9.0; rows as usize * 3];
-                    fill(&own, None, (1, 2), &mut found);
+                    fill(&own, None, 1, 2, &mut found);
                     for (row, found) in (0..rows).zip(found.chunks(3)) {
                         match own.shard.and_then(|shard| shard.whole_row(row)) {
                             Some(at) => assert_eq!(found, &expected[at as usize * 3..][..3]),

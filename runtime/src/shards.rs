@@ -5,6 +5,7 @@
 
 use crate::Failure;
 use crate::checkpoint::{HISTORY, STATE, Tensor};
+use crate::rank::Rank;
 use crate::rank_set::RankSet;
 use gnnc_ir::Rows;
 use gnnc_ir::graph::{ParamSpec, Shard};
@@ -53,14 +54,7 @@ pub(crate) fn tensors(
             });
             let own = rank.read(BufferId(id))?;
             let whole = &mut tensors[place].values;
-            let columns = buffer.columns as usize;
-            if let Some(vertices) = rank.rank().part.own_rows(buffer.extent) {
-                for (row, v) in own.chunks_exact(columns.max(1)).zip(vertices) {
-                    whole[*v as usize * columns..][..columns].copy_from_slice(row);
-                }
-                continue;
-            }
-            for (from, at) in places(&program, BufferId(id), spec, own.len(), whole.len()) {
+            for (from, at) in places(rank.rank(), BufferId(id), spec, own.len(), whole.len()) {
                 whole[at..at + from.len()].copy_from_slice(&own[from]);
             }
         }
@@ -80,15 +74,7 @@ pub(crate) fn store(rank_set: &dyn RankSet, tensors: &[Tensor]) -> Result<(), Fa
             if let Some(Tensor { values, .. }) = tensors.iter().find(|t| t.name == name) {
                 let floats = rank.rank().elements(BufferId(id));
                 let mut own = vec![0.0; floats];
-                let columns = buffer.columns as usize;
-                if let Some(vertices) = rank.rank().part.own_rows(buffer.extent) {
-                    for (row, v) in own.chunks_exact_mut(columns.max(1)).zip(vertices) {
-                        row.copy_from_slice(&values[*v as usize * columns..][..columns]);
-                    }
-                    rank.write(BufferId(id), &own)?;
-                    continue;
-                }
-                for (to, at) in places(&program, BufferId(id), spec, floats, values.len()) {
+                for (to, at) in places(rank.rank(), BufferId(id), spec, floats, values.len()) {
                     let len = to.len();
                     own[to].copy_from_slice(&values[at..at + len]);
                 }
@@ -212,13 +198,19 @@ fn named(program: &Program, role: Role) -> Option<(String, &ParamSpec)> {
 /// The rows of a rank's buffer of a parameter or state with `own` floats, each with the position of
 /// its first float in the whole tensor of `floats`. A whole tensor is one piece.
 fn places(
-    program: &Program,
+    rank: &Rank,
     id: BufferId,
     spec: &ParamSpec,
     own: usize,
     floats: usize,
 ) -> Vec<(Range<usize>, usize)> {
-    let buffer = program.buffer(id);
+    let buffer = rank.program.buffer(id);
+    let columns = buffer.columns as usize;
+    let row = |n: usize| n * columns..(n + 1) * columns;
+    if let Some(vertices) = rank.part.own_rows(buffer.extent) {
+        let place = |(n, v): (usize, &u32)| (row(n), *v as usize * columns);
+        return vertices.iter().enumerate().map(place).collect();
+    }
     let ParamSpec { shard, element, .. } = spec;
     let (first, slots) = element.map_or((0, buffer.slots), |element| (element.index, element.of));
     let (first, whole) = (first as usize, floats / slots.max(1) as usize);
@@ -226,13 +218,11 @@ fn places(
         return vec![(0..own, first * whole)];
     };
     let Shard { blocks, slice } = shard;
-    let columns = buffer.columns as usize;
     let rows = ((blocks * slice.len) as usize).max(1);
     let place = |n: usize| {
         let (slot, row_number) = (first + n / rows, (n % rows) as u32);
         let place = shard.whole_row(row_number)?;
-        let own = n * columns..(n + 1) * columns;
-        Some((own, slot * whole + place as usize * columns))
+        Some((row(n), slot * whole + place as usize * columns))
     };
     (0..own / columns.max(1)).filter_map(place).collect()
 }

@@ -404,7 +404,7 @@ fn fill(
             let first = spec.element.map_or(0, |element| element.index);
             let own = rank.part.own_rows(buffer.extent);
             for (values, slot) in floats.chunks_exact_mut(size).zip(first..) {
-                init::fill(spec, own, (seed, slot), values);
+                init::fill(spec, own, seed, slot, values);
             }
         }
         Role::State(..) | Role::Static | Role::History(_) | Role::Result | Role::Temp => {
