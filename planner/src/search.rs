@@ -2,6 +2,7 @@
 //! lost.
 
 mod again;
+mod caches;
 mod candidates;
 mod interior;
 mod layers;
@@ -117,6 +118,8 @@ pub fn plan(request: &PlanRequest, lower: &dyn Lower) -> Plan {
     let mut again = again.into_iter();
     waiting.retain(|_| again.next() != Some(true));
     waiting.sort_by(|a, b| a.least.total_cmp(&b.least).then(a.spec.cmp(&b.spec)));
+    // Caches that do not fit are all cut to the same size.
+    waiting.dedup_by(|a, b| a.spec == b.spec);
     let mut priced: Vec<Priced> = Vec::new();
     for candidate in waiting {
         let better = priced.iter().filter(|p| {
@@ -283,7 +286,12 @@ fn ready(
     }
     let mixes = spec.ranks > 1 && row(spec.placement).is_some_and(|row| row.mixes);
     if !mixes || spec.knobs.layouts() != Layouts::default() {
-        return made(spec.clone(), lowered(spec)?, few);
+        let found = made(spec.clone(), lowered(spec)?, few)?;
+        let Some(smaller) = found.with_cache_that_fits(request, lower)? else {
+            return Ok(found);
+        };
+        let programs = lowered(&smaller)?;
+        return made(smaller, programs, few);
     }
     let with = |layouts: &Layouts| {
         let knobs = spec.knobs.clone().with_layouts(layouts.clone());

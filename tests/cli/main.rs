@@ -5,6 +5,7 @@
 mod bad_input;
 mod bad_tasks;
 mod begin;
+mod caches;
 mod calibration;
 mod checked;
 mod commands;

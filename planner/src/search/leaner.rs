@@ -35,7 +35,7 @@ impl Ready {
     }
 
     /// Bytes on the rank that needs the most.
-    fn memory(&self, request: &PlanRequest) -> u64 {
+    pub(super) fn memory(&self, request: &PlanRequest) -> u64 {
         let programs = self.programs.iter();
         let peaks = programs.map(|program| peak_memory(program, request.cluster, &self.parts).0);
         peaks.max().unwrap_or(0)
