@@ -82,9 +82,9 @@ impl Bench {
             "epoch_seconds": seconds,
             "losses": losses,
             "set_up_seconds": set_up,
-            "peak_bytes": trainer.session.peak_memory_bytes(),
+            "peak_bytes": trainer.session.peak_memory_bytes()?,
             "host_bytes": trainer.session.host_bytes(),
-            "moved_bytes": trainer.moves(Phase::Step),
+            "moved_bytes": trainer.moves(Phase::Step)?,
         }))
     }
 }

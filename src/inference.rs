@@ -55,7 +55,7 @@ impl Inference {
         }
         let scored = tensor == Tensor::Logits && data.labels != Labels::None;
         let judge = match scored {
-            true => Judge::new(loaded, data, options)?,
+            true => Judge::new(loaded, data)?,
             false => None,
         };
         let loss = scored.then(|| loaded.model.loss.clone());

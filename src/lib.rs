@@ -56,7 +56,7 @@ pub use plan::{PlanOptions, Planner, SweepPoint, best, plan, sweep};
 pub use predict::{Embeddings, Outputs, Predictions, embeddings, outputs, predict};
 pub use replay::{Verified, verify};
 pub use source::{LoadOptions, Loaded, Source};
-pub use summary::{Scores, Summary, TargetRun};
+pub use summary::{MeasuredMerges, Scores, Summary, TargetRun, Waited};
 pub use training::{
     Pause, Progress, TrainOptions, Trainer, best_of, place, train, train_once, train_traced,
 };

@@ -76,6 +76,24 @@ pub struct TargetRun {
     pub evaluation_seconds: f64,
 }
 
+/// Numbers of merges that a run has timed.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct MeasuredMerges {
+    /// The number that the run trains with in the end.
+    pub merges: u32,
+    /// Seconds of an epoch with 0, 1, 2, ... merges.
+    pub epoch_seconds: Vec<f64>,
+}
+
+/// How long a process waited for others.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Waited {
+    /// Name of the host that it ran on.
+    pub host: String,
+    /// Of the time of all epochs and evaluations, the share in which its ranks waited for messages.
+    pub share: f64,
+}
+
 /// The summary of a training run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Summary {
@@ -132,6 +150,12 @@ pub struct Summary {
     /// Of the rows that batches of the last epoch read of other ranks, the share that was cached.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache_hits: Option<f64>,
+    /// The merged visits of a model, if the run found their number by timing epochs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub merges: Option<MeasuredMerges>,
+    /// Each process, if there were several. The slowest one waits least.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub waited: Vec<Waited>,
     /// The way to the target, if the run had one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target: Option<TargetRun>,

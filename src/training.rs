@@ -2,8 +2,10 @@
 
 mod agree;
 mod batches;
+mod bytes;
 mod host;
 mod judge;
+mod merges;
 mod place;
 mod run;
 mod target;
@@ -15,6 +17,7 @@ pub use run::{best_of, train, train_once, train_traced};
 
 use crate::{Compiled, Device, Error, Loaded, Scores};
 use agree::facts;
+use bytes::{same_moved, same_sent};
 use gnnc_files::Cache;
 use gnnc_graph::{LocalPart, RowOrder};
 use gnnc_ir::cluster::Cluster;
@@ -24,7 +27,10 @@ use gnnc_ir::program::trace::Phase;
 use gnnc_ir::program::traffic::{Reads, Sent, beyond, traffic};
 use gnnc_ir::program::{Program, RankSizes};
 use gnnc_ir::words::schedule::Schedule;
-use gnnc_runtime::{EpochReport, Judged, Metrics, OnBatch, Programs, RunOptions, Session, Stop};
+use gnnc_runtime::transport::mpi::World;
+use gnnc_runtime::{
+    EpochReport, Judged, Metrics, OnBatch, Programs, RunOptions, RuntimeError, Session, Stop,
+};
 use host::{budget, resting};
 use place::{divide, permitted};
 use std::path::PathBuf;
@@ -65,6 +71,8 @@ pub struct TrainOptions {
     pub threads: usize,
     /// The device that ranks run on.
     pub device: Device,
+    /// The processes that the ranks are divided among, if there are several. All of them run the same.
+    pub world: Option<Arc<World>>,
     /// Placement of the work on several ranks.
     pub placement: Placement,
     /// Knobs of the placement. Open knobs take their defaults; open layouts, numbers of stages and divisions of layers
@@ -97,6 +105,9 @@ pub struct TrainOptions {
     pub checked: bool,
     /// Whether to draw the batches of every epoch a second time, and to check the bytes sent against them.
     pub check_bytes: bool,
+    /// Whether the run finds by timing its first epochs how many visits of a model to merge with others, in placement
+    /// model-migration.
+    pub measure_merges: bool,
     /// Called after each batch of an epoch.
     pub on_batch: Option<OnBatch>,
     /// Asks the run to stop. It then writes its checkpoint, if it has one and an epoch is done, and ends with the epochs
@@ -172,6 +183,7 @@ impl Default for TrainOptions {
             workers: 1,
             threads: 1,
             device: Device::default(),
+            world: None,
             placement: Placement::Graph,
             knobs: Knobs::default(),
             allow: Vec::new(),
@@ -187,6 +199,7 @@ impl Default for TrainOptions {
             trace: false,
             checked: false,
             check_bytes: false,
+            measure_merges: false,
             on_batch: None,
             stop: Stop::default(),
         }
@@ -224,11 +237,11 @@ pub struct Trainer {
     program: Program,
     /// Programs with tensors on the host, those of all ranks; empty if there are none.
     hosted: Vec<Program>,
-    /// The rank that this process has, if not all.
-    rank: Option<u32>,
+    /// The first rank of this process.
+    first_rank: u32,
     /// How many rows the ranks read from each other.
     reads: Reads,
-    /// Whether all ranks are in this process, which then knows all bytes sent.
+    /// Whether all ranks are in this process.
     whole: bool,
     /// Checks the bytes of sampled batches, if the options ask for it.
     check: Option<batches::Check>,
@@ -267,10 +280,10 @@ impl Trainer {
         permitted(loaded, options)?;
         options.check_schedule(loaded)?;
         options.check_target(loaded)?;
-        let judge = Judge::new(loaded, data, options)?;
+        let judge = Judge::new(loaded, data)?;
         // First, so that a missing device is reported before the graph is partitioned.
         let mut device = options.device.open(options.cache.clone())?;
-        let rank = options.device.rank();
+        let (rank, world) = (options.device.rank(), options.world.as_ref());
         let place = place(loaded, compiled, options)?;
         let input = compiled.input(data, options.partitioner());
         let partition = Arc::new(divide(input, options, &place)?);
@@ -283,6 +296,10 @@ impl Trainer {
         if let (Some(live), Device::Cuda(own)) = (&mut device, &options.device) {
             let facts = || facts(loaded, data, options, &partition, program);
             live.connect(own, &own.processes.as_ref().map_or(Vec::new(), |_| facts()))?;
+        }
+        if let Some(world) = world {
+            let facts = facts(loaded, data, options, &partition, program);
+            world.agree(&facts).map_err(RuntimeError::World)?;
         }
         let budget = budget(options, &place, device.as_mut())?;
         let programs = match budget {
@@ -336,8 +353,16 @@ impl Trainer {
         };
         Ok(Self {
             program: first,
+            first_rank: match (rank, world) {
+                (Some(rank), _) => rank,
+                (None, Some(world)) => world.process() * (place.ranks / world.processes()),
+                (None, None) => 0,
+            },
             session: match (device, rank) {
-                (None, _) => Session::new(programs, data, &partition, run)?,
+                (None, _) => match world {
+                    Some(world) => Session::in_world(programs, data, &partition, run, world)?,
+                    None => Session::new(programs, data, &partition, run)?,
+                },
                 (Some(live), None) => {
                     Session::on_device(programs, data, &partition, run, Box::new(live))?
                 }
@@ -346,14 +371,13 @@ impl Trainer {
                     Session::on_device_of(programs, data, &partition, run, Box::new(live), here)?
                 }
             },
-            whole: rank.is_none(),
+            whole: rank.is_none() && world.is_none(),
             check,
             judge,
             judged: None,
             step_bytes,
             eval_bytes,
             hosted,
-            rank,
             reads,
         })
     }
@@ -364,39 +388,42 @@ impl Trainer {
     }
 
     /// Bytes that the latest run of a list must have copied to and from the hosts, on the ranks of this
-    /// process.
-    pub fn moves(&self, phase: Phase) -> u64 {
+    /// process. Collective.
+    ///
+    /// # Errors
+    /// A process that failed.
+    pub fn moves(&self, phase: Phase) -> Result<u64, Error> {
         let Some(first) = self.hosted.first() else {
-            return 0;
+            return Ok(0);
         };
         let each = (first.ranks as usize / self.hosted.len()).max(1);
-        let here = self.rank.unwrap_or(0) as usize..;
-        let drawn = self.session.drawn(phase);
-        let of = |(n, (rank, sizes)): (usize, (usize, RankSizes))| {
+        let drawn = self.session.drawn(phase)?;
+        let of = |(rank, sizes): (usize, RankSizes)| {
             let program = self.hosted.get(rank / each).unwrap_or(first);
-            batches::moved(
-                program,
-                phase,
-                sizes,
-                drawn.get(n).map_or(&[], Vec::as_slice),
-            )
+            let drawn = drawn.get(rank).map_or(&[][..], Vec::as_slice);
+            batches::moved(program, phase, sizes, drawn)
         };
-        let here = here.zip(self.session.sizes()).enumerate();
-        here.map(of).sum()
+        let here = (self.first_rank as usize..).zip(self.session.sizes());
+        Ok(here.map(of).sum())
     }
 
     /// Bytes that the latest epoch must have sent. Rules that skip by age are known beforehand; for rules
     /// that skip by values, the decisions of the ranks count, and for sampled batches the rows that they fetched.
-    pub fn predicted(&self) -> u64 {
+    /// Collective.
+    ///
+    /// # Errors
+    /// A process that failed.
+    pub fn predicted(&self) -> Result<u64, Error> {
         if self.program.sampling.is_some() {
             return batches::predicted(&self.program, Phase::Step, &self.session);
         }
         let epoch = self.session.epochs().saturating_sub(1);
         let epoch = epoch.saturating_sub(self.session.copies_since());
-        self.if_sent(&|skip, iteration, block| {
+        let decisions = self.session.decisions()?;
+        Ok(self.if_sent(&|skip, iteration, block| {
             let decided = skip.rule.decided(epoch, block);
-            decided.unwrap_or_else(|| self.session.sent(skip, iteration, block))
-        })
+            decided.unwrap_or_else(|| decisions.sent(&self.program, skip, iteration, block))
+        }))
     }
 
     /// Bytes of an epoch's skippable exchanges, if none are skipped.
@@ -418,8 +445,11 @@ impl Trainer {
         self.session.prepare()?;
         let before = self.session.bytes_moved();
         let report = self.session.epoch()?;
-        self.sent(report.bytes_sent, self.predicted())?;
-        same_moved(self.session.bytes_moved() - before, self.moves(Phase::Step))?;
+        same_sent(report.bytes_sent, self.predicted()?)?;
+        same_moved(
+            self.session.bytes_moved() - before,
+            self.moves(Phase::Step)?,
+        )?;
         if let Some(check) = &mut self.check {
             check.epoch(&self.session, &self.program, report.bytes_sent)?;
         }
@@ -436,10 +466,13 @@ impl Trainer {
         let metrics = self.session.measure()?;
         let predicted = match &self.program.evaluation {
             None => self.eval_bytes,
-            Some(_) => batches::predicted(&self.program, Phase::Eval, &self.session),
+            Some(_) => batches::predicted(&self.program, Phase::Eval, &self.session)?,
         };
-        self.sent(metrics.bytes_sent, predicted)?;
-        same_moved(self.session.bytes_moved() - before, self.moves(Phase::Eval))?;
+        same_sent(metrics.bytes_sent, predicted)?;
+        same_moved(
+            self.session.bytes_moved() - before,
+            self.moves(Phase::Eval)?,
+        )?;
         if let Some(check) = &mut self.check {
             check.evaluation(&self.session, &self.program, metrics.bytes_sent)?;
         }
@@ -450,22 +483,5 @@ impl Trainer {
         self.judged = judged.transpose()?;
         self.session.choose(metrics, self.judged);
         Ok(metrics)
-    }
-
-    /// Checks the bytes sent against the prediction. One of several processes sends only a part of them.
-    fn sent(&self, sent: u64, predicted: u64) -> Result<(), Error> {
-        if sent == predicted || (!self.whole && sent < predicted) {
-            Ok(())
-        } else {
-            Err(Error::Bytes { sent, predicted })
-        }
-    }
-}
-
-/// Checks the bytes copied to and from the hosts against the prediction.
-fn same_moved(moved: u64, predicted: u64) -> Result<(), Error> {
-    match moved == predicted {
-        true => Ok(()),
-        false => Err(Error::Moved { moved, predicted }),
     }
 }

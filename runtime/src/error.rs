@@ -1,5 +1,9 @@
 //! Errors of running programs.
 
+mod world;
+
+pub use world::WorldError;
+
 use gnnc_graph::sample::SampleError;
 use gnnc_ir::program::{Capacity, Program, Role};
 use gnnc_ir::words::spelling::counted;
@@ -77,6 +81,9 @@ pub enum RuntimeError {
         /// The system's answer.
         reason: String,
     },
+    /// Processes that train together could not join, or lost each other.
+    #[error(transparent)]
+    World(#[from] WorldError),
     /// A GPU refused something before the first epoch.
     #[error(transparent)]
     Device(#[from] DriverError),

@@ -20,33 +20,42 @@ pub(crate) fn join(
     vertices: usize,
     epoch: u64,
 ) -> Result<Vec<Tensor>, Failure> {
-    let mut tensors: Vec<Tensor> = Vec::new();
-    let mut first = true;
+    // A rank knows the ages of its own block and of the blocks it reads from. Ages count from 1 until they are
+    // joined: 0 stands for what a process does not know.
+    let mut tensors = Vec::new();
     rank_set.try_each(|at_rest| {
-        let mut next = 0;
-        for (number, buffer) in each(at_rest.rank()) {
-            let copies = at_rest.read(buffer)?;
-            let rank = at_rest.rank();
-            if first {
-                tensors.extend(empty(rank, number, buffer, vertices));
-            }
-            let [rows, ages] = &mut tensors[next..next + 2] else {
+        let numbers = each(at_rest.rank());
+        if tensors.is_empty() {
+            let of = |(number, buffer): &(usize, BufferId)| {
+                empty(at_rest.rank(), *number, *buffer, vertices)
+            };
+            tensors.extend(numbers.iter().flat_map(of));
+        }
+        for ((number, buffer), tensors) in numbers.into_iter().zip(tensors.chunks_exact_mut(2)) {
+            let [rows, ages] = tensors else {
                 continue;
             };
-            next += 2;
+            let copies = at_rest.read(buffer)?;
+            let rank = at_rest.rank();
             for (own, at) in places(rank, buffer, vertices) {
                 rows.values[at].copy_from_slice(&copies[own]);
             }
             let sent = rank.clocks.of[number].iter().flat_map(|clock| &clock.sent);
-            let age = |sent: u64| epoch.saturating_sub(sent) as f32;
-            // A rank knows the ages of its own block and of the blocks it reads from.
+            let age = |sent: u64| epoch.saturating_sub(sent) as f32 - NEVER;
             for (to, sent) in ages.values.iter_mut().zip(sent) {
                 *to = sent.map_or(*to, age);
             }
         }
-        first = false;
         Ok(())
     })?;
+    for tensors in tensors.chunks_exact_mut(2) {
+        for tensor in tensors.iter_mut() {
+            rank_set.unite(&mut tensor.values)?;
+        }
+        if let [_, ages] = tensors {
+            ages.values.iter_mut().for_each(|age| *age += NEVER);
+        }
+    }
     Ok(tensors)
 }
 
@@ -104,16 +113,16 @@ fn ages_name(number: usize) -> String {
 
 fn empty(rank: &Rank, number: usize, buffer: BufferId, vertices: usize) -> [Tensor; 2] {
     let buffer = rank.program.buffer(buffer);
-    let filled = |name, shape: [u32; 3], value| Tensor {
+    let zeros = |name, shape: [u32; 3]| Tensor {
         name,
         shape,
-        values: vec![value; shape.iter().map(|n| *n as usize).product()],
+        values: vec![0.0; shape.iter().map(|n| *n as usize).product()],
     };
     let rows = [buffer.slots, vertices as u32, buffer.columns];
     let ages = [buffer.slots, rank.program.ranks, 1];
     [
-        filled(rows_name(number), rows, 0.0),
-        filled(ages_name(number), ages, NEVER),
+        zeros(rows_name(number), rows),
+        zeros(ages_name(number), ages),
     ]
 }
 

@@ -7,8 +7,12 @@ use crate::fault::Fault;
 use crate::rank::Rank;
 use crate::step_context::StepContext;
 use crate::transport::TransportError;
+use crate::transport::mpi::World;
+use crate::words::{bytes, words};
 use gnnc_ir::program::BufferId;
 use gnnc_ir::program::trace::Phase;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -33,10 +37,10 @@ pub(crate) trait RankSet: Send {
     ///
     /// # Errors
     /// If a device or a connection fails.
-    fn tell(&mut self, from: u32, floats: &mut [f32]) -> Result<(), Failure> {
-        let _ = (from, floats);
-        Ok(())
-    }
+    fn tell(&self, from: u32, floats: &mut [f32]) -> Result<(), Failure>;
+
+    /// The first rank of each process.
+    fn leaders(&self) -> Vec<u32>;
 }
 
 /// A rank between runs.
@@ -81,6 +85,67 @@ impl dyn RankSet + '_ {
         outcome
     }
 
+    /// Whether this process has rank 0.
+    pub(crate) fn leads(&self) -> bool {
+        self.map(|rank| rank.rank().number).first() == Some(&0)
+    }
+
+    /// What each process knows, in the order of their ranks. Collective.
+    ///
+    /// # Errors
+    /// As [`RankSet::tell`].
+    pub(crate) fn gather<T: Serialize + DeserializeOwned>(
+        &self,
+        own: T,
+    ) -> Result<Vec<T>, Failure> {
+        let leaders = self.leaders();
+        if leaders.len() < 2 {
+            return Ok(vec![own]);
+        }
+        let first = self.map(|rank| rank.rank().number).first().copied();
+        let unread = |error: serde_json::Error| Failure {
+            rank: first.unwrap_or(0),
+            instruction: "an exchange between two lists of instructions".to_owned(),
+            reason: error.to_string(),
+        };
+        let said = serde_json::to_vec(&own).map_err(unread)?;
+        let mut all = Vec::with_capacity(leaders.len());
+        for leader in leaders {
+            let own = Some(leader) == first;
+            let mut length = [f32::from_bits(if own { said.len() as u32 } else { 0 })];
+            self.tell(leader, &mut length)?;
+            let length = length[0].to_bits() as usize;
+            let mut told = match own {
+                true => words(&said),
+                false => vec![0.0; length.div_ceil(4)],
+            };
+            self.tell(leader, &mut told)?;
+            all.push(serde_json::from_slice(&bytes(&told, length)).map_err(unread)?);
+        }
+        Ok(all)
+    }
+
+    /// Joins floats of which each process has some, and zeros elsewhere; where several have one, it is the same.
+    /// Collective.
+    ///
+    /// # Errors
+    /// As [`RankSet::tell`].
+    pub(crate) fn unite(&self, floats: &mut [f32]) -> Result<(), Failure> {
+        let leaders = self.leaders();
+        if leaders.len() < 2 {
+            return Ok(());
+        }
+        let own = floats.to_vec();
+        for leader in leaders {
+            let mut told = own.clone();
+            self.tell(leader, &mut told)?;
+            for (float, told) in floats.iter_mut().zip(told) {
+                *float = f32::from_bits(float.to_bits() | told.to_bits());
+            }
+        }
+        Ok(())
+    }
+
     /// Collects the function's result for each rank, in order.
     pub(crate) fn map<T>(&self, mut of: impl FnMut(&mut dyn AtRest) -> T) -> Vec<T> {
         let mut found = Vec::new();
@@ -123,11 +188,13 @@ pub(crate) struct Workers {
     workers: Vec<(Sender<Job>, JoinHandle<()>)>,
     done: Receiver<Result<(), Failure>>,
     failed: Option<Failure>,
+    /// The processes of the run, if there are several.
+    world: Option<Arc<World>>,
 }
 
 impl Workers {
-    /// Starts the threads.
-    pub(crate) fn new(ranks: Vec<Worker>) -> Result<Self, RuntimeError> {
+    /// Starts the threads of the ranks of this process.
+    pub(crate) fn new(ranks: Vec<Worker>, world: Option<Arc<World>>) -> Result<Self, RuntimeError> {
         let ranks: Vec<_> = ranks
             .into_iter()
             .map(|rank| Arc::new(Mutex::new(rank)))
@@ -138,6 +205,7 @@ impl Workers {
             workers: Vec::new(),
             done,
             failed: None,
+            world,
         };
         if rank_set.ranks.len() == 1 {
             return Ok(rank_set);
@@ -207,6 +275,25 @@ impl RankSet for Workers {
     fn each(&self, visit: &mut dyn FnMut(&mut dyn AtRest)) {
         self.ranks.iter().for_each(|rank| visit(&mut *lock(rank)));
     }
+
+    fn tell(&self, from: u32, floats: &mut [f32]) -> Result<(), Failure> {
+        let Some(world) = &self.world else {
+            return Ok(());
+        };
+        let number = self.ranks.first().map_or(0, |rank| lock(rank).own.number);
+        world.tell(from, floats).map_err(|error| match error {
+            TransportError::Aborted(failure) => failure,
+            error => Failure {
+                rank: number,
+                instruction: "an exchange between two lists of instructions".to_owned(),
+                reason: error.to_string(),
+            },
+        })
+    }
+
+    fn leaders(&self) -> Vec<u32> {
+        self.world.as_ref().map_or(vec![0], |world| world.leaders())
+    }
 }
 
 impl Drop for Workers {
@@ -231,6 +318,10 @@ fn run(rank: &Mutex<Worker>, (phase, step_context): Job) -> Result<(), Failure> 
     let failure = match outcome {
         Ok(Ok(())) => return Ok(()),
         Ok(Err(Fault::Transport(TransportError::Aborted(failure)))) => return Err(failure),
+        Ok(Err(Fault::Transport(lost @ TransportError::Gone { .. }))) => {
+            let epoch = step_context.epoch + 1;
+            rank.own.failure(format!("in epoch {epoch}, {lost}"))
+        }
         Ok(Err(fault)) => rank.own.failure(fault.to_string()),
         Err(panic) => {
             let text = panic.downcast_ref::<String>().map(String::as_str);

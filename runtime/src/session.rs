@@ -2,6 +2,7 @@
 
 mod batches;
 mod best;
+mod checkpoints;
 mod copies;
 mod elsewhere;
 mod host;
@@ -9,27 +10,31 @@ mod trained;
 
 use crate::options::RunOptions;
 
-use crate::checkpoint::{self, Checkpoint, Progress, Snapshot, Tensor};
+use crate::checkpoint::Tensor;
 use crate::device::gpu::OnDevice;
 use crate::device::gpu::driver::Driver;
 use crate::programs::Programs;
 use crate::rank_set::{RankSet, Workers};
-use crate::report::{Best, EpochReport, Metrics, Plateau, Resumed, Score};
+use crate::report::{Best, EpochReport, Metrics, Plateau, Score};
 use crate::start;
 use crate::step_context::StepContext;
+use crate::stop::Stop;
+use crate::transport::mpi::{Mpi, World};
 use crate::transport::{Transport, threads::Threads};
-use crate::{RuntimeError, shards};
+use crate::{RuntimeError, init, shards};
 use gnnc_graph::{GraphData, Partition};
-use gnnc_ir::program::trace::{Kind, Phase, Trace};
+use gnnc_ir::program::trace::{Event, Kind, Phase, Trace};
 use gnnc_ir::program::{BufferId, Capacity, Program, RankSizes, Role};
 use std::ops::Range;
-use std::path::Path;
+use std::sync::Arc;
 use std::time::Instant;
 
 /// A program, or one per rank, with its data, ready to train.
 pub struct Session {
     programs: Programs,
     rank_set: Box<dyn RankSet>,
+    /// A hash of the partition.
+    division: u64,
     vertices: usize,
     options: RunOptions,
     epoch: u64,
@@ -77,8 +82,44 @@ impl Session {
     ) -> Result<Self, RuntimeError> {
         let programs = programs.into();
         let ranks = start::workers(&programs, data, partition, &options, transports)?;
-        let rank_set = Box::new(Workers::new(ranks)?);
-        Ok(Self::with_crew(programs, rank_set, data, options))
+        let rank_set = Box::new(Workers::new(ranks, None)?);
+        Ok(Self::with_crew(
+            programs, rank_set, data, partition, options,
+        ))
+    }
+
+    /// [`Session::new`] for some of the ranks; the other processes have the others. All of them do the same with their
+    /// sessions, in the same order: every call that runs, reads or writes ranks is collective.
+    ///
+    /// # Errors
+    /// As [`Session::new`]; a number of ranks that the processes do not divide.
+    pub fn in_world(
+        programs: impl Into<Programs>,
+        data: &GraphData,
+        partition: &Partition,
+        options: RunOptions,
+        world: &Arc<World>,
+    ) -> Result<Self, RuntimeError> {
+        let programs = programs.into();
+        let count = programs.ranks(partition) as u32;
+        let ends = Mpi::connect(world, count, options.threads_per_rank)?;
+        let ends = ends
+            .into_iter()
+            .map(|end| Box::new(end) as Box<dyn Transport>);
+        // An epoch that one process abandons has no end in the others.
+        let whole_epochs = RunOptions {
+            stop: Stop::default(),
+            ..options.clone()
+        };
+        let mut ranks = start::workers(&programs, data, partition, &whole_epochs, ends.collect())?;
+        // The clocks of a trace begin together.
+        world.meet()?;
+        let began = Instant::now();
+        ranks.iter_mut().for_each(|rank| rank.began = began);
+        let rank_set = Box::new(Workers::new(ranks, Some(Arc::clone(world)))?);
+        Ok(Self::with_crew(
+            programs, rank_set, data, partition, options,
+        ))
     }
 
     /// [`Session::new`] on a GPU; one thread drives all ranks.
@@ -98,8 +139,7 @@ impl Session {
     }
 
     /// [`Session::on_device`] for a process that has one of the ranks. [`Driver::exchange`] reaches
-    /// the others, which run in other processes. Reported bytes, memory and times cover only the
-    /// ranks of this process.
+    /// the others, which run in other processes.
     ///
     /// # Errors
     /// As [`Session::on_device`]; `here` is neither one rank nor all; exchanges that values decide
@@ -114,18 +154,26 @@ impl Session {
     ) -> Result<Self, RuntimeError> {
         let programs = programs.into();
         let rank_set = OnDevice::new(&programs, data, partition, &options, driver, here)?;
-        Ok(Self::with_crew(programs, Box::new(rank_set), data, options))
+        Ok(Self::with_crew(
+            programs,
+            Box::new(rank_set),
+            data,
+            partition,
+            options,
+        ))
     }
 
     fn with_crew(
         programs: Programs,
         rank_set: Box<dyn RankSet>,
         data: &GraphData,
+        partition: &Partition,
         options: RunOptions,
     ) -> Self {
         Self {
             programs,
             rank_set,
+            division: init::name_hash(&partition.fingerprint()),
             vertices: data.vertices() as usize,
             options,
             epoch: 0,
@@ -158,12 +206,14 @@ impl Session {
             return Err(RuntimeError::Stopped);
         }
         ran?;
-        let seconds = begin.elapsed().as_secs_f64();
+        // All processes take the same time for it.
+        let seconds = self.rank_set.gather(begin.elapsed().as_secs_f64())?;
+        let seconds = seconds.into_iter().fold(0.0, f64::max);
         self.epoch += 1;
         self.step += self.steps_of_epoch();
         let loss = self.result(|program| program.loss)?;
         let loss = loss.first().copied();
-        let bytes_sent = self.bytes_sent() - before;
+        let bytes_sent = self.sum(self.bytes_sent() - before)?;
         Ok(EpochReport {
             epoch: self.epoch,
             loss: loss.map_or(0.0, f64::from),
@@ -197,7 +247,7 @@ impl Session {
             correct: count(2 * set),
             total: count(2 * set + 1),
         };
-        let bytes_sent = self.bytes_sent() - before;
+        let bytes_sent = self.sum(self.bytes_sent() - before)?;
         let metrics = Metrics {
             train: score(0),
             val: score(1),
@@ -219,7 +269,6 @@ impl Session {
         let Some(columns) = programs.find_map(|program| width(program)) else {
             return Ok(Vec::new());
         };
-        self.needs_all_ranks("logits")?;
         if !self.evaluated {
             self.evaluate()?;
         }
@@ -239,6 +288,7 @@ impl Session {
             }
             Ok(())
         })?;
+        self.rank_set.unite(&mut logits)?;
         Ok(logits)
     }
 
@@ -247,8 +297,7 @@ impl Session {
     /// # Errors
     /// [`RuntimeError::Rank`] if a device cannot be read.
     pub fn parameters(&self) -> Result<Vec<Tensor>, RuntimeError> {
-        self.needs_all_parts()?;
-        Ok(shards::tensors(&*self.rank_set, |role| {
+        Ok(shards::tensors(&self.programs, &*self.rank_set, |role| {
             matches!(role, Role::Param(_))
         })?)
     }
@@ -317,108 +366,22 @@ impl Session {
         self.setup_bytes
     }
 
-    /// The events since the last call; empty unless [`RunOptions::trace`] is set.
-    pub fn take_trace(&mut self) -> Trace {
+    /// The events of all ranks since the last call; empty unless [`RunOptions::trace`] is set. Collective.
+    ///
+    /// # Errors
+    /// A process that failed.
+    pub fn take_trace(&mut self) -> Result<Trace, RuntimeError> {
         let taken = self
             .rank_set
             .map(|rank| rank.rank().events.as_mut().map(std::mem::take));
-        let ranks = taken.len() as u32;
-        let events = taken.into_iter().flatten().flatten().collect();
-        Trace {
+        let here: Vec<Event> = taken.into_iter().flatten().flatten().collect();
+        let ranks = self.programs.all().first().map_or(0, |first| first.ranks);
+        Ok(Trace {
             kind: Kind::Measured,
             model: self.options.model.clone(),
             graph: String::new(),
             ranks,
-            events,
-        }
-    }
-
-    /// Writes a checkpoint beside the target and renames it, so that the file is complete at every
-    /// moment.
-    ///
-    /// # Errors
-    /// If the file cannot be written; an older one of that name is untouched.
-    pub fn save(&self, path: impl AsRef<Path>) -> Result<(), RuntimeError> {
-        let copies = self.copies()?;
-        let Snapshot(mut checkpoint) = self.state(&copies)?;
-        let histories = shards::histories(&*self.rank_set, self.vertices)?;
-        checkpoint.tensors.extend(histories);
-        checkpoint.tensors.extend(copies);
-        checkpoint::write(path.as_ref(), &checkpoint)
-    }
-
-    /// The parameters and optimizer states as they are now, to be written later. A run that resumes from
-    /// them sends rows of earlier epochs again.
-    ///
-    /// # Errors
-    /// If they cannot be read.
-    pub fn snapshot(&self) -> Result<Snapshot, RuntimeError> {
-        self.state(&[])
-    }
-
-    fn state(&self, copies: &[Tensor]) -> Result<Snapshot, RuntimeError> {
-        self.needs_all_parts()?;
-        let progress = Progress {
-            version: Progress::version(),
-            epoch: self.epoch,
-            step: self.step,
-            seed: self.options.seed,
-            learning_rate: self.options.learning_rate,
-            model: self.options.model.clone(),
-            program: self.program_hash()?,
-            division: (!copies.is_empty()).then(|| self.division_hash()),
-            began: (!copies.is_empty()).then(|| self.copies_since()),
-            best: self.best,
-            plateau: self.plateau,
-            kept: shards::kept(&*self.rank_set),
-        };
-        let tensors = shards::tensors(&*self.rank_set, trained)?;
-        Ok(Snapshot(Checkpoint { progress, tensors }))
-    }
-
-    /// Resumes from a checkpoint: restores parameters, optimizer states, epoch, seed and learning
-    /// rate. Also restores the histories it holds; missing ones come from an exact pass with its
-    /// parameters. Copies of other ranks' rows are restored if the same program wrote them on the
-    /// same partition of the vertices; otherwise all of them are sent again.
-    ///
-    /// # Errors
-    /// If the file cannot be read, is damaged, or belongs to another model, naming the first
-    /// difference. The session is then unchanged.
-    pub fn resume(&mut self, path: impl AsRef<Path>) -> Result<Resumed, RuntimeError> {
-        self.needs_all_parts()?;
-        let expected = shards::tensors(&*self.rank_set, trained)?;
-        let histories = shards::shapes(&*self.rank_set, self.vertices);
-        let own = self.copies()?;
-        let expected = checkpoint::Expected {
-            all: &expected,
-            histories: &[&histories[..], &own].concat(),
-            states: false,
-        };
-        let Checkpoint { progress, tensors } =
-            checkpoint::read(path.as_ref(), &self.options.model, expected)?;
-        let same_program = progress.program == self.program_hash()?;
-        let there = |copy: &Tensor| tensors.iter().any(|t| t.name == copy.name);
-        let copies = own.is_empty()
-            || same_program
-                && own.iter().all(there)
-                && progress.division == Some(self.division_hash());
-        self.store(&tensors)?;
-        self.restore(&progress, copies.then_some(&tensors))?;
-        self.epoch = progress.epoch;
-        self.step = progress.step;
-        self.reseed(progress.seed);
-        self.options.learning_rate = progress.learning_rate;
-        self.best = progress.best;
-        self.plateau = progress.plateau;
-        if !histories.is_empty() {
-            self.setup_bytes = None;
-            self.setup()?;
-            shards::restore(&*self.rank_set, &tensors, &progress.kept)?;
-        }
-        Ok(Resumed {
-            epoch: self.epoch,
-            same_program,
-            copies,
+            events: self.rank_set.gather(here)?.concat(),
         })
     }
 
@@ -487,9 +450,4 @@ impl Session {
         let found = || Programs::hash(self.programs.all().iter().map(|program| &**program));
         self.options.program.map_or_else(found, Ok)
     }
-}
-
-/// Whether checkpoints hold buffers of this role.
-fn trained(role: Role) -> bool {
-    matches!(role, Role::Param(_) | Role::State(..))
 }

@@ -5,6 +5,7 @@
 
 use crate::Failure;
 use crate::checkpoint::{HISTORY, STATE, Tensor};
+use crate::programs::Programs;
 use crate::rank::Rank;
 use crate::rank_set::RankSet;
 use gnnc_ir::Rows;
@@ -18,10 +19,11 @@ use std::ops::Range;
 /// # Errors
 /// If they cannot be read; the same holds for all functions below.
 pub(crate) fn tensors(
+    programs: &Programs,
     rank_set: &dyn RankSet,
     wanted: impl Fn(Role) -> bool,
 ) -> Result<Vec<Tensor>, Failure> {
-    let mut tensors: Vec<Tensor> = Vec::new();
+    let mut tensors = empty(programs, &wanted);
     // Elements of stacks that have been seen whole.
     let mut there = BTreeSet::new();
     rank_set.try_each(|rank| {
@@ -31,36 +33,54 @@ pub(crate) fn tensors(
             else {
                 continue;
             };
-            let Rows::Fixed(rows) = spec.whole().rows else {
-                continue;
-            };
             let element = spec.element.map(|element| element.index);
             let by_owner = rank.rank().part.own_rows(buffer.extent);
             let is_whole = spec.shard.is_none() && by_owner.is_none();
             if is_whole && !there.insert((name.clone(), element)) {
                 continue;
             }
-            let place = tensors.iter().position(|tensor| tensor.name == name);
-            let place = place.unwrap_or_else(|| {
-                let slots = spec.element.map_or(buffer.slots, |element| element.of);
-                let shape = [slots, rows, buffer.columns];
-                let values = vec![0.0; shape.iter().map(|n| *n as usize).product()];
-                tensors.push(Tensor {
-                    name,
-                    shape,
-                    values,
-                });
-                tensors.len() - 1
-            });
+            let Some(tensor) = tensors.iter_mut().find(|tensor| tensor.name == name) else {
+                continue;
+            };
             let own = rank.read(BufferId(id))?;
-            let whole = &mut tensors[place].values;
+            let whole = &mut tensor.values;
             for (from, at) in places(rank.rank(), BufferId(id), spec, own.len(), whole.len()) {
                 whole[at..at + from.len()].copy_from_slice(&own[from]);
             }
         }
         Ok(())
     })?;
+    for tensor in &mut tensors {
+        rank_set.unite(&mut tensor.values)?;
+    }
     Ok(tensors)
+}
+
+/// The parameters and states of all programs, all zero.
+fn empty(programs: &Programs, wanted: &impl Fn(Role) -> bool) -> Vec<Tensor> {
+    let mut tensors: Vec<Tensor> = Vec::new();
+    for program in programs.all() {
+        for buffer in program.buffers.iter().filter(|buffer| wanted(buffer.role)) {
+            let Some((name, spec)) = named(program, buffer.role) else {
+                continue;
+            };
+            let Rows::Fixed(rows) = spec.whole().rows else {
+                continue;
+            };
+            if tensors.iter().any(|tensor| tensor.name == name) {
+                continue;
+            }
+            let slots = spec.element.map_or(buffer.slots, |element| element.of);
+            let shape = [slots, rows, buffer.columns];
+            let values = vec![0.0; shape.iter().map(|n| *n as usize).product()];
+            tensors.push(Tensor {
+                name,
+                shape,
+                values,
+            });
+        }
+    }
+    tensors
 }
 
 /// Gives every rank its part of whole parameters and states, whose names and lengths match.
@@ -101,12 +121,11 @@ fn history(number: u32) -> String {
 }
 
 /// The histories of all stages without values, with one row per vertex.
-pub(crate) fn shapes(rank_set: &dyn RankSet, vertices: usize) -> Vec<Tensor> {
+pub(crate) fn shapes(programs: &Programs, vertices: usize) -> Vec<Tensor> {
     let mut numbers = BTreeMap::new();
-    rank_set.each(&mut |rank| {
-        let kept = kept_by(&rank.rank().program);
-        numbers.extend(kept.map(|(_, number, columns)| (number, columns)));
-    });
+    for program in programs.all() {
+        numbers.extend(kept_by(program).map(|(_, number, columns)| (number, columns)));
+    }
     let tensor = |(number, columns)| Tensor {
         name: history(number),
         shape: [1, vertices as u32, columns],
@@ -116,9 +135,13 @@ pub(crate) fn shapes(rank_set: &dyn RankSet, vertices: usize) -> Vec<Tensor> {
 }
 
 /// The histories kept so far, in order of the vertices.
-pub(crate) fn histories(rank_set: &dyn RankSet, vertices: usize) -> Result<Vec<Tensor>, Failure> {
-    let there = kept(rank_set);
-    let mut tensors = shapes(rank_set, vertices);
+pub(crate) fn histories(
+    programs: &Programs,
+    rank_set: &dyn RankSet,
+    vertices: usize,
+) -> Result<Vec<Tensor>, Failure> {
+    let there = kept(rank_set)?;
+    let mut tensors = shapes(programs, vertices);
     tensors.retain(|tensor| there.contains_key(&tensor.name));
     for tensor in &mut tensors {
         tensor.values = vec![0.0; tensor.floats() as usize];
@@ -139,11 +162,14 @@ pub(crate) fn histories(rank_set: &dyn RankSet, vertices: usize) -> Result<Vec<T
         }
         Ok(())
     })?;
+    for tensor in &mut tensors {
+        rank_set.unite(&mut tensor.values)?;
+    }
     Ok(tensors)
 }
 
 /// For each history, by name, the epoch in which it was kept.
-pub(crate) fn kept(rank_set: &dyn RankSet) -> BTreeMap<String, u64> {
+pub(crate) fn kept(rank_set: &dyn RankSet) -> Result<BTreeMap<String, u64>, Failure> {
     let mut epochs = BTreeMap::new();
     rank_set.each(&mut |rank| {
         let rank = rank.rank();
@@ -152,7 +178,7 @@ pub(crate) fn kept(rank_set: &dyn RankSet) -> BTreeMap<String, u64> {
             Some((history(number), *epoch))
         }));
     });
-    epochs
+    Ok(rank_set.gather(epochs)?.into_iter().flatten().collect())
 }
 
 /// Gives every rank its rows of histories (given in order of the vertices), including halo rows,

@@ -157,7 +157,7 @@ fn lists(program: &Program) -> impl Iterator<Item = OfList<'_>> {
     })
 }
 
-/// Creates a session's ranks on the CPU, ready for `setup`.
+/// Creates the ranks of this process on the CPU, ready for `setup`. They are those of the transports.
 ///
 /// # Errors
 /// As [`crate::Session::new`].
@@ -168,8 +168,12 @@ pub(crate) fn workers(
     options: &RunOptions,
     transports: Vec<Box<dyn Transport>>,
 ) -> Result<Vec<Worker>, RuntimeError> {
-    let count = transports.len();
-    let ranks = ranks(programs, data, partition, options, (0..count, count))?;
+    let (first, count) = match transports.first() {
+        Some(end) => (end.rank() as usize, end.ranks() as usize),
+        None => (0, 0),
+    };
+    let here = first..first + transports.len();
+    let ranks = ranks(programs, data, partition, options, (here, count))?;
     let began = Instant::now();
     let cache = options.cache.clone();
     let compiler = match options.checked {

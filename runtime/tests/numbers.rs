@@ -241,14 +241,14 @@ fn memory_is_what_the_layout_says() {
     };
     let layout = memory::layout(&network.program(), &Capacity::of(sizes));
     assert_eq!(session.buffer_bytes(), layout.total_bytes);
-    let before = session.peak_memory_bytes();
+    let before = session.peak_memory_bytes().unwrap();
     assert!(before > layout.total_bytes);
     run(&mut session, 1);
-    let messages = session.peak_memory_bytes();
+    let messages = session.peak_memory_bytes().unwrap();
     assert!(messages > before);
     run(&mut session, 3);
     assert_eq!(
-        session.peak_memory_bytes(),
+        session.peak_memory_bytes().unwrap(),
         messages,
         "later epochs allocate nothing"
     );
@@ -378,7 +378,7 @@ fn a_trace_has_every_instruction_and_its_bytes() {
     };
     let mut session = Session::new(network.program(), &data, &partition, options).unwrap();
     let report = session.epoch().unwrap();
-    let trace = session.take_trace();
+    let trace = session.take_trace().unwrap();
     let step = |e: &&gnnc_runtime::Event| e.phase == gnnc_runtime::Phase::Step;
     let bytes: u64 = trace.events.iter().filter(step).map(|e| e.bytes_sent).sum();
     assert_eq!(bytes, report.bytes_sent);
@@ -390,5 +390,5 @@ fn a_trace_has_every_instruction_and_its_bytes() {
     );
     let read = gnnc_runtime::Trace::from_chrome_json(&trace.chrome_json()).unwrap();
     assert_eq!((read.ranks, read.events.len()), (2, trace.events.len()));
-    assert!(session.take_trace().events.is_empty());
+    assert!(session.take_trace().unwrap().events.is_empty());
 }

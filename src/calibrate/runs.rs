@@ -141,7 +141,7 @@ impl Heap {
         let begun = Instant::now();
         loop {
             trainer.epoch()?;
-            trainer.session.take_trace();
+            trainer.session.take_trace()?;
             if begun.elapsed() >= WARM {
                 break;
             }
@@ -156,9 +156,9 @@ impl Heap {
         run.staged = staged;
         for _ in 0..epochs {
             let wall = trainer.epoch()?.seconds;
-            let trace = trainer.session.take_trace();
+            let trace = trainer.session.take_trace()?;
             let sent = stage_messages(&trace);
-            let drawn = trainer.session.drawn(Phase::Step);
+            let drawn = trainer.session.drawn(Phase::Step)?;
             let mut instructions = BTreeMap::new();
             let mut batches: BTreeMap<(u32, &str), u32> = BTreeMap::new();
             for (event, wait) in steps(&trace) {

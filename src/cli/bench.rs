@@ -71,7 +71,7 @@ impl BenchEpoch {
         // Nothing is evaluated.
         loaded.model.train.metric = None;
         let compiled = gnnc::compile(&loaded.model, &loaded.workload)?;
-        let (device, workers) = self.processes.device(&self.device, self.workers)?;
+        let (device, workers) = self.processes.device(&self.device, self.workers, None)?;
         let cache = self.cache.open(out)?;
         let options = TrainOptions {
             workers: workers.unwrap_or(1),
@@ -103,7 +103,10 @@ impl BenchEpoch {
             losses.push(epoch.loss);
             seconds.push(epoch.seconds);
         }
-        let memory = trainer.session.peak_memory_bytes();
+        let memory = trainer
+            .session
+            .peak_memory_bytes()
+            .map_err(gnnc::Error::from)?;
         let grown = resident_memory().zip(before);
         let grown = grown.map(|(now, before)| now.saturating_sub(before));
         let text = || {

@@ -3,17 +3,21 @@
 use super::cache;
 use super::device::DeviceArgs;
 use super::files::{replace, writable};
+use super::network::Network;
 use super::output::{Answer, Output, input};
 use super::text::{Table, facts, percent};
 use super::turns::Turns;
 use clap::Args;
+use gnnc::ir::cluster::Cluster;
 use gnnc::ir::words::units::{Bytes, Seconds};
 use gnnc::runtime::device::cuda::gpu;
+use gnnc::runtime::transport::mpi::World;
 use gnnc::{CalibrateOptions, Calibrated, Device, Error};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::json;
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Most ranks; more are surely a typo.
@@ -44,14 +48,32 @@ pub struct Calibrate {
     /// fraction is printed as one line of JSON.
     #[arg(long = "interleave", alias = "turns")]
     turns: bool,
+    /// Under a launcher such as `mpirun -n 2`, only the links between its processes are measured, and this is the cluster
+    /// whose devices they have: a name, keys, or a file that `gnnc calibrate` wrote on one machine. By default cpu.
+    #[arg(long, value_name = "NAME|FILE")]
+    cluster: Option<String>,
     #[command(flatten)]
     device: DeviceArgs,
 }
 
 impl Calibrate {
     /// Measures, writes the file and reports how well the fitted costs explain the measurements.
-    pub fn run(&self, out: &Output) -> Answer {
+    pub fn run(&self, out: &Output, world: Option<Arc<World>>) -> Answer {
         writable(&self.out, "calibration")?;
+        if let Some(world) = world {
+            let machine = self.cluster.as_deref().unwrap_or("cpu");
+            let found = Network::measure(&world, machine)?;
+            if !out.is_silent() {
+                replace(&self.out, written(&found.cluster).as_bytes())?;
+            }
+            return found.report(out, &self.out.display().to_string());
+        }
+        if self.cluster.is_some() {
+            return Err(input(
+                "found --cluster, which is for links between processes; start them with a launcher, as in `mpirun -n 2 gnnc \
+                 calibrate --cluster machine.toml --out cluster.toml`",
+            ));
+        }
         if let Some(path) = &self.samples {
             writable(path, "measurements")?;
         }
@@ -95,12 +117,7 @@ impl Calibrate {
         });
         bar.finish_and_clear();
         let found = found?;
-        let comment = "# Written by `gnnc calibrate`. Plan for this machine with `gnnc plan --cluster`\n\
-                       # and this file; docs/cost-model.md says what the numbers mean.\n";
-        replace(
-            &self.out,
-            format!("{comment}{}", found.cluster.to_toml()).as_bytes(),
-        )?;
+        replace(&self.out, written(&found.cluster).as_bytes())?;
         if let Some(path) = &self.samples {
             let text = serde_json::to_string(&found.measurements).map_err(io::Error::other)?;
             replace(path, text.as_bytes())?;
@@ -159,6 +176,13 @@ impl Calibrate {
         }
         format!("{}\n{}", facts(&lines), table.lines())
     }
+}
+
+/// A cluster as a file.
+fn written(cluster: &Cluster) -> String {
+    let comment = "# Written by `gnnc calibrate`. Plan for this machine with `gnnc plan --cluster`\n\
+                   # and this file; docs/cost-model.md says what the numbers mean.\n";
+    format!("{comment}{}", cluster.to_toml())
 }
 
 /// Lines of progress where there is no terminal for a bar: one per tenth, and one when the measurement restarts.

@@ -7,6 +7,7 @@ use gnnc::device::{Device, library_folders};
 use gnnc::ir::words::spelling::counted;
 use gnnc::ir::words::units::Bytes;
 use gnnc::runtime::device::cuda::{LiveOptions, Processes};
+use gnnc::runtime::transport::mpi::World;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -103,8 +104,23 @@ impl ProcessArgs {
         &self,
         device: &DeviceArgs,
         workers: Option<u32>,
+        world: Option<&World>,
     ) -> Result<(Device, Option<u32>), Failure> {
         let mut device = device.device();
+        if let Some(world) = world {
+            let of_mpi = match (&device, &self.rendezvous) {
+                (Device::Cuda(_), _) => Some("--device cuda"),
+                (Device::Cpu, Some(_)) => Some("--rendezvous"),
+                (Device::Cpu, None) => None,
+            };
+            if let Some(option) = of_mpi {
+                return Err(input(format!(
+                    "found {option} in a process that mpirun started; processes with a GPU each are started one by one, \
+                     with --rank, --ranks and --rendezvous"
+                )));
+            }
+            return Ok((device, workers.or(Some(world.processes()))));
+        }
         let Some(processes) = self.processes()? else {
             return Ok((device, workers));
         };

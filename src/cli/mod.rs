@@ -27,6 +27,7 @@ mod knobs;
 mod links;
 mod log;
 mod machine;
+mod network;
 mod new;
 mod numbers;
 mod output;
@@ -52,10 +53,13 @@ mod watch;
 
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
-use output::{Failure, Format, Output};
+use gnnc::runtime::RuntimeError;
+use gnnc::runtime::transport::mpi::{Launched, World};
+use output::{Answer, Failure, Format, Output};
 use signals::Signals;
 use std::panic::AssertUnwindSafe;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 /// Plan and run graph neural network training.
 #[derive(Parser)]
@@ -136,28 +140,40 @@ enum Command {
 
 /// Parses the arguments and runs the command.
 pub fn main() -> ExitCode {
+    let launched = Launched::here();
+    let follows = launched.is_some_and(|launched| launched.process > 0);
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
+        // All processes have the same arguments; the first one reports.
+        Err(error) if follows => return ExitCode::from(u8::from(!is_help(&error))),
         Err(error) => return usage(&error),
     };
-    let out = Output::new(cli.format);
+    let mut out = Output::new(cli.format);
+    if follows {
+        out.be_silent();
+    }
     let signals = Signals::listen(!out.is_json());
     if out.is_json() {
         crate::memory::report_as_json();
     }
     let run = || match cli.command {
+        Command::Train(mut command) => together(launched, |world| {
+            command.world = world;
+            command.run(&out, &signals)
+        }),
+        Command::Calibrate(command) => together(launched, |world| command.run(&out, world)),
+        // What needs no other process is done once.
+        _ if out.is_silent() => Ok(()),
         Command::New(command) => command.run(&out),
         Command::Check(command) => command.run(&out),
         Command::Fmt(command) => command.run(&out),
         Command::Plan(command) => command.run(&out),
         Command::Pilot(command) => command.run(&out, &signals),
-        Command::Calibrate(command) => command.run(&out),
         Command::Devices(command) => command.run(&out),
         Command::Gpus(command) => command.run(&out),
         Command::Diff(command) => command.run(&out),
         Command::Sweep(command) => command.run(&out),
         Command::Explain(command) => command.run(&out),
-        Command::Train(command) => command.run(&out, &signals),
         Command::Predict(command) => command.run(&out),
         Command::Eval(command) => command.run(&out),
         Command::Trace(command) => command.run(&out),
@@ -176,12 +192,40 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Prints clap's answer: help, the version, or what is wrong with the arguments.
-fn usage(error: &clap::Error) -> ExitCode {
-    let help = matches!(
+/// Runs a command with the processes that a launcher has started together with this one, if it has.
+fn together(
+    launched: Option<Launched>,
+    command: impl FnOnce(Option<Arc<World>>) -> Answer,
+) -> Answer {
+    let Some(launched) = launched else {
+        return command(None);
+    };
+    let joined = World::join(launched).map_err(RuntimeError::World);
+    let world = joined.map_err(gnnc::Error::from)?;
+    let answer = command(Some(Arc::clone(&world)));
+    match answer {
+        Ok(()) | Err(Failure::Reported(_)) => {
+            world.finish();
+            answer
+        }
+        Err(failure) => match world.leave(&failure.to_string()) {
+            true => Err(Failure::Reported(failure.exit_code())),
+            false => Err(failure),
+        },
+    }
+}
+
+/// Whether clap's answer is what was asked for.
+fn is_help(error: &clap::Error) -> bool {
+    matches!(
         error.kind(),
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion
-    );
+    )
+}
+
+/// Prints clap's answer: help, the version, or what is wrong with the arguments.
+fn usage(error: &clap::Error) -> ExitCode {
+    let help = is_help(error);
     let arguments: Vec<_> = std::env::args_os().collect();
     let json = arguments.iter().any(|a| a == "--format=json")
         || arguments

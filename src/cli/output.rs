@@ -7,6 +7,7 @@ use gnnc::lang::diagnostic::{render, to_json};
 use gnnc::runtime::RuntimeError;
 use serde::Serialize;
 use serde_json::{Value, json};
+use std::fmt;
 use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -40,6 +41,30 @@ pub enum Failure {
 
 /// The result of a command.
 pub type Answer = Result<(), Failure>;
+
+impl Failure {
+    /// The exit code of a command that fails so.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Closed => 0,
+            Self::Reported(code) => *code,
+            Self::Usage(_) => 1,
+            Self::Bug => 2,
+            Self::Error(error) => error.exit_code(),
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        match self {
+            Self::Error(error) => error.fmt(f),
+            Self::Usage(message) => f.write_str(message.trim_end()),
+            Self::Closed => f.write_str("its output was closed"),
+            Self::Bug | Self::Reported(_) => f.write_str(BUG),
+        }
+    }
+}
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
@@ -75,12 +100,27 @@ pub fn input(message: impl Into<String>) -> Failure {
 /// The streams of the process.
 pub struct Output {
     format: Format,
+    /// Whether another process reports.
+    silent: bool,
 }
 
 impl Output {
     /// Reports in a format.
     pub fn new(format: Format) -> Self {
-        Self { format }
+        Self {
+            format,
+            silent: false,
+        }
+    }
+
+    /// Leaves reports to another process; errors are still shown.
+    pub fn be_silent(&mut self) {
+        self.silent = true;
+    }
+
+    /// Whether another process reports.
+    pub fn is_silent(&self) -> bool {
+        self.silent
     }
 
     /// Whether reports are for programs.
@@ -93,6 +133,9 @@ impl Output {
     /// # Errors
     /// A closed or full standard output.
     pub fn text(&self, text: &str) -> Answer {
+        if self.silent {
+            return Ok(());
+        }
         let mut stdout = io::stdout().lock();
         stdout.write_all(text.as_bytes())?;
         stdout.flush()?;
@@ -133,7 +176,7 @@ impl Output {
 
     /// Writes to standard error, in text mode only.
     pub fn note(&self, text: &str) {
-        if !self.is_json() {
+        if !self.is_json() && !self.silent {
             self.stderr(text);
         }
     }
@@ -154,20 +197,14 @@ impl Output {
 
     /// Reports a failure and returns its exit code.
     pub fn fail(&self, failure: &Failure) -> ExitCode {
-        let code = match failure {
-            Failure::Closed => 0,
-            Failure::Reported(code) => *code,
-            Failure::Usage(_) => 1,
-            Failure::Bug => 2,
-            Failure::Error(error) => error.exit_code(),
-        };
+        let code = failure.exit_code();
         let object = match failure {
             Failure::Closed | Failure::Reported(_) => return ExitCode::from(code),
             Failure::Error(error) => error_object(error),
             Failure::Usage(message) => plain("usage", message.trim_end(), 1),
             Failure::Bug => plain("bug", BUG, 2),
         };
-        if self.is_json() {
+        if self.is_json() && !self.silent {
             // If this fails too, there is nobody to tell.
             let _ = self.json(&json!({ "error": object }));
         } else {

@@ -48,6 +48,16 @@ impl RecordArgs {
         self.curve.is_some() || self.log.is_some() || self.tensorboard.is_some()
     }
 
+    /// No files, as of a process that another one reports for.
+    pub(super) fn none() -> Records {
+        Records {
+            curve: None,
+            log: None,
+            board: None,
+            failure: None,
+        }
+    }
+
     /// The files of a run with these facts. `resumes` says whether it goes on from a checkpoint.
     pub(super) fn records(&self, metric: Metric, facts: Value, resumes: bool) -> Records {
         let log = self.log.clone();

@@ -4,7 +4,7 @@ use super::text::{count, facts, grouped, percent, score};
 use gnnc::ir::words::sampling::Fanout;
 use gnnc::ir::words::spelling::counted;
 use gnnc::ir::words::units::{Bytes, Seconds};
-use gnnc::{Loaded, Metric, Summary, TargetRun};
+use gnnc::{Loaded, Metric, Summary, TargetRun, Waited};
 
 /// The warning for a graph without validation vertices, by which no epoch can be chosen.
 pub fn unchosen(loaded: &Loaded) -> String {
@@ -115,6 +115,16 @@ pub fn summary_text(summary: &Summary, predicted: Option<String>) -> String {
         let of = "of the rows of other workers that batches of the last epoch read";
         lines.push(("cached", format!("{:.1} % {of}", 100.0 * hits)));
     }
+    if let Some(found) = &summary.merges {
+        let seconds = found.epoch_seconds.iter().map(|s| Seconds(*s).to_string());
+        let seconds: Vec<String> = seconds.collect();
+        let of = "with 0, 1, ... merges an epoch took";
+        lines.push((
+            "merges",
+            format!("{}: {of} {}", found.merges, seconds.join(", ")),
+        ));
+    }
+    lines.extend(waited(&summary.waited).map(|text| ("waited", text)));
     if summary.workers > 1 {
         lines.push((
             "sent",
@@ -126,6 +136,20 @@ pub fn summary_text(summary: &Summary, predicted: Option<String>) -> String {
     }
     lines.extend(copies(summary));
     facts(&lines)
+}
+
+/// How long processes waited for others, if there were several.
+fn waited(all: &[Waited]) -> Option<String> {
+    let by_share =
+        |(_, a): &(usize, &Waited), (_, b): &(usize, &Waited)| a.share.total_cmp(&b.share);
+    let (slowest, least) = all.iter().enumerate().min_by(by_share)?;
+    let (_, most) = all.iter().enumerate().max_by(by_share)?;
+    Some(format!(
+        "{} to {} of the time for messages; process {slowest} on {} waited least",
+        percent(least.share),
+        percent(most.share),
+        least.host
+    ))
 }
 
 /// How a run came to its target, or how far.

@@ -27,9 +27,11 @@ use gnnc::ir::plan::{Knobs, Objective, Partitioner, Placement, Plan};
 use gnnc::ir::words::schedule::Schedule;
 use gnnc::planner::search::{Pin, PlacementSpec};
 use gnnc::runtime::Stop;
+use gnnc::runtime::transport::mpi::World;
 use gnnc::{Compiled, Loaded, Metric, Pause, PlanOptions, TrainOptions, train_once};
 use serde_json::{Value, json};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// What a run checks besides itself.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -126,6 +128,10 @@ pub struct Train {
     /// Check bytes: draw the batches of every epoch a second time, and compare what they need with what was sent.
     #[arg(long, value_name = "WHAT")]
     check: Option<Checks>,
+    /// In placement model-migration, find the number of --merges by timing epochs: each of the first ones merges one visit
+    /// more than the one before, until that takes longer (HopGNN). Clocks decide, so runs may differ in the last bits.
+    #[arg(long, conflicts_with = "resume")]
+    measure_merges: bool,
     #[command(flatten)]
     cache: CacheArgs,
     #[command(flatten)]
@@ -136,6 +142,9 @@ pub struct Train {
     memory: MemoryArgs,
     #[command(flatten)]
     processes: ProcessArgs,
+    /// The processes that were started together with this one.
+    #[arg(skip)]
+    pub(super) world: Option<Arc<World>>,
 }
 
 impl Train {
@@ -204,7 +213,9 @@ impl Train {
         if self.placement != Some(Way::Best) {
             return Ok(None);
         }
-        let (device, workers) = self.processes.device(&self.device, self.workers)?;
+        let (device, workers) =
+            self.processes
+                .device(&self.device, self.workers, self.world.as_deref())?;
         let machines = machines(self.cluster.as_deref(), &device, workers.unwrap_or(1))?;
         let objective = match self.pilot {
             Some(_) => Objective::TimeToAccuracy,
@@ -328,7 +339,9 @@ impl Train {
         let candidate = choice.map(|choice| &choice.candidate);
         let planned = candidate.map(|c| &c.parameters);
         let workers = planned.map(|p| p.ranks).or(self.workers);
-        let (device, workers) = self.processes.device(&self.device, workers)?;
+        let (device, workers) =
+            self.processes
+                .device(&self.device, workers, self.world.as_deref())?;
         let workers = workers.unwrap_or(1);
         let goal = choice.and_then(|choice| choice.goal.as_ref());
         let every = goal.map(|goal| goal.evaluate_every);
@@ -337,6 +350,7 @@ impl Train {
             seed,
             workers,
             device,
+            world: self.world.clone(),
             placement: self.placement_of(loaded, choice),
             allow: match candidate {
                 // The plan is verified and allows them.
@@ -365,6 +379,7 @@ impl Train {
             trace: self.trace.is_some() || self.profile,
             checked: false,
             check_bytes: self.check == Some(Checks::Bytes),
+            measure_merges: self.measure_merges,
             on_batch: None,
             stop,
         })
@@ -396,7 +411,10 @@ impl Train {
         };
         let facts = self.facts_of_run(&loaded, &options);
         let resumes = self.resume.is_some();
-        let records = self.records.records(loaded.metric(), facts, resumes);
+        let records = match out.is_silent() {
+            true => RecordArgs::none(),
+            false => self.records.records(loaded.metric(), facts, resumes),
+        };
         let epochs = self.epochs_of(&loaded, choice).into();
         let mut watcher = Watcher::new(out, headline, loaded.metric(), records, epochs, shown);
         options.on_batch = Some(watcher.on_batch());
@@ -404,7 +422,7 @@ impl Train {
         let shown = watcher.finish(result.as_ref().ok().map(|(summary, _)| summary));
         let (summary, trace) = result?;
         shown?;
-        if let Some(path) = &self.trace {
+        if let Some(path) = self.trace.as_ref().filter(|_| !out.is_silent()) {
             replace(path, trace.chrome_json().as_bytes())?;
         }
         let predicted = target::predicted(choice, &[&summary]);

@@ -142,7 +142,7 @@ fn row(epoch: &str, loss: &str, [train, val, test]: [String; 3], time: &str) -> 
 
 /// A progress bar on a terminal; hidden in a pipe.
 pub(super) fn progress_bar(out: &Output, length: u64) -> ProgressBar {
-    if out.is_json() || !std::io::stderr().is_terminal() {
+    if out.is_json() || out.is_silent() || !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();
     }
     let bar = ProgressBar::with_draw_target(Some(length), ProgressDrawTarget::stderr());

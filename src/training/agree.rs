@@ -3,7 +3,7 @@
 use super::TrainOptions;
 use crate::Loaded;
 use gnnc_graph::{GraphData, Partition};
-use gnnc_runtime::device::cuda::Fact;
+use gnnc_runtime::Fact;
 
 /// The facts of this process: version, model, graph, division of the vertices and options.
 pub(super) fn facts(

@@ -103,14 +103,17 @@ fn same(
 }
 
 /// Bytes of a session's last epoch or evaluation, by what its ranks drew.
-pub(super) fn predicted(program: &Program, phase: Phase, session: &Session) -> u64 {
-    let drawn = session.drawn(phase);
+///
+/// # Errors
+/// A process that failed.
+pub(super) fn predicted(program: &Program, phase: Phase, session: &Session) -> Result<u64, Error> {
+    let drawn = session.drawn(phase)?;
     let count = drawn.iter().map(Vec::len).max().unwrap_or(0);
     let of_batch = |batch: usize| {
         let of_rank = drawn.iter().filter_map(|sizes| sizes.get(batch));
         bytes(program, phase, of_rank.copied())
     };
-    around(program, phase, drawn.len()) + (0..count).map(of_batch).sum::<u64>()
+    Ok(around(program, phase, drawn.len()) + (0..count).map(of_batch).sum::<u64>())
 }
 
 /// Bytes of a batch with these rows on each rank.

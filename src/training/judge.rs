@@ -1,7 +1,7 @@
 //! Scores of evaluations by a metric that counts cannot give.
 
 use crate::metrics::{self, Scored};
-use crate::{Error, Loaded, TrainOptions};
+use crate::{Error, Loaded};
 use gnnc_graph::{GraphData, Labels};
 use gnnc_ir::graph::op::LabelKind;
 use gnnc_ir::program::Program;
@@ -32,23 +32,12 @@ impl Judge {
     /// The judge of a model, if it names a metric.
     ///
     /// # Errors
-    /// A metric that does not fit the labels; ranks in other processes, whose logits are not here.
-    pub(crate) fn new(
-        loaded: &Loaded,
-        data: &GraphData,
-        options: &TrainOptions,
-    ) -> Result<Option<Self>, Error> {
+    /// A metric that does not fit the labels.
+    pub(crate) fn new(loaded: &Loaded, data: &GraphData) -> Result<Option<Self>, Error> {
         let Some(metric) = loaded.model.train.metric else {
             return Ok(None);
         };
         metrics::fits(metric, loaded.model.loss.labels()).map_err(Error::Input)?;
-        if options.device.rank().is_some() && options.workers > 1 {
-            return Err(Error::Input(format!(
-                "the metric {} needs the logits of all vertices, but this process has only some of the ranks; leave \
-                 out the metric, or run all ranks in one process",
-                metric.name()
-            )));
-        }
         let of = |mask: &Vec<bool>| (0..mask.len()).filter(|v| mask[*v]).collect();
         Ok(Some(Self {
             metric,

@@ -1,8 +1,9 @@
 //! Training runs, from the first epoch to the summary.
 
+use super::merges::{Search, with_merges};
 use super::target::Toward;
 use super::{Progress, TrainOptions, Trainer};
-use crate::{Compiled, Error, Loaded, Scores, Summary};
+use crate::{Compiled, Error, Loaded, Scores, Summary, Waited};
 use gnnc_ir::program::BatchSizes;
 use gnnc_ir::program::trace::{Phase, Trace, median};
 use gnnc_ir::words::schedule::Schedule;
@@ -23,8 +24,8 @@ pub fn best_of(checkpoint: &Path) -> PathBuf {
 }
 
 /// Writes the best parameters beside a checkpoint, if there are better ones than those there.
-fn keep(checkpoint: &Path, best: &mut Option<Snapshot>) -> Result<(), Error> {
-    if let Some(best) = best.take() {
+fn keep(checkpoint: &Path, trainer: &Trainer, best: &mut Option<Snapshot>) -> Result<(), Error> {
+    if let Some(best) = best.take().filter(|_| trainer.session.leads()) {
         best.write(&best_of(checkpoint))?;
     }
     Ok(())
@@ -72,12 +73,8 @@ pub fn train_traced(
     options: &TrainOptions,
     watch: &mut dyn FnMut(&Progress),
 ) -> Result<(Summary, Trace), Error> {
-    run(
-        Trainer::new(loaded, compiled, options)?,
-        loaded,
-        options,
-        watch,
-    )
+    let trainer = Trainer::new(loaded, compiled, options)?;
+    run(trainer, loaded, compiled, options, watch)
 }
 
 /// As [`train_traced`], for a model that is trained once: its features take no memory besides those that
@@ -92,18 +89,24 @@ pub fn train_once(
     watch: &mut dyn FnMut(&Progress),
 ) -> Result<(Summary, Trace), Error> {
     let trainer = Trainer::new(&loaded, compiled, options)?;
-    loaded.forget_features();
-    run(trainer, &loaded, options, watch)
+    // Another trainer may need them.
+    if !options.measure_merges {
+        loaded.forget_features();
+    }
+    run(trainer, &loaded, compiled, options, watch)
 }
 
 /// Trains until the last epoch, or until there is a reason to stop.
 fn run(
     mut trainer: Trainer,
     loaded: &Loaded,
+    compiled: &Compiled,
     options: &TrainOptions,
     watch: &mut dyn FnMut(&Progress),
 ) -> Result<(Summary, Trace), Error> {
     let mut copies_anew_at = None;
+    let mut merges = Search::new(options)?;
+    let (mut events, mut peak) = (Vec::new(), 0);
     if let Some(path) = &options.resume {
         let resumed = trainer.session.resume(path)?;
         copies_anew_at = (!resumed.copies).then_some(resumed.epoch);
@@ -125,6 +128,7 @@ fn run(
     let schedule = options.schedule(loaded);
     let changes = options.learning_rate.is_some() || !schedule.is_constant();
     options.stop.listen();
+    let began = Began::now(options);
     let mut interrupted = false;
     while trainer.session.epochs() < u64::from(epochs) {
         interrupted = trainer.session.stops()?;
@@ -147,7 +151,7 @@ fn run(
         losses.push(epoch.loss);
         seconds.push(epoch.seconds);
         bytes_sent += epoch.bytes_sent;
-        let predicted = trainer.predicted();
+        let predicted = trainer.predicted()?;
         bytes_predicted += predicted;
         bytes_skipped += if skips { full - predicted } else { 0 };
         let last = epoch.epoch == u64::from(epochs);
@@ -190,7 +194,13 @@ fn run(
             && !last
         {
             trainer.session.save(path)?;
-            keep(path, &mut best)?;
+            keep(path, &trainer, &mut best)?;
+        }
+        let search = merges.as_mut().filter(|_| !last);
+        if let Some(next) = search.and_then(|search| search.sees(epoch.seconds)) {
+            events.extend(trainer.session.take_trace()?.events);
+            peak = peak.max(trainer.session.peak_memory_bytes()?);
+            trainer = with_merges(next, &trainer, loaded, compiled, options)?;
         }
         if let (Some(patience), Some(chosen)) = (settings.patience, chosen)
             && epoch.epoch >= chosen + u64::from(patience)
@@ -206,7 +216,7 @@ fn run(
     let untrained = interrupted && trainer.session.epochs() == 0;
     if let Some(path) = options.checkpoint.as_ref().filter(|_| !untrained) {
         trainer.session.save(path)?;
-        keep(path, &mut best)?;
+        keep(path, &trainer, &mut best)?;
     }
     let at_once = options.stop.is_at_once();
     if trainer.session.best().is_none() && ends_scored(trainer.whole, interrupted, at_once) {
@@ -231,17 +241,19 @@ fn run(
             None => Vec::new(),
         },
         epoch_seconds: median(&seconds),
-        peak_memory_bytes: trainer.session.peak_memory_bytes(),
+        peak_memory_bytes: peak.max(trainer.session.peak_memory_bytes()?),
         bytes_sent,
         bytes_predicted,
-        host_memory_bytes: trainer.session.host_bytes(),
-        epoch_moved_bytes: trainer.moves(Phase::Step),
+        host_memory_bytes: trainer.session.most(trainer.session.host_bytes())?,
+        epoch_moved_bytes: trainer.session.sum(trainer.moves(Phase::Step)?)?,
         bytes_skippable: trainer.skippable() * seconds.len() as u64,
         bytes_skipped,
-        grown: trainer.session.grown().into(),
-        cache_hits: cache_hits(&trainer),
+        grown: trainer.session.grown()?,
+        cache_hits: cache_hits(&trainer)?,
+        merges: merges.map(Search::found),
+        waited: waited(&trainer, options, began)?,
         target: toward.map(|toward| toward.seen),
-        staleness: Some(trainer.session.staleness()).filter(|s| !s.layers.is_empty()),
+        staleness: Some(trainer.session.staleness()?).filter(|s| !s.layers.is_empty()),
         copies_anew_at,
         stopped_early,
         interrupted,
@@ -249,21 +261,60 @@ fn run(
         losses,
         seconds,
     };
+    let latest = trainer.session.take_trace()?;
+    events.extend(latest.events);
     let trace = Trace {
         graph: loaded.workload.name.clone(),
-        ..trainer.session.take_trace()
+        events,
+        ..latest
     };
     Ok((summary, trace))
 }
 
+/// When a run began, and how long the ranks of this process had waited for others before.
+struct Began {
+    at: Instant,
+    waited: f64,
+}
+
+impl Began {
+    fn now(options: &TrainOptions) -> Self {
+        Self {
+            at: Instant::now(),
+            waited: options.world.as_ref().map_or(0.0, |world| world.waited()),
+        }
+    }
+}
+
+/// How long each of several processes waited for others.
+fn waited(trainer: &Trainer, options: &TrainOptions, began: Began) -> Result<Vec<Waited>, Error> {
+    let Some(world) = &options.world else {
+        return Ok(Vec::new());
+    };
+    let all = began.at.elapsed().as_secs_f64().max(1e-9);
+    let share = (world.waited() - began.waited) / all;
+    let own = (world.host().to_owned(), share);
+    let of_processes = trainer.session.gather(own)?;
+    let waited = of_processes
+        .into_iter()
+        .map(|(host, share)| Waited { host, share });
+    Ok(waited.collect())
+}
+
 /// Of the rows that the batches of the last epoch read of other ranks, the share that was cached.
-fn cache_hits(trainer: &Trainer) -> Option<f64> {
-    trainer.program.sampling.as_ref()?.cache?;
-    let level = usize::from(trainer.program.asks(Phase::Step)?.number);
-    let drawn = trainer.session.drawn(Phase::Step);
+fn cache_hits(trainer: &Trainer) -> Result<Option<f64>, Error> {
+    let sampling = trainer.program.sampling.as_ref();
+    let (Some(_), Some(asks)) = (
+        sampling.and_then(|sampling| sampling.cache),
+        trainer.program.asks(Phase::Step),
+    ) else {
+        return Ok(None);
+    };
+    let level = usize::from(asks.number);
+    let drawn = trainer.session.drawn(Phase::Step)?;
     let sum = |of: &dyn Fn(&BatchSizes) -> u64| drawn.iter().flatten().map(of).sum::<u64>() as f64;
     let (hits, misses) = (sum(&|one| one.cached[level]), sum(&|one| one.remote[level]));
-    (hits + misses > 0.0).then(|| hits / (hits + misses))
+    Ok((hits + misses > 0.0).then(|| hits / (hits + misses)))
 }
 
 #[cfg(test)]

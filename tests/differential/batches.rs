@@ -80,7 +80,7 @@ fn a_seed_more_than_batches_hold_makes_another_batch() {
         let mut trainer = with(case("", SAGE, data.clone()), &own).start(four);
         trainer.epoch().unwrap();
         assert_eq!(trainer.session.steps(), 5, "{roots}");
-        let batches = trainer.session.drawn(Phase::Step);
+        let batches = trainer.session.drawn(Phase::Step).unwrap();
         assert_eq!(batches.iter().map(Vec::len).collect::<Vec<_>>(), [5; 4]);
     }
 }
@@ -111,7 +111,7 @@ fn bytes_are_those_of_the_formula() {
         let sent = trainer.epoch().unwrap().bytes_sent;
         let parameters = trainer.session.parameters().unwrap();
         let floats: usize = parameters.iter().map(|tensor| tensor.values.len()).sum();
-        let drawn = trainer.session.drawn(Phase::Step);
+        let drawn = trainer.session.drawn(Phase::Step).unwrap();
         let rows: u64 = drawn.iter().flatten().map(|sizes| sizes.remote[0]).sum();
         assert!(rows > 0);
         let reduced = trainer.session.steps() * u64::from(way.ranks - 1) * 8 * floats as u64;
@@ -147,6 +147,7 @@ fn push_pull_sends_no_row_of_features() {
         let parts: u64 = trainer
             .session
             .drawn(Phase::Step)
+            .unwrap()
             .iter()
             .flatten()
             .map(part)

@@ -71,7 +71,7 @@ fn a_cache_changes_no_bit_and_saves_the_rows_that_it_has() {
                 for kept in [1, 20, rows] {
                     let (found, sent, trainer) = trained(keeping(made(), kept, *by), way);
                     assert_eq!(found, losses, "{roots} {by} {kept}");
-                    let drawn = trainer.session.drawn(Phase::Step);
+                    let drawn = trainer.session.drawn(Phase::Step).unwrap();
                     let hits: u64 = drawn.iter().flatten().map(|one| one.cached[0]).sum();
                     let saved = hits * (4 * u64::from(FEATURES) + 4);
                     assert_eq!(sent, all - saved, "{roots} {by} {kept}");

@@ -94,7 +94,7 @@ fn bytes_are_those_between_slices_and_those_between_copies() {
                 let lists = sizes.levels[0] + sizes.levels[1] + 1 + sizes.edges[1];
                 4 * lists + 8 * sizes.levels[1] * HIDDEN
             };
-            let drawn = trainer.session.drawn(Phase::Step);
+            let drawn = trainer.session.drawn(Phase::Step).unwrap();
             let parts: u64 = drawn.iter().flatten().map(part).sum();
             let parameters = trainer.session.parameters().unwrap();
             let floats: usize = parameters.iter().map(|tensor| tensor.values.len()).sum();
@@ -116,7 +116,7 @@ fn bytes_are_those_between_slices_and_those_between_copies() {
 
 /// Losses of some epochs and of an evaluation, on ranks with or without a mesh, and how often batches
 /// outgrew their memory.
-fn numbers(case: Case, mesh: Option<&str>) -> (Vec<f64>, u32) {
+fn numbers(case: Case, mesh: Option<&str>) -> (Vec<f64>, u64) {
     let case = match mesh {
         Some(mesh) => on_mesh(case, mesh),
         None => case,

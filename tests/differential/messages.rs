@@ -123,7 +123,7 @@ fn sends(path: &Path, case: &Case) -> BTreeMap<(Phase, usize), Sends> {
     let mut session =
         Session::with_transports(programs.clone(), data, &partition, options, ends).unwrap();
     session.epoch().unwrap();
-    let events = session.take_trace().events;
+    let events = session.take_trace().unwrap().events;
     let mut sends = BTreeMap::new();
     for (rank, seen) in (0..ranks).zip(seen) {
         let program = &programs[rank as usize % programs.len()];

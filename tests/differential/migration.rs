@@ -85,7 +85,7 @@ fn bytes_are_those_of_rows_of_models_and_of_gradients() {
             let case = moving(case, migrate, merges);
             let mut trainer = case.start(way(ranks, partitioner));
             let sent = trainer.epoch().unwrap().bytes_sent;
-            let drawn = trainer.session.drawn(Phase::Step);
+            let drawn = trainer.session.drawn(Phase::Step).unwrap();
             let remote: u64 = drawn.iter().flatten().map(|one| one.remote[0]).sum();
             let parameters = trainer.session.parameters().unwrap();
             let floats: usize = parameters.iter().map(|tensor| tensor.values.len()).sum();

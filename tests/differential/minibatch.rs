@@ -108,13 +108,13 @@ pub fn with(mut case: Case, sampling: &Sampling) -> Case {
 }
 
 /// Losses of some epochs and of an evaluation, and how often batches outgrew their memory.
-pub fn numbers(case: Case, way: Way) -> (Vec<f64>, u32) {
+pub fn numbers(case: Case, way: Way) -> (Vec<f64>, u64) {
     let mut trainer = case.start(way);
     trainer.session.set_learning_rate(0.02);
     let losses = (0..4).map(|_| trainer.epoch().unwrap().loss);
     let mut numbers: Vec<f64> = losses.collect();
     numbers.extend(trainer.evaluate().unwrap().val_loss);
-    (numbers, trainer.session.grown())
+    (numbers, trainer.session.grown().unwrap())
 }
 
 pub fn sampling(batch: u32, fanouts: Vec<u32>, kind: Kind, cut: Cut) -> Sampling {
@@ -372,7 +372,7 @@ fn a_batch_that_is_larger_than_those_before_gets_more_memory() {
         let grows = |case: &Case, way: Way| {
             let mut trainer = case.start(way);
             trainer.epoch().unwrap();
-            assert!(trainer.session.grown() > 0, "{body} {way:?}");
+            assert!(trainer.session.grown().unwrap() > 0, "{body} {way:?}");
         };
         grows(&case, ONE);
         // Batches in flight keep what they have computed.

@@ -114,7 +114,7 @@ fn train(case: &Case, options: &TrainOptions) -> Found {
     Found {
         losses,
         bytes,
-        memory: trainer.session.peak_memory_bytes(),
+        memory: trainer.session.peak_memory_bytes().unwrap(),
         logits: trainer.session.logits().unwrap(),
     }
 }
@@ -437,7 +437,7 @@ fn copies_in_16_bits_are_as_close_as_a_rule_says() {
             for _ in 0..EPOCHS {
                 session.epoch().unwrap();
             }
-            let layers = session.staleness().layers;
+            let layers = session.staleness().unwrap().layers;
             let gaps = layers.iter().map(|layer| layer.gap.unwrap_or(0.0));
             gaps.fold(0.0, f64::max)
         });

@@ -54,7 +54,7 @@ fn run(program: Program, short: Option<&str>, last: Phase) -> Result<(), String>
         step: 1,
         learning_rate: options.learning_rate,
     };
-    let mut rank_set = Workers::new(workers).unwrap();
+    let mut rank_set = Workers::new(workers, None).unwrap();
     let prepared = rank_set.run(Phase::Setup, step_context);
     let done = prepared.and_then(|()| rank_set.run(last, step_context));
     done.map_err(|failure| failure.to_string())

@@ -1,6 +1,7 @@
 //! What a session knows of the sampled batches of its epochs.
 
-use super::{Session, trained};
+use super::Session;
+use super::checkpoints::trained;
 use crate::RuntimeError;
 use crate::error::Failure;
 use crate::part::batch::Batch;
@@ -12,17 +13,24 @@ pub(super) type Kept = Vec<(BufferId, Vec<f32>)>;
 
 impl Session {
     /// How often a batch was larger than the memory laid out for it, over all ranks.
-    pub fn grown(&self) -> u32 {
+    ///
+    /// # Errors
+    /// A process that failed.
+    pub fn grown(&self) -> Result<u64, RuntimeError> {
         let of_lists = [Phase::Step, Phase::Eval].map(|phase| {
             let of_ranks = self.of_batches(phase, |batch| batch.grown);
-            of_ranks.into_iter().sum::<u32>()
+            of_ranks.into_iter().map(u64::from).sum::<u64>()
         });
-        of_lists.into_iter().sum()
+        self.sum(of_lists.into_iter().sum())
     }
 
     /// For each rank that samples, how large its part of each batch of a list's last run was.
-    pub fn drawn(&self, phase: Phase) -> Vec<Vec<BatchSizes>> {
-        self.of_batches(phase, |batch| batch.drawn.clone())
+    ///
+    /// # Errors
+    /// A process that failed.
+    pub fn drawn(&self, phase: Phase) -> Result<Vec<Vec<BatchSizes>>, RuntimeError> {
+        let here = self.of_batches(phase, |batch| batch.drawn.clone());
+        Ok(self.rank_set.gather(here)?.concat())
     }
 
     /// Goes on with the draws of another run.

@@ -3,18 +3,36 @@
 use super::Session;
 use crate::Failure;
 use crate::checkpoint::{Progress, Tensor};
-use crate::rank::Rank;
+use crate::clocks::Clock;
 use crate::staleness::Staleness;
-use crate::{histories, init};
-use gnnc_ir::program::Skip;
+use crate::{RuntimeError, histories};
+use gnnc_ir::program::{Program, Skip};
+
+/// For each rank, history and iteration, whether the rank sent its block.
+pub struct Decisions(Vec<Vec<Vec<bool>>>);
+
+impl Decisions {
+    /// Whether a rank sent its block in an exchange that may be left out, in programs like this one.
+    pub fn sent(&self, program: &Program, skip: &Skip, iteration: u32, block: u32) -> bool {
+        let of_rank = self.0.get(block as usize);
+        let of_history = of_rank.and_then(|all| all.get(program.history(skip)?));
+        let sent = of_history.and_then(|all| all.get(iteration as usize));
+        sent.copied().unwrap_or(false)
+    }
+}
 
 impl Session {
     /// Ages of the data training epochs read, over all ranks, since the session began.
-    pub fn staleness(&self) -> Staleness {
+    ///
+    /// # Errors
+    /// A process that failed.
+    pub fn staleness(&self) -> Result<Staleness, RuntimeError> {
+        let here = self.rank_set.map(|rank| rank.rank().staleness.clone());
         let mut all = Staleness::default();
-        self.rank_set
-            .each(&mut |rank| all.add(&rank.rank().staleness));
-        all
+        for of_rank in self.rank_set.gather(here)?.concat() {
+            all.add(&of_rank);
+        }
+        Ok(all)
     }
 
     /// The epoch, counted from 0, that began without copies of other ranks' rows: 0, or that of a
@@ -24,31 +42,23 @@ impl Session {
         began.first().copied().unwrap_or(0)
     }
 
-    /// Whether a rank sent its block in the latest epoch, in an exchange that may be left out.
-    pub fn sent(&self, skip: &Skip, iteration: u32, block: u32) -> bool {
-        let mut active = false;
-        self.rank_set.each(&mut |rank| {
-            let rank = rank.rank();
-            let clocks = rank
-                .program
-                .history(skip)
-                .and_then(|n| rank.clocks.of.get(n));
-            let clock = clocks.and_then(|clocks| clocks.get(iteration as usize));
-            active |= rank.number == block && clock.is_some_and(|clock| clock.active);
+    /// Which ranks sent their blocks in the latest epoch, in exchanges that may be left out.
+    ///
+    /// # Errors
+    /// A process that failed.
+    pub fn decisions(&self) -> Result<Decisions, RuntimeError> {
+        let active = |clock: &Clock| clock.active;
+        let of_history = |clocks: &Vec<Clock>| clocks.iter().map(active).collect();
+        let here = self.rank_set.map(|rank| {
+            let clocks = &rank.rank().clocks.of;
+            clocks.iter().map(of_history).collect()
         });
-        active
+        Ok(Decisions(self.rank_set.gather(here)?.concat()))
     }
 
     /// Copies of other ranks' rows with their ages, as checkpoints hold them.
     pub(super) fn copies(&self) -> Result<Vec<Tensor>, Failure> {
         histories::join(&*self.rank_set, self.vertices, self.epoch)
-    }
-
-    /// A hash of the partition of the vertices.
-    pub(super) fn division_hash(&self) -> u64 {
-        let own = |rank: &Rank| format!("{:?}", &rank.part.global[..rank.part.inner]);
-        let text = self.rank_set.map(|rank| own(rank.rank())).concat();
-        init::name_hash(&text)
     }
 
     /// Restores copies and their ages from a checkpoint, or drops all copies.

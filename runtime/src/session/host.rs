@@ -15,9 +15,12 @@ impl Session {
     /// Memory, in bytes, of the rank that uses most: buffers, its part of the graph (plus an equal
     /// share of what the ranks of a process keep once), and the messages kept so far. Excludes code
     /// and the graph the session was built from.
-    pub fn peak_memory_bytes(&self) -> u64 {
+    ///
+    /// # Errors
+    /// A process that failed.
+    pub fn peak_memory_bytes(&self) -> Result<u64, RuntimeError> {
         let bytes = self.rank_set.map(|rank| rank.memory_bytes());
-        bytes.into_iter().max().unwrap_or(0)
+        self.most(bytes.into_iter().max().unwrap_or(0))
     }
 
     /// Bytes of the buffers of the rank that has most: what [`gnnc_ir::program::memory::layout`] says.

@@ -1,5 +1,6 @@
 //! Messages between ranks.
 
+pub mod mpi;
 pub mod threads;
 pub mod watched;
 
@@ -130,6 +131,19 @@ pub enum TransportError {
     /// A rank failed.
     #[error(transparent)]
     Aborted(Failure),
+    /// A process is gone.
+    #[error("the process of rank {rank} on {host} {how}")]
+    Gone {
+        /// The first rank of the process.
+        rank: u32,
+        /// Its host.
+        host: String,
+        /// What is known of it.
+        how: String,
+    },
+    /// A call of the system's library for messages failed.
+    #[error("{0}")]
+    Failed(String),
     /// The system refused memory for messages.
     #[error(
         "no memory for {} of {} each to rank {rank}: {reason}; use more workers or fewer hidden columns",

@@ -163,7 +163,7 @@ fn device_copies_agree_with_the_processor() {
             let again = Again::new(&case, &options);
             let (mut here, mut there) = (again.on_device(&Arc::default()), again.on_processor());
             close(&run(&mut here, 5), &run(&mut there, 5), body);
-            let (mut here, mut there) = (here.staleness(), there.staleness());
+            let (mut here, mut there) = (here.staleness().unwrap(), there.staleness().unwrap());
             for (here, there) in here.layers.iter_mut().zip(&mut there.layers) {
                 let gaps = [here.gap.take(), there.gap.take()].map(|gap| gap.unwrap_or(0.0));
                 assert!((gaps[0] - gaps[1]).abs() < 1e-4, "{body} {rule}: {gaps:?}");
@@ -292,7 +292,7 @@ fn device_traces_are_those_of_the_processor() {
         let again = Again::new(&case, &options);
         let events = |session: &mut Session| {
             run(session, 2);
-            session.take_trace().events
+            session.take_trace().unwrap().events
         };
         let (here, there) = (
             events(&mut again.on_device(&Arc::default())),
@@ -337,28 +337,30 @@ fn device_processes_agree_with_one() {
         let case = case(GCN, false);
         let again = Again::new(&case, &options(placement, 2));
         let mut one = again.on_device(&Arc::default());
-        let expected: Vec<f64> = (0..4).map(|_| one.epoch().unwrap().loss).collect();
+        let run = |session: &mut Session| {
+            let (mut losses, mut sent) = (Vec::new(), 0);
+            for _ in 0..4 {
+                let report = session.epoch().unwrap();
+                losses.push(report.loss);
+                sent += report.bytes_sent;
+            }
+            (losses, sent, session.logits().unwrap())
+        };
+        let expected = run(&mut one);
         let wires: Arc<Wires> = Arc::default();
         let process = |rank: u32| {
             let driver = Fake::among(&Arc::default(), rank, &wires);
             let mut session = again.on_device_of(rank, Box::new(driver)).unwrap();
-            let mut sent = 0;
-            let mut epoch = || {
-                let report = session.epoch().unwrap();
-                sent += report.bytes_sent;
-                report.loss
-            };
-            let losses: Vec<f64> = (0..4).map(|_| epoch()).collect();
-            assert!(session.logits().is_err(), "rows are elsewhere");
-            (losses, sent)
+            run(&mut session)
         };
-        let found: Vec<(Vec<f64>, u64)> = std::thread::scope(|scope| {
+        let found: Vec<(Vec<f64>, u64, Vec<f32>)> = std::thread::scope(|scope| {
             let threads = [0, 1].map(|rank| scope.spawn(move || process(rank)));
             threads.map(|thread| thread.join().unwrap()).into()
         });
-        for (losses, sent) in &found {
-            assert_eq!(*losses, expected, "{placement}");
-            assert!(*sent > 0);
+        // Bytes and logits are those of all processes.
+        for found in &found {
+            assert_eq!(*found, expected, "{placement}");
         }
+        assert!(expected.1 > 0);
     }
 }

@@ -15,7 +15,7 @@ mod rendezvous;
 mod staging;
 
 pub use gpus::{Gpu, gpu, gpus};
-pub use rendezvous::{Fact, Processes};
+pub use rendezvous::Processes;
 
 use super::gpu::driver::{
     Address, Captured, Driver, DriverError, Event, Function, HostAddress, Launch, Message, Product,

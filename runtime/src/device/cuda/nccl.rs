@@ -10,9 +10,10 @@
 //! different value of the environment variable `NCCL_HOSTID`. They then talk over sockets.
 
 use super::calls::missing;
-use super::rendezvous::{self, Fact, ID, Processes};
+use super::rendezvous::{self, ID, Processes};
 use super::{Live, LiveOptions};
 use crate::device::gpu::driver::{DriverError, Message};
+use crate::facts::Fact;
 use cudarc::driver::sys::CUstream;
 use cudarc::nccl::sys::{ncclComm_t, ncclUniqueId};
 use gnnc_codegen::cuda::libraries::{Found, LibraryError, Part};

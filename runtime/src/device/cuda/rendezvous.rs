@@ -7,6 +7,7 @@
 //! answers and refuses the same.
 
 use crate::device::gpu::driver::DriverError;
+use crate::facts::{Fact, differences};
 use gnnc_files::Replacement;
 use gnnc_ir::words::spelling::counted;
 use serde::{Deserialize, Serialize};
@@ -39,15 +40,6 @@ pub struct Processes {
     pub rendezvous: PathBuf,
     /// How long they wait for each other.
     pub patience: Duration,
-}
-
-/// A fact all processes must agree on.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Fact {
-    /// Its subject, such as `graph`.
-    pub about: String,
-    /// This process's value.
-    pub value: String,
 }
 
 /// The content of rank 0's file.
@@ -206,25 +198,13 @@ fn answer(
 
 /// Refuses differing facts.
 fn compare(who: &str, facts: &[Fact], other: &str, expected: &[Fact]) -> Result<(), DriverError> {
-    let value = |facts: &[Fact], about: &str| {
-        let fact = facts.iter().find(|fact| fact.about == about);
-        fact.map_or("nothing", |fact| &fact.value).to_owned()
-    };
-    let about = facts.iter().chain(expected).map(|fact| &fact.about);
-    let mut differences: Vec<String> = Vec::new();
-    for about in about {
-        let (found, wanted) = (value(facts, about), value(expected, about));
-        let difference = format!("{about}: {found} on {who}, {wanted} on {other}");
-        if found != wanted && !differences.contains(&difference) {
-            differences.push(difference);
-        }
-    }
-    if differences.is_empty() {
+    let found = differences((who, facts), (other, expected));
+    if found.is_empty() {
         return Ok(());
     }
     Err(failed(format!(
         "the processes disagree ({}); start all with the same model, graph and options",
-        differences.join("; ")
+        found.join("; ")
     )))
 }
 

@@ -214,8 +214,20 @@ impl RankSet for OnDevice {
         }
     }
 
-    fn tell(&mut self, from: u32, floats: &mut [f32]) -> Result<(), Failure> {
+    fn tell(&self, from: u32, floats: &mut [f32]) -> Result<(), Failure> {
         self.lock().tell(from, floats)
+    }
+
+    fn leaders(&self) -> Vec<u32> {
+        let device = self.lock();
+        let ranks = device
+            .device_ranks
+            .first()
+            .map_or(0, |first| first.own.program.ranks);
+        match device.device_ranks.len() == ranks as usize {
+            true => vec![0],
+            false => (0..ranks).collect(),
+        }
     }
 }
 

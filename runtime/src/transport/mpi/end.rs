@@ -1,0 +1,237 @@
+//! A rank's end of connections by MPI.
+
+use super::{Sending, World, WorldError};
+use crate::error::Failure;
+use crate::transport::threads::Threads;
+use crate::transport::{Transport, TransportError};
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+/// Most messages whose memory is kept for later ones.
+const KEPT: usize = 16;
+
+/// One rank's end.
+pub struct Mpi {
+    world: Arc<World>,
+    /// Connections to the ranks of this process, which are counted from 0 there.
+    local: Threads,
+    /// The first rank of this process, and how many it has.
+    first: u32,
+    each: u32,
+    rank: u32,
+    ranks: u32,
+    sending: Vec<Sending>,
+    /// Memory of messages that were sent.
+    free: Vec<Vec<f32>>,
+    /// Memory of the latest message received.
+    received: Vec<f32>,
+    bytes: u64,
+}
+
+impl Mpi {
+    /// The ends of this process's ranks, each of which computes on `threads` threads.
+    ///
+    /// # Errors
+    /// As [`World::divide`].
+    pub fn connect(
+        world: &Arc<World>,
+        ranks: u32,
+        threads: usize,
+    ) -> Result<Vec<Self>, WorldError> {
+        let here = world.divide(ranks)?;
+        let each = here.end - here.start;
+        let local = Threads::connect_teams(each, threads);
+        let ends = here.clone().zip(local).map(|(rank, local)| Self {
+            world: Arc::clone(world),
+            local,
+            first: here.start,
+            each,
+            rank,
+            ranks,
+            sending: Vec::new(),
+            free: Vec::new(),
+            received: Vec::new(),
+            bytes: 0,
+        });
+        Ok(ends.collect())
+    }
+
+    /// The number of a rank of this process, counted from 0 here; `None` if it is in another one.
+    fn here(&self, rank: u32) -> Option<u32> {
+        let place = rank.checked_sub(self.first);
+        place.filter(|place| *place < self.each)
+    }
+
+    fn check(&self, rank: u32) -> Result<(), TransportError> {
+        match rank < self.ranks {
+            true => Ok(()),
+            false => Err(TransportError::NoSuchRank {
+                rank,
+                ranks: self.ranks,
+            }),
+        }
+    }
+
+    /// The tag of MPI for messages between two ranks with a tag of the program.
+    fn tag(&self, from: u32, to: u32, tag: u32) -> Result<u32, TransportError> {
+        let each = u64::from(self.each);
+        let (from, to) = (u64::from(from) % each, u64::from(to) % each);
+        let tag = 1 + (u64::from(tag) * each + from) * each + to;
+        self.world.fits(tag)
+    }
+
+    /// Memory for a message.
+    fn message(&mut self, floats: usize) -> Result<Vec<f32>, TransportError> {
+        let mut n = 0;
+        while n < self.sending.len() {
+            match self.world.is_sent(&mut self.sending[n])? {
+                true => {
+                    let sent = self.sending.swap_remove(n);
+                    if self.free.len() < KEPT {
+                        self.free.push(sent.message);
+                    }
+                }
+                false => n += 1,
+            }
+        }
+        let fitting = self.free.iter().position(|kept| kept.capacity() >= floats);
+        let mut message = match fitting {
+            Some(place) => self.free.swap_remove(place),
+            None => self.free.pop().unwrap_or_default(),
+        };
+        message.clear();
+        message.resize(floats, 0.0);
+        Ok(message)
+    }
+
+    fn take(
+        &mut self,
+        from: u32,
+        tag: u32,
+        lengths: RangeInclusive<usize>,
+        take: &mut dyn FnMut(&[f32]),
+    ) -> Result<(), TransportError> {
+        let tag = self.tag(from, self.rank, tag)?;
+        let process = self.world.process_of(from);
+        let (world, received) = (&self.world, &mut self.received);
+        let began = Instant::now();
+        let floats = world.receive(process, tag, lengths, received)?;
+        let waited = began.elapsed().as_nanos() as u64;
+        world.waited.fetch_add(waited, Ordering::Relaxed);
+        take(&self.received[..floats]);
+        Ok(())
+    }
+}
+
+impl Transport for Mpi {
+    fn rank(&self) -> u32 {
+        self.rank
+    }
+
+    fn ranks(&self) -> u32 {
+        self.ranks
+    }
+
+    fn expect(&mut self, to: u32, messages: usize, floats: usize) -> Result<(), TransportError> {
+        match self.here(to) {
+            Some(to) => self.local.expect(to, messages, floats),
+            None => self.check(to),
+        }
+    }
+
+    fn send(
+        &mut self,
+        to: u32,
+        tag: u32,
+        floats: usize,
+        fill: &mut dyn FnMut(&mut [f32]),
+    ) -> Result<(), TransportError> {
+        if let Some(to) = self.here(to) {
+            return self.local.send(to, tag, floats, fill);
+        }
+        self.check(to)?;
+        let tag = self.tag(self.rank, to, tag)?;
+        let mut message = self.message(floats)?;
+        fill(&mut message);
+        let process = self.world.process_of(to);
+        let sending = self.world.begin(std::iter::once(process), tag, message)?;
+        self.sending.push(sending);
+        self.bytes += 4 * floats as u64;
+        Ok(())
+    }
+
+    fn wait_for(
+        &mut self,
+        from: &mut dyn Iterator<Item = u32>,
+        tag: u32,
+    ) -> Result<(), TransportError> {
+        let (first, each) = (self.first, self.each);
+        let mut here = from.filter_map(|rank| {
+            let place = rank.checked_sub(first);
+            place.filter(|place| *place < each)
+        });
+        self.local.wait_for(&mut here, tag)
+    }
+
+    fn recv(
+        &mut self,
+        from: u32,
+        tag: u32,
+        floats: usize,
+        take: &mut dyn FnMut(&[f32]),
+    ) -> Result<(), TransportError> {
+        match self.here(from) {
+            Some(from) => self.local.recv(from, tag, floats, take),
+            None => {
+                self.check(from)?;
+                self.take(from, tag, floats..=floats, take)
+            }
+        }
+    }
+
+    fn recv_up_to(
+        &mut self,
+        from: u32,
+        tag: u32,
+        most: usize,
+        take: &mut dyn FnMut(&[f32]),
+    ) -> Result<(), TransportError> {
+        match self.here(from) {
+            Some(from) => self.local.recv_up_to(from, tag, most, take),
+            None => {
+                self.check(from)?;
+                self.take(from, tag, 0..=most, take)
+            }
+        }
+    }
+
+    fn bytes_sent(&self) -> u64 {
+        self.bytes + self.local.bytes_sent()
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        let sending = self
+            .sending
+            .iter()
+            .map(|sending| sending.message.capacity());
+        let kept = self.free.iter().map(Vec::capacity);
+        let floats = sending.chain(kept).sum::<usize>() + self.received.capacity();
+        4 * floats as u64 + self.local.memory_bytes()
+    }
+
+    fn abort(&mut self, failure: Failure) {
+        self.world.abort(&failure);
+        self.local.abort(failure);
+    }
+}
+
+impl Drop for Mpi {
+    fn drop(&mut self) {
+        for sending in self.sending.drain(..) {
+            // A run that failed may leave messages behind, which MPI may still read.
+            let _ = self.world.wait_sent(sending);
+        }
+    }
+}
