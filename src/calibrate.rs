@@ -322,6 +322,7 @@ impl Case {
             model,
             workload: summary::summarise(data, &[])?,
             data: Some(data.clone()),
+            by_part: None,
             diagnostics: Vec::new(),
             not_used: Vec::new(),
         })

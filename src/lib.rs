@@ -18,6 +18,7 @@
 //! checks, [`gnnc_planner`] rewrites, lowers, simulates and chooses, [`gnnc_codegen`]
 //! compiles kernels, [`gnnc_runtime`] runs programs, [`gnnc_graph`] reads data.
 
+mod by_part;
 mod calibrate;
 mod compile;
 pub mod device;
@@ -36,6 +37,7 @@ mod summary;
 mod trainable;
 mod training;
 
+pub use by_part::ByPart;
 pub use calibrate::{CalibrateOptions, Calibrated, Measurement, Quality, calibrate};
 pub use compile::{Compiled, Relaxed, compile, compile_explained};
 pub use device::Device;

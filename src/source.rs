@@ -2,8 +2,9 @@
 
 mod own;
 
-use crate::{Error, Metric};
+use crate::{ByPart, Error, Metric};
 use gnnc_graph::links::{LinkOptions, with_pairs};
+use gnnc_graph::parts::Parts;
 use gnnc_graph::read;
 use gnnc_graph::{Dropped, Features, GraphData};
 use gnnc_ir::Workload;
@@ -57,6 +58,8 @@ pub struct Loaded {
     pub workload: Workload,
     /// The graph itself, if the model names a file.
     pub data: Option<GraphData>,
+    /// The graph, if it lies in a folder of parts.
+    pub by_part: Option<ByPart>,
     /// Content of the graph file that no model can use, such as edge weights.
     pub not_used: Vec<String>,
     /// Warnings.
@@ -67,7 +70,8 @@ impl Loaded {
     /// Frees the memory of the graph's features, once ranks hold theirs. Nothing can be trained on the
     /// graph afterwards but by these.
     pub fn forget_features(&mut self) {
-        if let Some(data) = &mut self.data {
+        let vertices = self.by_part.as_mut().map(|by_part| &mut by_part.vertices);
+        for data in self.data.as_mut().into_iter().chain(vertices) {
             data.features = Features::None;
         }
     }
@@ -118,6 +122,14 @@ impl Source {
         (model, all)
     }
 
+    /// The options of the model's graph block.
+    fn data_options(&self) -> DataOptions {
+        match self.module.graph_source() {
+            Some(GraphSource::Data { options, .. }) => options,
+            _ => DataOptions::default(),
+        }
+    }
+
     /// A file that the model names.
     fn beside(&self, path: &str) -> PathBuf {
         let folder = self.path.parent().unwrap_or(Path::new("."));
@@ -140,11 +152,20 @@ impl Loaded {
     /// The model has errors, or the graph cannot be read or is invalid.
     pub fn new(source: &Source, options: &LoadOptions) -> Result<Self, Error> {
         let mut not_used = Vec::new();
+        let mut by_part = None;
         let (workload, data) = match (&options.workload, &options.graph) {
             (Some(path), _) => (read_workload(path)?, None),
             (None, Some(path)) => {
-                let data = DataOptions::default();
-                Self::data(path, &data, source, options.trained, &mut not_used)?
+                if Parts::is_folder(path) {
+                    by_part = Some(ByPart::open(path, &source.data_options())?);
+                }
+                match &by_part {
+                    Some(by_part) => (by_part.parts.manifest.workload.clone(), None),
+                    None => {
+                        let data = DataOptions::default();
+                        Self::data(path, &data, source, options.trained, &mut not_used)?
+                    }
+                }
             }
             (None, None) => match source.module.graph_source() {
                 Some(GraphSource::Data {
@@ -153,7 +174,13 @@ impl Loaded {
                     ..
                 }) => {
                     let path = source.beside(&path);
-                    Self::data(&path, &data, source, false, &mut not_used)?
+                    if Parts::is_folder(&path) {
+                        by_part = Some(ByPart::open(&path, &data)?);
+                    }
+                    match &by_part {
+                        Some(by_part) => (by_part.parts.manifest.workload.clone(), None),
+                        None => Self::data(&path, &data, source, false, &mut not_used)?,
+                    }
                 }
                 Some(GraphSource::Statistics(workload)) => (workload, None),
                 None => {
@@ -168,6 +195,7 @@ impl Loaded {
                 model,
                 workload,
                 data,
+                by_part,
                 not_used,
                 diagnostics,
             }),

@@ -3,6 +3,7 @@
 mod agree;
 mod batches;
 mod bytes;
+mod division;
 mod host;
 mod judge;
 mod merges;
@@ -18,8 +19,8 @@ pub use run::{best_of, train, train_once, train_traced};
 use crate::{Compiled, Device, Error, Loaded, Scores};
 use agree::facts;
 use bytes::{same_moved, same_sent};
+use division::{Division, Rows};
 use gnnc_files::Cache;
-use gnnc_graph::{LocalPart, RowOrder};
 use gnnc_ir::cluster::Cluster;
 use gnnc_ir::graph::model::Relaxation;
 use gnnc_ir::plan::{Knobs, Partitioner, Placement};
@@ -32,7 +33,7 @@ use gnnc_runtime::{
     EpochReport, Judged, Metrics, OnBatch, Programs, RunOptions, RuntimeError, Session, Stop,
 };
 use host::{budget, resting};
-use place::{divide, permitted};
+use place::permitted;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
@@ -251,16 +252,6 @@ pub struct Trainer {
     judged: Option<Judged>,
 }
 
-/// How many rows the ranks read from each other.
-fn reads(parts: &[LocalPart]) -> Reads {
-    let rows = |part: &LocalPart| -> Vec<u64> {
-        let sent = part.send.iter().map(|(_, rows)| rows.len() as u64);
-        sent.collect()
-    };
-    let rows: Vec<Vec<u64>> = parts.iter().map(rows).collect();
-    Reads::of(rows.iter().map(Vec::as_slice))
-}
-
 impl Trainer {
     /// Partitions the graph, lowers the model and starts the ranks.
     ///
@@ -271,7 +262,7 @@ impl Trainer {
         compiled: &Compiled,
         options: &TrainOptions,
     ) -> Result<Self, Error> {
-        let data = loaded.trainable()?;
+        let data = loaded.trainable_vertices()?;
         if options.workers == 0 || options.threads == 0 {
             return Err(Error::Input(
                 "found 0 workers or threads, expected at least 1 of each".to_owned(),
@@ -285,8 +276,9 @@ impl Trainer {
         let mut device = options.device.open(options.cache.clone())?;
         let (rank, world) = (options.device.rank(), options.world.as_ref());
         let place = place(loaded, compiled, options)?;
-        let input = compiled.input(data, options.partitioner());
-        let partition = Arc::new(divide(input, options, &place)?);
+        let by_part = loaded.by_part.as_ref();
+        let division = Division::new(data, by_part, compiled, options, &place)?;
+        let partition = Arc::clone(&division.partition);
         let programs = compiled.programs(&place)?;
         let samplers = place.knobs.sampling.samplers.unwrap_or(0);
         if let Some(judge) = &judge {
@@ -306,17 +298,7 @@ impl Trainer {
             Some(bytes) => resting(loaded, compiled, options, &place, &partition, bytes)?,
             None => programs,
         };
-        let halo = programs
-            .first()
-            .map(|program| program.halo)
-            .unwrap_or_default();
-        let parts = LocalPart::build(&data.topology, &partition, halo, RowOrder::ByDegree)?;
-        let reads = reads(&parts);
-        let inner = |part: &LocalPart| RankSizes {
-            inner: part.inner as u64,
-            ..RankSizes::default()
-        };
-        let sizes: Vec<RankSizes> = parts.iter().map(inner).collect();
+        let Rows { reads, sizes } = division.rows(data, &programs)?;
         // Without stages, one program counts for all ranks; with stages, each counts for the ranks of its stage.
         let distinct = if place.stages().is_some() {
             programs.len()
@@ -340,6 +322,7 @@ impl Trainer {
             program: Some(program),
             stop: options.stop.clone(),
             on_batch: options.on_batch.clone(),
+            parts: division.parts,
             ..RunOptions::default()
         };
         let first = programs.first().cloned().unwrap_or_default();

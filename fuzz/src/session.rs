@@ -87,6 +87,7 @@ pub(crate) fn compiled(text: &str, graph: GraphData) -> (Loaded, Compiled) {
         model,
         workload,
         data: Some(graph),
+        by_part: None,
         not_used: Vec::new(),
         diagnostics,
     };

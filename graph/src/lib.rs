@@ -64,6 +64,7 @@ mod local;
 pub mod many;
 pub mod names;
 pub mod partition;
+pub mod parts;
 pub mod read;
 pub mod replication;
 mod reverse;

@@ -1,6 +1,7 @@
 //! One rank's piece of the data graph.
 
 mod chunks;
+pub(crate) mod file;
 
 pub use chunks::LocalChunks;
 

@@ -3,6 +3,7 @@
 mod archive;
 
 pub use archive::Archive;
+pub(crate) use archive::header;
 
 use crate::read::metis::check_symmetric;
 use crate::read::{Format, place};
@@ -276,7 +277,7 @@ pub fn edges(topology: &Topology, separator: char, out: &mut dyn Write) -> io::R
 }
 
 /// Replaces a file with whatever `write` writes, once all of it is on disk.
-fn replace(
+pub(crate) fn replace(
     path: &Path,
     write: impl FnOnce(&mut BufWriter<Replacement>) -> io::Result<()>,
 ) -> io::Result<()> {

@@ -3,6 +3,7 @@
 use crate::stop::Stop;
 use gnnc_codegen::cuda::schedule::HUB_EDGES;
 use gnnc_files::Cache;
+use gnnc_graph::parts::Parts;
 use std::fmt;
 use std::sync::Arc;
 
@@ -52,6 +53,8 @@ pub struct RunOptions {
     /// Program hash stored in checkpoints ([`crate::Programs::hash`]), taken before offloading, so
     /// that it is the same under every memory budget. `None` hashes the programs as they are.
     pub program: Option<u64>,
+    /// The folder that ranks read their parts of the edges from; without one, the graph has them.
+    pub parts: Option<Arc<Parts>>,
     /// Most bytes for the buffers of all ranks together; `None` means the machine's available
     /// memory.
     pub memory_limit: Option<u64>,
@@ -77,6 +80,7 @@ impl Default for RunOptions {
             checked: false,
             model: String::new(),
             program: None,
+            parts: None,
             memory_limit: None,
             stop: Stop::default(),
             on_batch: None,

@@ -18,6 +18,7 @@ use crate::part::features::{FeatureRows, columns, slice};
 use crate::part::whole::Whole;
 use crate::weights::Weights;
 use batch::{Batch, BatchesByList};
+use gnnc_graph::parts::WholeGraph;
 use gnnc_graph::{Csr, GraphData, Labels, LocalChunks, LocalEdges, LocalPart};
 use gnnc_ir::EdgeSet;
 use gnnc_ir::program::verify::RankData;
@@ -125,7 +126,7 @@ impl Part {
         local: LocalPart,
         data: &GraphData,
         program: &Program,
-        whole: Arc<Whole>,
+        (whole, whole_graph): (Arc<Whole>, &WholeGraph),
         weights: Arc<Weights>,
     ) -> Result<Self, RuntimeError> {
         let needs = Needs::of(program);
@@ -134,15 +135,13 @@ impl Part {
             halo: local.halo() as u64,
             vertices: data.vertices().into(),
             edges: local.edges_of(EdgeSet::Plain),
-            all_edges: data.topology.edges_of(EdgeSet::Plain),
+            all_edges: whole_graph.edges.first().copied().unwrap_or(0),
             ..RankSizes::default()
         };
-        for number in 1..=data.topology.set_names().len() as u8 {
-            let set = EdgeSet::Named(number);
-            sizes.named_edges.add(number, local.edges_of(set));
-            sizes
-                .all_named_edges
-                .add(number, data.topology.edges_of(set));
+        for (number, edges) in (1..).zip(whole_graph.edges.iter().skip(1)) {
+            let here = local.edges_of(EdgeSet::Named(number));
+            sizes.named_edges.add(number, here);
+            sizes.all_named_edges.add(number, *edges);
         }
         let own = &local.global[..local.inner];
         let trains = |v: &&u32| data.train.get(**v as usize) == Some(&true);
@@ -172,7 +171,7 @@ impl Part {
         }
         let edges = BySet::from_fn(|set| {
             let ways = needs.edges.of(set);
-            let relations = data.topology.relations();
+            let relations = whole_graph.relations;
             ways.walked
                 .then(|| Edges::new(local.edges(set), *ways, relations))
         });
@@ -181,7 +180,7 @@ impl Part {
                 .map(|&v| mask.get(v as usize).copied().unwrap_or(false))
                 .collect()
         };
-        sizes.max_degree = data.topology.max_degree().into();
+        sizes.max_degree = whole_graph.max_degree.into();
         let mut part = Self {
             cuts: Vec::new(),
             batches: BatchesByList::default(),
@@ -213,12 +212,17 @@ impl Part {
     }
 
     /// The facts that the rank's program depends on.
-    pub(crate) fn facts(&self, rank: u32, capacity: Capacity, data: &GraphData) -> RankData {
+    pub(crate) fn facts(
+        &self,
+        rank: u32,
+        capacity: Capacity,
+        (data, whole_graph): (&GraphData, &WholeGraph),
+    ) -> RankData {
         RankData {
             rank,
             capacity,
             features: Some(data.features.columns()),
-            relations: data.topology.relations(),
+            relations: whole_graph.relations,
             edge_features: data.edge_features.columns,
             chunks: Some(self.whole.chunks.count()),
         }

@@ -23,6 +23,7 @@ use crate::transport::Transport;
 use crate::weights::Weights;
 use crate::{RuntimeError, init};
 use gnnc_codegen::cpu::{Compiled, Compiler};
+use gnnc_graph::parts::WholeGraph;
 use gnnc_graph::{Features, GraphData, LocalPart, Partition, RowOrder, Topology};
 use gnnc_ir::EdgeSet;
 use gnnc_ir::kernel::End;
@@ -32,7 +33,8 @@ use gnnc_graph::sample::Pilot;
 use gnnc_ir::program::memory::layout;
 use gnnc_ir::program::trace::Phase;
 use gnnc_ir::program::verify::VerifiedProgram;
-use gnnc_ir::program::{BufferId, Capacity, Extent, Grouped, Program, Role};
+use gnnc_ir::program::{BufferId, Capacity, Extent, Grouped, Halo, Program, Role};
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -63,7 +65,22 @@ pub(crate) fn ranks(
         true => RowOrder::ById,
         false => RowOrder::ByDegree,
     };
-    let locals = LocalPart::build(&data.topology, partition, halo, order)?;
+    // Every stage has all parts.
+    let width = (partition.parts() as usize).max(1);
+    let (locals, whole_graph) = match &options.parts {
+        Some(parts) => {
+            all.iter().try_for_each(|program| by_part(program))?;
+            let numbers: BTreeSet<usize> = here.clone().map(|number| number % width).collect();
+            let read = numbers
+                .iter()
+                .map(|number| parts.part(*number as u32, partition));
+            (read.collect::<Result<_, _>>()?, parts.whole())
+        }
+        None => {
+            let locals = LocalPart::build(&data.topology, partition, halo, order)?;
+            (locals, WholeGraph::of(&data.topology))
+        }
+    };
     let whole = Whole::new(all.iter().map(AsRef::as_ref), &data.topology, &locals)?;
     let whole = Arc::new(whole);
     // Of the stages of a pipeline, one has the loss.
@@ -88,11 +105,10 @@ pub(crate) fn ranks(
             pilots.push(sampled.pilots(program, of, options)?);
         }
     }
-    // Every stage has all parts.
-    let width = locals.len().max(1);
     let mut ranks = Vec::with_capacity(here.len());
     for number in here {
-        let Some(local) = locals.get(number % width) else {
+        let of_rank = |local: &&LocalPart| local.rank as usize == number % width;
+        let Some(local) = locals.iter().find(of_rank) else {
             break;
         };
         let program = &all[programs.index(number, count)];
@@ -101,7 +117,7 @@ pub(crate) fn ranks(
             local.clone(),
             data,
             program,
-            Arc::clone(&whole),
+            (Arc::clone(&whole), &whole_graph),
             Arc::clone(&weights),
         )?;
         let mut capacity = part.sizes;
@@ -125,7 +141,7 @@ pub(crate) fn ranks(
         let capacity = Capacity::of(capacity);
         let verified = VerifiedProgram::new(
             Arc::clone(program),
-            &part.facts(number as u32, capacity, data),
+            &part.facts(number as u32, capacity, (data, &whole_graph)),
         );
         let verified = verified.map_err(|e| RuntimeError::Program(e.to_string()))?;
         labels_fit(program, data)?;
@@ -147,6 +163,29 @@ pub(crate) fn ranks(
         ranks.push(Beginning { rank, degrees });
     }
     Ok(ranks)
+}
+
+/// Refuses a program whose ranks read edges or rows of all vertices, which no part has.
+fn by_part(program: &Program) -> Result<(), RuntimeError> {
+    let needs = Needs::of(program);
+    let walks = needs.all_edges.each().any(|(_, ways)| ways.walked);
+    let whole = program.buffers.iter().any(|buffer| {
+        let of_edges = matches!(buffer.role, Role::Relation(_) | Role::RelationDegree(_));
+        of_edges && buffer.extent.of_whole_graph()
+    });
+    let what = if program.hops() > 0 {
+        "draws batches from all edges"
+    } else if program.pipeline.is_some() {
+        "cuts parts into chunks"
+    } else if walks || whole || needs.ids || needs.owned || program.halo != Halo::Boundary {
+        "has rows of all vertices on each rank"
+    } else {
+        return Ok(());
+    };
+    Err(RuntimeError::Program(format!(
+        "it {what}, but a folder of parts holds the edges of each part by itself; train with --placement graph, or from \
+         the file of the whole graph"
+    )))
 }
 
 /// The batches of a program's lists, those to train on first.

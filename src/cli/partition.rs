@@ -11,13 +11,13 @@ use clap::Args;
 use gnnc::graph::sample::{
     At, Batches, Fanout, PILOT, Replay, Rule, SampleError, Sampler, remote_share, seeds,
 };
-use gnnc::graph::{GraphData, Partition};
+use gnnc::graph::{GraphData, Partition, parts, summary};
 use gnnc::ir::EdgeSet;
 use gnnc::ir::program::trace::Phase;
 use gnnc::ir::words::sampling::{Cut, Exclude, Kind, Negatives, Roots, Sampling};
 use gnnc::ir::workload::{PartLoad, PartitionSummary};
 use serde_json::{Map, Value, json};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Arguments of `graph partition`.
@@ -37,9 +37,15 @@ pub struct PartitionCommand {
     /// Training vertices of such a batch, of all parts together.
     #[arg(long, value_name = "N", requires = "fanouts", value_parser = within(VERTICES))]
     batch: Option<u32>,
-    /// Write the part of each vertex to this file, one per line.
-    #[arg(long, value_name = "FILE")]
+    /// Write the part of each vertex to this file, one per line; or, if the name ends with `/`, the graph by parts into this
+    /// folder, which `train` reads as it does a graph file: each process the edges of its own parts only.
+    #[arg(long, value_name = "FILE|FOLDER/")]
     out: Option<PathBuf>,
+}
+
+/// Whether a path is that of a folder to make.
+fn is_folder(path: &Path) -> bool {
+    path.as_os_str().as_encoded_bytes().ends_with(b"/")
 }
 
 /// A number of every part.
@@ -78,12 +84,16 @@ struct Remote {
 impl PartitionCommand {
     /// Runs the command.
     pub fn run(&self, out: &Output) -> Answer {
-        if let Some(path) = &self.out {
+        let folder = self.out.as_ref().filter(|path| is_folder(path));
+        if let Some(path) = self.out.as_ref().filter(|path| !is_folder(path)) {
             writable(path, "partition")?;
         }
         let method = self.partitioner.method()?;
         let name = method.name();
-        let data = self.graph.load(out)?;
+        let mut data = self.graph.load(out)?;
+        if folder.is_some() {
+            data.features = data.features.in_best_storage();
+        }
         let hops = (!self.fanouts.is_empty()).then_some(self.fanouts.len() as u32);
         let made = self
             .partitioner
@@ -97,7 +107,12 @@ impl PartitionCommand {
             Some(size) => Some(self.remote(&data, &partition, size)?),
             None => None,
         };
-        if let Some(path) = &self.out {
+        if let Some(folder) = folder {
+            let mut workload = summary::summarise(&data, &[])?;
+            workload.add_partition(self.parts, made.summary.clone());
+            parts::write(folder, &data, &partition, name, &workload)?;
+        }
+        if let Some(path) = self.out.as_ref().filter(|path| !is_folder(path)) {
             let owners = partition.owner().iter();
             let text: String = owners.map(|part| format!("{part}\n")).collect();
             replace(path, text.as_bytes())?;

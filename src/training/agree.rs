@@ -18,14 +18,15 @@ pub(super) fn facts(
         value,
     };
     let settings = &loaded.model.train;
+    let key = match &loaded.by_part {
+        Some(by_part) => by_part.parts.manifest.graph.clone(),
+        None => data.fingerprint(),
+    };
     let bytes = |memory: Option<u64>| memory.map_or("all".to_owned(), |bytes| bytes.to_string());
     vec![
         fact("version of gnnc", env!("CARGO_PKG_VERSION").to_owned()),
         fact("model", format!("{} ({program:016x})", loaded.model.name)),
-        fact(
-            "graph",
-            format!("{} ({})", loaded.workload.name, data.fingerprint()),
-        ),
+        fact("graph", format!("{} ({})", loaded.workload.name, key)),
         fact("partition", partition.fingerprint()),
         fact(
             "optimizer",

@@ -208,10 +208,6 @@ fn a_metric_that_cannot_be_computed_is_refused_before_training() {
     let asked = [&args[..], &batches, &sizes, &every, &kept].concat();
     refused(1, &asked, &["ROC-AUC", "fanouts of evaluations"]);
     assert!(!run.exists(), "nothing was trained");
-    let meet = folder.join("meet");
-    let one = ["--device", "cuda", "--rank", "0", "--ranks", "2"];
-    let asked = [&args[..], &one, &["--rendezvous", text(&meet)]].concat();
-    refused(1, &asked, &["ROC-AUC", "all ranks in one process"]);
 }
 
 #[test]

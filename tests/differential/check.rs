@@ -88,6 +88,7 @@ impl Case {
             model,
             workload,
             data: Some(data),
+            by_part: None,
             not_used: Vec::new(),
             diagnostics,
         };

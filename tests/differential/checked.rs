@@ -56,6 +56,7 @@ fn small(path: &Path, sparse: bool) -> (Loaded, Compiled) {
         model: model.unwrap_or_else(|| panic!("{diagnostics:#?}")),
         workload,
         data: Some(data),
+        by_part: None,
         not_used: Vec::new(),
         diagnostics,
     };

@@ -82,6 +82,7 @@ fn loaded(body: &str) -> Loaded {
         model: model.unwrap_or_else(|| panic!("{body}: {diagnostics:?}")),
         workload: summary::summarise(&data, &[]).unwrap(),
         data: Some(data),
+        by_part: None,
         diagnostics: Vec::new(),
         not_used: Vec::new(),
     }

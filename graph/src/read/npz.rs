@@ -149,7 +149,7 @@ impl Edges {
 }
 
 /// The arrays of an archive, read one at a time.
-struct Arrays<R> {
+pub(crate) struct Arrays<R> {
     at: String,
     /// Names that were read or looked up.
     asked: BTreeSet<String>,
@@ -157,7 +157,7 @@ struct Arrays<R> {
 }
 
 impl<R: Read + Seek> Arrays<R> {
-    fn open(at: &str, mut reader: R) -> Result<Self, GraphError> {
+    pub(crate) fn open(at: &str, mut reader: R) -> Result<Self, GraphError> {
         let damaged = |e: ZipError| GraphError::Archive {
             at: at.to_owned(),
             reason: e.to_string(),
@@ -204,7 +204,7 @@ impl<R: Read + Seek> Arrays<R> {
         names.into_iter().map(shown).collect()
     }
 
-    fn required(&mut self, array: &str) -> Result<Array, GraphError> {
+    pub(crate) fn required(&mut self, array: &str) -> Result<Array, GraphError> {
         match self.optional(array)? {
             Some(array) => Ok(array),
             None => {
@@ -272,7 +272,7 @@ impl<R: Read + Seek> Arrays<R> {
         Header::read(&at, &mut entry).map(Some)
     }
 
-    fn optional(&mut self, array: &str) -> Result<Option<Array>, GraphError> {
+    pub(crate) fn optional(&mut self, array: &str) -> Result<Option<Array>, GraphError> {
         self.entry(array, |at, mut entry, available| {
             Array::read(at, &mut entry, available)
         })

@@ -62,7 +62,7 @@ impl<W: Write + Seek> Archive<W> {
 }
 
 /// The header of a `.npy` file, padded to align the elements to 64 bytes.
-fn header(descr: &str, shape: &[usize]) -> Vec<u8> {
+pub(crate) fn header(descr: &str, shape: &[usize]) -> Vec<u8> {
     let sizes: String = shape.iter().map(|n| format!("{n}, ")).collect();
     let text = format!(
         "{{'descr': '{descr}', 'fortran_order': False, 'shape': ({}), }}",

@@ -150,11 +150,17 @@ impl Workload {
     /// counted.
     fn check_degrees(&self) -> Checked {
         let (vertices, histogram) = (self.vertices, &self.degree_histogram);
+        // Edges of several types may join the same two vertices.
+        let types = u64::from(self.relations.max(1));
+        let of_types = match types {
+            1 => String::new(),
+            _ => format!(", for each of {types} types of edges"),
+        };
         expect(
-            self.max_degree <= vertices,
+            self.max_degree <= vertices.saturating_mul(types),
             "max_degree",
             self.max_degree,
-            format!("at most the {vertices} vertices"),
+            format!("at most the {vertices} vertices{of_types}"),
         )?;
         if histogram.is_empty() {
             return Ok(());

@@ -1,0 +1,117 @@
+//! A graph divided among the ranks of a run.
+
+use super::TrainOptions;
+use super::place::divide;
+use crate::{ByPart, Compiled, Error};
+use gnnc_graph::parts::Parts;
+use gnnc_graph::{GraphData, LocalPart, Partition, RowOrder};
+use gnnc_ir::program::traffic::Reads;
+use gnnc_ir::program::{Program, RankSizes};
+use gnnc_ir::words::spelling::counted;
+use gnnc_planner::placement::PlacementSpec;
+use std::sync::Arc;
+
+/// Who owns which vertices.
+pub(super) struct Division {
+    pub(super) partition: Arc<Partition>,
+    /// The folder that ranks read their parts from; `None` if the whole graph is here.
+    pub(super) parts: Option<Arc<Parts>>,
+}
+
+/// How many rows the ranks have, and read from each other.
+pub(super) struct Rows {
+    pub(super) reads: Reads,
+    pub(super) sizes: Vec<RankSizes>,
+}
+
+impl Division {
+    /// Partitions the graph, or takes the parts of its folder.
+    ///
+    /// # Errors
+    /// A partitioner that fails; a folder of other parts than the options ask for.
+    pub(super) fn new(
+        data: &GraphData,
+        by_part: Option<&ByPart>,
+        compiled: &Compiled,
+        options: &TrainOptions,
+        place: &PlacementSpec,
+    ) -> Result<Self, Error> {
+        let Some(ByPart { parts, .. }) = by_part else {
+            let input = compiled.input(data, options.partitioner());
+            return Ok(Self {
+                partition: Arc::new(divide(input, options, place)?),
+                parts: None,
+            });
+        };
+        let manifest = &parts.manifest;
+        if place.parts() != parts.count() {
+            return Err(Error::Input(format!(
+                "found {}, expected {}, one for each part of {}; or partition the graph again with --parts {}",
+                counted(place.parts(), "worker"),
+                parts.count(),
+                manifest.workload.name,
+                place.parts()
+            )));
+        }
+        let asked = options
+            .knobs
+            .partitioner
+            .map(|partitioner| partitioner.name());
+        if let Some(asked) = asked.filter(|asked| *asked != manifest.partitioner) {
+            return Err(Error::Input(format!(
+                "found partitioner {asked}, but the parts of {} were made by {}; leave out --partitioner",
+                manifest.workload.name, manifest.partitioner
+            )));
+        }
+        if options.device_memory.is_some() {
+            return Err(Error::Input(
+                "found --device-memory with a folder of parts, whose ranks hold all of theirs; leave it out, or train from \
+                 the file of the whole graph"
+                    .to_owned(),
+            ));
+        }
+        Ok(Self {
+            partition: Arc::new(parts.partition()?),
+            parts: Some(Arc::clone(parts)),
+        })
+    }
+
+    /// The rows of the ranks that run some programs.
+    ///
+    /// # Errors
+    /// A part that is too large.
+    pub(super) fn rows(&self, data: &GraphData, programs: &[Program]) -> Result<Rows, Error> {
+        let (sent, inner): (Vec<Vec<u64>>, Vec<u64>) = match &self.parts {
+            Some(parts) => {
+                let entries = parts.manifest.parts.iter();
+                entries
+                    .map(|entry| (entry.sends.clone(), entry.inner))
+                    .unzip()
+            }
+            None => {
+                let halo = programs.first().map(|program| program.halo);
+                let halo = halo.unwrap_or_default();
+                let order = RowOrder::ByDegree;
+                let parts = LocalPart::build(&data.topology, &self.partition, halo, order)?;
+                let sent = |part: &LocalPart| {
+                    part.send
+                        .iter()
+                        .map(|(_, rows)| rows.len() as u64)
+                        .collect()
+                };
+                parts
+                    .iter()
+                    .map(|part| (sent(part), part.inner as u64))
+                    .unzip()
+            }
+        };
+        let size = |inner| RankSizes {
+            inner,
+            ..RankSizes::default()
+        };
+        Ok(Rows {
+            reads: Reads::of(sent.iter().map(Vec::as_slice)),
+            sizes: inner.into_iter().map(size).collect(),
+        })
+    }
+}
