@@ -5,7 +5,7 @@
 
 Trains GraphSAGE on batches of generated graphs whose neighborhoods take longer to draw than to train on, and on some
 that do not: with one thread that does both, with two threads that do both together, and with one thread that trains
-while another one draws. Ways take turns; the fastest epoch of all turns counts. `cores` is the processor time of the
+while others draw, begun two ahead for each or by a score. Ways take turns; the fastest epoch of all turns counts. `cores` is the processor time of the
 fastest run's process over its wall time, start included. Losses must be equal to the last bit. Prints a markdown
 table. Needs Python 3.9 and nothing else.
 """
@@ -33,6 +33,8 @@ WAYS = {
     "two threads": ["--threads", 2],
     "one draws, one trains": ["--threads", 1, "--samplers", 1],
     "two draw, one trains": ["--threads", 1, "--samplers", 2],
+    "one draws by score": ["--threads", 1, "--samplers", 1, "--launch", "scored"],
+    "two draw by score": ["--threads", 1, "--samplers", 2, "--launch", "scored"],
 }
 
 

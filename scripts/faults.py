@@ -21,16 +21,8 @@ import tempfile
 import time
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-GNNC = os.environ.get("GNNC") or ROOT / "target/release/gnnc"
-# Open MPI refuses more processes than cores, and the system's administrator.
-os.environ.update(
-    OMPI_MCA_rmaps_base_oversubscribe="1",
-    PRTE_MCA_rmaps_default_mapping_policy=":oversubscribe",
-    OMPI_ALLOW_RUN_AS_ROOT="1",
-    OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
-)
-SAMPLED = ["--allow", "sample", "--batch", "35", "--fanouts", "5,5"]
+from processes import GNNC, ROOT, SAMPLED
+
 CASES = {
     "graph": ("gcn", 3, ["--epochs", "60"]),
     "tensor": ("gcn", 4, ["--placement", "tensor", "--epochs", "60"]),

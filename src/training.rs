@@ -30,7 +30,8 @@ use gnnc_ir::program::{Program, RankSizes};
 use gnnc_ir::words::schedule::Schedule;
 use gnnc_runtime::transport::mpi::World;
 use gnnc_runtime::{
-    EpochReport, Judged, Metrics, OnBatch, Programs, RunOptions, RuntimeError, Session, Stop,
+    EpochReport, Judged, Launch, Metrics, OnBatch, Programs, RunOptions, RuntimeError, Session,
+    Stop,
 };
 use host::{budget, resting};
 use place::permitted;
@@ -106,6 +107,8 @@ pub struct TrainOptions {
     pub checked: bool,
     /// Whether to draw the batches of every epoch a second time, and to check the bytes sent against them.
     pub check_bytes: bool,
+    /// When threads that draw batches ahead begin another one.
+    pub launch: Launch,
     /// Whether the run finds by timing its first epochs how many visits of a model to merge with others, in placement
     /// model-migration.
     pub measure_merges: bool,
@@ -200,6 +203,7 @@ impl Default for TrainOptions {
             trace: false,
             checked: false,
             check_bytes: false,
+            launch: Launch::Fixed,
             measure_merges: false,
             on_batch: None,
             stop: Stop::default(),
@@ -315,6 +319,7 @@ impl Trainer {
             learning_rate: options.rate(loaded),
             threads_per_rank: options.threads,
             samplers: samplers as usize,
+            launch: options.launch,
             cache: options.cache.clone(),
             trace: options.trace,
             checked: options.checked,

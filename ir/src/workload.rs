@@ -83,6 +83,8 @@ pub enum Partitioner {
     Blocks,
     /// By neighborhoods of training vertices.
     BlocksTrain,
+    /// By streaming, balanced by edges.
+    Stream,
     /// By a hash of the vertex.
     Hash,
     /// Contiguous vertices.
@@ -97,6 +99,7 @@ spelling!(Partitioner {
     MetisSplits => "metis-splits",
     Blocks => "blocks",
     BlocksTrain => "blocks-train",
+    Stream => "stream",
     Hash => "hash",
     Range => "range",
     Morton => "morton",
@@ -108,7 +111,7 @@ impl Partitioner {
         match self {
             Self::Blocks | Self::BlocksTrain => true,
             Self::Metis | Self::MetisEdges | Self::MetisSplits => false,
-            Self::Hash | Self::Range | Self::Morton => false,
+            Self::Stream | Self::Hash | Self::Range | Self::Morton => false,
         }
     }
 }

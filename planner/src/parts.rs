@@ -367,7 +367,9 @@ fn estimated(workload: &Workload, ranks: u32, partitioner: Partitioner) -> Parts
                 (k * (1.0 + degrees.variation.powi(2)) / workload.vertices.max(1) as f64).sqrt();
             relative * (2.0 * k.ln()).sqrt()
         }
-        Partitioner::MetisEdges | Partitioner::MetisSplits => BALANCED_EDGES - 1.0,
+        Partitioner::MetisEdges | Partitioner::MetisSplits | Partitioner::Stream => {
+            BALANCED_EDGES - 1.0
+        }
         Partitioner::Metis
         | Partitioner::Blocks
         | Partitioner::BlocksTrain

@@ -1,5 +1,6 @@
 //! Options of a session.
 
+use crate::launch::Launch;
 use crate::stop::Stop;
 use gnnc_codegen::cuda::schedule::HUB_EDGES;
 use gnnc_files::Cache;
@@ -41,6 +42,8 @@ pub struct RunOptions {
     /// Threads of each rank on the processor that draw batches ahead; with none, the rank draws
     /// each batch when it needs it.
     pub samplers: usize,
+    /// When these threads begin another batch.
+    pub launch: Launch,
     /// Cache of compiled kernels, if any.
     pub cache: Option<Cache>,
     /// Whether to record the begin and end of every instruction.
@@ -75,6 +78,7 @@ impl Default for RunOptions {
             learning_rate: 0.01,
             threads_per_rank: 1,
             samplers: 0,
+            launch: Launch::Fixed,
             cache: None,
             trace: false,
             checked: false,

@@ -8,6 +8,7 @@ pub(crate) mod lists;
 mod needs;
 pub(crate) mod rows;
 pub(crate) mod sampled;
+mod samplers;
 mod under_way;
 pub(crate) mod walks;
 

@@ -128,6 +128,7 @@ pub(crate) fn ranks(
                 seed: options.seed,
                 threads: options.threads_per_rank,
                 samplers: options.samplers,
+                launch: options.launch,
             };
             let needs = Needs::of(program).batches;
             for ((of, needs), pilots) in lists(program).zip(needs).zip(&pilots) {

@@ -40,7 +40,7 @@ pub struct BenchEpoch {
     /// Placement of the work on several ranks.
     #[arg(long, value_name = "NAME", default_value = "graph", value_parser = super::inputs::placement)]
     placement: Placement,
-    /// The partitioner: metis, metis-edges, metis-splits, blocks, blocks-train, hash, range or morton; by default metis-edges, on a GPU
+    /// The partitioner: metis, metis-edges, metis-splits, blocks, blocks-train, stream, hash, range or morton; by default metis-edges, on a GPU
     /// metis.
     #[arg(long, value_name = "NAME")]
     partitioner: Option<Partitioner>,

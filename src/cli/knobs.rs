@@ -41,7 +41,7 @@ const KNOBS: &[Knob] = &[
         name: "partitioner",
         alias: None,
         option: Form::None,
-        values: "metis|metis-edges|metis-splits|blocks|blocks-train|hash|range|morton",
+        values: "metis|metis-edges|metis-splits|blocks|blocks-train|stream|hash|range|morton",
         help: "",
         set: |knobs, text| text.parse().map(|name| knobs.partitioner = Some(name)),
     },

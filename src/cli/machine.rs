@@ -29,7 +29,7 @@ pub struct SearchArgs {
         hide_possible_values = true
     )]
     objective: Goal,
-    /// Partitioners to try: metis, metis-edges, metis-splits, blocks, blocks-train, hash, range, morton (by
+    /// Partitioners to try: metis, metis-edges, metis-splits, blocks, blocks-train, stream, hash, range, morton (by
     /// coordinates).
     #[arg(
         long,

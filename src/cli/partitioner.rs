@@ -10,7 +10,7 @@ use gnnc::ir::workload::PartitionSummary;
 /// How to partition a graph.
 #[derive(Args)]
 pub struct PartitionerArgs {
-    /// The partitioner: metis, metis-edges, metis-splits, blocks, blocks-train, hash, range or morton (by coordinates).
+    /// The partitioner: metis, metis-edges, metis-splits, blocks, blocks-train, stream, hash, range or morton (by coordinates).
     #[arg(long, value_name = "NAME", default_value = "metis")]
     partitioner: String,
     #[command(flatten)]

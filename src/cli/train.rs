@@ -26,8 +26,8 @@ use gnnc::ir::graph::model::Relaxation;
 use gnnc::ir::plan::{Knobs, Objective, Partitioner, Placement, Plan};
 use gnnc::ir::words::schedule::Schedule;
 use gnnc::planner::search::{Pin, PlacementSpec};
-use gnnc::runtime::Stop;
 use gnnc::runtime::transport::mpi::World;
+use gnnc::runtime::{Launch, Stop};
 use gnnc::{Compiled, Loaded, Metric, Pause, PlanOptions, TrainOptions, train_once};
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -90,7 +90,7 @@ pub struct Train {
         conflicts_with_all = ["resume", "curve", "log", "tensorboard", "trace", "profile"]
     )]
     seeds: Option<u64>,
-    /// The partitioner: metis, metis-edges, metis-splits, blocks, blocks-train, hash, range or morton; by default metis-edges, on a GPU
+    /// The partitioner: metis, metis-edges, metis-splits, blocks, blocks-train, stream, hash, range or morton; by default metis-edges, on a GPU
     /// metis, or as in the plan.
     #[arg(long, value_name = "NAME")]
     partitioner: Option<Partitioner>,
@@ -128,6 +128,10 @@ pub struct Train {
     /// Check bytes: draw the batches of every epoch a second time, and compare what they need with what was sent.
     #[arg(long, value_name = "WHAT")]
     check: Option<Checks>,
+    /// When --samplers begin another batch: fixed, as long as fewer than two for each thread are drawn or wait; or scored,
+    /// scored:100, scored:100/8, by ByteGNN's score of idle cores and of what waits, at most 8 at a time. Changes no number.
+    #[arg(long, value_name = "WHEN", default_value = "fixed")]
+    launch: Launch,
     /// In placement model-migration, find the number of --merges by timing epochs: each of the first ones merges one visit
     /// more than the one before, until that takes longer (HopGNN). Clocks decide, so runs may differ in the last bits.
     #[arg(long, conflicts_with = "resume")]
@@ -379,6 +383,7 @@ impl Train {
             trace: self.trace.is_some() || self.profile,
             checked: false,
             check_bytes: self.check == Some(Checks::Bytes),
+            launch: self.launch,
             measure_merges: self.measure_merges,
             on_batch: None,
             stop,

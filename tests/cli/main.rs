@@ -25,6 +25,7 @@ mod mixtures;
 mod offload;
 mod pages;
 mod partitions;
+mod parts;
 mod pilot;
 mod pilot_plans;
 mod plans;

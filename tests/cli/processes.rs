@@ -42,7 +42,7 @@ fn launcher(processes: u32) -> Option<Command> {
 }
 
 /// gnnc on several processes.
-fn together(processes: u32, args: &[&str]) -> Option<Run> {
+pub fn together(processes: u32, args: &[&str]) -> Option<Run> {
     let mut launcher = launcher(processes)?;
     Some(finished(launcher.args(args).output().unwrap()))
 }
@@ -261,6 +261,9 @@ fn processes_that_differ_are_refused() {
     }
 }
 
+/// How long processes may take to end. `scripts/faults.py` checks half of it; tests share the machine with others.
+const PATIENCE: Duration = Duration::from_secs(20);
+
 /// The processes of gnnc below a launcher.
 fn below(launcher: &Child) -> Vec<i32> {
     let mut found = BTreeSet::from([launcher.id() as i32]);
@@ -325,11 +328,7 @@ fn a_process_that_is_gone_ends_the_others() {
         assert_eq!(unsafe { libc::kill(victims[1], signal) }, 0);
         let hit = Instant::now();
         let run = finished(run.wait_with_output().unwrap());
-        assert!(
-            hit.elapsed() < Duration::from_secs(10),
-            "it took {:?}",
-            hit.elapsed()
-        );
+        assert!(hit.elapsed() < PATIENCE, "it took {:?}", hit.elapsed());
         assert_ne!(run.code, Some(0));
         std::fs::remove_file(&log).unwrap();
         let said = errors(&run);

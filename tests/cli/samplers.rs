@@ -56,6 +56,11 @@ fn no_result_depends_on_the_threads_that_draw() {
         for samplers in ["1", "3"] {
             assert_eq!(trained(model, &args, samplers), expected, "{args:?}");
         }
+        // The second score is never reached, so each batch is drawn when the rank waits for it.
+        for launch in ["scored:1/3", "scored:1e300/8"] {
+            let args = [&args[..], &["--launch", launch]].concat();
+            assert_eq!(trained(model, &args, "2"), expected, "{args:?}");
+        }
     }
 }
 

@@ -9,6 +9,7 @@ mod metis;
 mod metis_splits;
 mod morton;
 mod range;
+mod stream;
 
 pub use blocks::{Blocks, Centers};
 pub use hash::Hash;
@@ -17,6 +18,7 @@ pub use metis::Metis;
 pub use metis_splits::MetisSplits;
 pub use morton::{Morton, places};
 pub use range::Range;
+pub use stream::Streaming;
 
 use crate::{GraphError, Topology};
 
@@ -91,18 +93,20 @@ pub fn by_name(name: &str, seed: u64) -> Option<Box<dyn Partitioner>> {
         })),
         "hash" => Some(Box::new(Hash)),
         "range" => Some(Box::new(Range)),
+        "stream" => Some(Box::new(Streaming)),
         "morton" => Some(Box::new(Morton)),
         _ => None,
     }
 }
 
 /// The names [`by_name`] knows.
-pub const NAMES: [&str; 8] = [
+pub const NAMES: [&str; 9] = [
     "metis",
     "metis-edges",
     "metis-splits",
     "blocks",
     "blocks-train",
+    "stream",
     "hash",
     "range",
     "morton",

@@ -32,6 +32,7 @@ pub(super) fn replication(
         Partitioner::Metis => Some(1.0),
         Partitioner::MetisEdges | Partitioner::MetisSplits => Some(BALANCED_ALPHA),
         Partitioner::Hash
+        | Partitioner::Stream
         | Partitioner::Range
         | Partitioner::Morton
         | Partitioner::Blocks
@@ -68,7 +69,7 @@ pub(super) fn replication(
     match partitioner {
         Partitioner::Hash => (random, AlphaBasis::Estimated, 1.05),
         // The numbering is unknown, so assume it is no better than random.
-        Partitioner::Range => (random, AlphaBasis::Estimated, 3.0),
+        Partitioner::Range | Partitioner::Stream => (random, AlphaBasis::Estimated, 3.0),
         Partitioner::Metis
         | Partitioner::MetisEdges
         | Partitioner::MetisSplits

@@ -140,7 +140,7 @@ impl Batch {
             )
         };
         Ok(Self {
-            drawing: Drawing::new(drawer, of_run.samplers)?,
+            drawing: Drawing::new(drawer, of_run)?,
             sampling: of.sampling.clone(),
             shared: Arc::clone(shared),
             cached,

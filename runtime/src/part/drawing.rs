@@ -1,26 +1,21 @@
-//! Draws the batches of a rank: when it needs them, or ahead on threads of their own.
+//! Draws the batches of a rank: when it needs them, or ahead on threads of their own ([`Samplers`]).
 //!
 //! Batches are functions of their place in the run, so threads draw different ones and share nothing
-//! but the graph: no result depends on how many there are. While a rank trains a batch, each thread
-//! draws one and has the next one asked for, as ByteGNN's samplers do (Zheng et al., PVLDB 2022,
-//! section 4), with a fixed number of batches under way.
+//! but the graph: no result depends on how many there are, or when they begin (Zheng et al., PVLDB 2022,
+//! section 4).
 
 use super::sampled::{OfList, Sampled, sampler};
+use super::samplers::Samplers;
 use super::under_way::UnderWay;
 use super::walks::{LayerWays, Layers, Listed};
 use crate::RuntimeError;
 use crate::fault::Fault;
+use crate::launch::Launch;
 use gnnc_graph::Topology;
 use gnnc_graph::sample::{At, Cached, RankSeeds, Sampler};
 use gnnc_ir::words::sampling::Sampling;
 use gnnc_ir::words::types::{Level, Of};
-use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::thread::JoinHandle;
-
-/// Batches that each thread is asked for at a time: one that it draws, and the next one.
-const ASKED: usize = 2;
 
 /// Whose batches are drawn, and with what.
 #[derive(Clone, Copy)]
@@ -34,6 +29,8 @@ pub(crate) struct OfRun {
     pub(crate) threads: usize,
     /// Threads that draw ahead; with none, those of the rank draw.
     pub(crate) samplers: usize,
+    /// When they begin another batch.
+    pub(crate) launch: Launch,
 }
 
 /// Draws batches one after another.
@@ -54,27 +51,7 @@ pub(super) struct Drawer {
 pub(super) struct Drawing {
     /// Knows how many batches there are, and draws them if no other thread does.
     own: Drawer,
-    threads: Vec<DrawingThread>,
-    /// Batches that threads were asked for and that nobody took yet.
-    asked: VecDeque<At>,
-    /// Batches whose memory is used again.
-    spare: Vec<UnderWay>,
-    /// Bytes of the largest batch so far.
-    largest: u64,
-}
-
-/// What a thread is asked to do.
-enum Request {
-    Draw(At, Box<UnderWay>),
-    Reseed(u64),
-}
-
-/// A thread that draws.
-struct DrawingThread {
-    /// Closed to end the thread.
-    requests: Option<Sender<Request>>,
-    drawn: Receiver<Result<Box<UnderWay>, Fault>>,
-    thread: Option<JoinHandle<()>>,
+    samplers: Option<Samplers>,
 }
 
 impl Drawer {
@@ -104,13 +81,16 @@ impl Drawer {
         })
     }
 
-    fn reseed(&mut self, seed: u64) {
+    pub(super) fn reseed(&mut self, seed: u64) {
         self.sampler.reseed(seed);
         self.seeds.reseed(seed);
     }
 
     /// Draws a batch.
-    fn draw(&mut self, at: At, batch: &mut UnderWay) -> Result<(), Fault> {
+    ///
+    /// # Errors
+    /// Numbers that 32 bits do not hold.
+    pub(super) fn draw(&mut self, at: At, batch: &mut UnderWay) -> Result<(), Fault> {
         batch.sizes = (self.seeds).draw(&mut self.sampler, at, &mut batch.drawn)?;
         (batch.number, batch.seeds) = (at.batch, self.seeds.of_all(at.batch));
         batch.of_epoch = self.seeds.used();
@@ -142,21 +122,18 @@ impl Drawer {
 }
 
 impl Drawing {
-    /// With as many threads as `samplers`, each with a drawer of its own.
+    /// With as many threads as the run has samplers, each with a drawer of its own.
     ///
     /// # Errors
     /// As `drawer`, or if the system has no more threads.
     pub(super) fn new(
         drawer: impl Fn() -> Result<Drawer, RuntimeError>,
-        samplers: usize,
+        run: OfRun,
     ) -> Result<Self, RuntimeError> {
-        let threads = (0..samplers).map(|_| DrawingThread::new(drawer()?, samplers));
+        let samplers = (run.samplers > 0).then(|| Samplers::new(&drawer, run.samplers, run.launch));
         Ok(Self {
-            threads: threads.collect::<Result<_, _>>()?,
+            samplers: samplers.transpose()?,
             own: drawer()?,
-            asked: VecDeque::new(),
-            spare: Vec::new(),
-            largest: 0,
         })
     }
 
@@ -168,107 +145,28 @@ impl Drawing {
     /// Goes on with the batches of another run.
     pub(super) fn reseed(&mut self, seed: u64) {
         self.own.reseed(seed);
-        self.forget();
-        for thread in &self.threads {
-            thread.ask(Request::Reseed(seed));
+        if let Some(samplers) = &mut self.samplers {
+            samplers.reseed(seed);
         }
     }
 
-    /// Draws a batch.
+    /// Draws a batch, or takes it from the threads that do.
     ///
     /// # Errors
-    /// Numbers that 32 bits do not hold.
+    /// As [`Drawer::draw`].
     pub(super) fn draw(&mut self, at: At, batch: &mut UnderWay) -> Result<(), Fault> {
-        if self.threads.is_empty() {
-            return self.own.draw(at, batch);
-        }
-        // An epoch that was interrupted leaves batches behind.
-        if self.asked.front().is_some_and(|first| *first != at) {
-            self.forget();
-        }
-        let asked = self.asked.len();
-        let wanted = (asked as u32..).map_while(|n| at.ahead(n, self.count()));
-        let most = 1 + ASKED * self.threads.len();
-        for at in wanted.take(most.saturating_sub(asked)).collect::<Vec<_>>() {
-            let spare = self.spare.pop().unwrap_or_default();
-            self.thread(at).ask(Request::Draw(at, Box::new(spare)));
-            self.asked.push_back(at);
-        }
-        self.asked.pop_front();
-        let drawn = self.thread(at).take()?;
-        self.largest = self.largest.max(drawn.bytes());
-        self.spare.push(std::mem::replace(batch, *drawn));
-        Ok(())
-    }
-
-    /// The thread that draws a batch.
-    fn thread(&self, at: At) -> &DrawingThread {
-        &self.threads[at.batch as usize % self.threads.len()]
-    }
-
-    /// Takes back all batches that were asked for.
-    fn forget(&mut self) {
-        while let Some(at) = self.asked.pop_front() {
-            if let Ok(drawn) = self.thread(at).take() {
-                self.spare.push(*drawn);
-            }
+        match &mut self.samplers {
+            None => self.own.draw(at, batch),
+            Some(samplers) => samplers.take(at, self.own.seeds.count(), batch),
         }
     }
 
     /// Bytes of drawers, each with `table` bytes, and of batches drawn ahead.
     pub(super) fn bytes(&self, table: u64) -> u64 {
-        let drawers = 1 + self.threads.len() as u64;
-        let spare: u64 = self.spare.iter().map(UnderWay::bytes).sum();
-        table * drawers + spare + self.asked.len() as u64 * self.largest
-    }
-}
-
-impl DrawingThread {
-    fn new(mut drawer: Drawer, samplers: usize) -> Result<Self, RuntimeError> {
-        let (requests, asked) = channel();
-        let (answers, drawn) = channel();
-        let work = move || {
-            while let Ok(request) = asked.recv() {
-                match request {
-                    Request::Reseed(seed) => drawer.reseed(seed),
-                    Request::Draw(at, mut batch) => {
-                        let answer = drawer.draw(at, &mut batch).map(|()| batch);
-                        if answers.send(answer).is_err() {
-                            return;
-                        }
-                    }
-                }
-            }
-        };
-        let thread = std::thread::Builder::new().name("sampler".to_owned());
-        let thread = thread.spawn(work).map_err(|e| RuntimeError::Threads {
-            count: samplers,
-            reason: e.to_string(),
-        })?;
-        Ok(Self {
-            requests: Some(requests),
-            drawn,
-            thread: Some(thread),
-        })
-    }
-
-    /// A thread that ended says so when its batch is taken.
-    fn ask(&self, request: Request) {
-        if let Some(requests) = &self.requests {
-            let _ = requests.send(request);
-        }
-    }
-
-    fn take(&self) -> Result<Box<UnderWay>, Fault> {
-        (self.drawn.recv()).map_err(|_| Fault::Missing("a thread that draws batches"))?
-    }
-}
-
-impl Drop for DrawingThread {
-    fn drop(&mut self) {
-        self.requests = None;
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
+        let ahead = self
+            .samplers
+            .as_ref()
+            .map_or(0, |samplers| samplers.bytes(table));
+        table + ahead
     }
 }

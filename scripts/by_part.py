@@ -1,0 +1,99 @@
+#!/usr/bin/env python3
+"""Memory of processes that read a large graph whole, and by parts.
+
+    cargo build --release && python3 scripts/by_part.py [--vertices 5000000] [--edges 100000000] [--parts 4] [--partitioner hash]
+
+Generates a graph with a power law, writes its parts, and trains GCN on all of it in one process, in as many processes as there are
+parts, and in as many that read their parts only. Memory is the proportional set size of all processes together (pages that they
+share count once), looked at five times a second. Prints a markdown table, and exits 1 if losses differ.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from processes import GNNC
+
+MODEL = """graph big = "big.npz"
+
+model gcn(hidden = 16) on big {
+  let h = x |> gcn_conv(hidden) |> relu
+  let z = h |> gcn_conv(classes)
+  loss cross_entropy(z, labels, on = train)
+}
+
+train { optimizer = adam(lr = 0.01)  epochs = 3 }
+"""
+
+
+def memory():
+    """Bytes of all processes of gnnc: together, and of the largest."""
+    each = []
+    for folder in Path("/proc").iterdir():
+        try:
+            if folder.name.isdigit() and (folder / "comm").read_text().strip() == "gnnc":
+                lines = (folder / "smaps_rollup").read_text().splitlines()
+                each.append(sum(1024 * int(line.split()[1]) for line in lines if line.startswith("Pss:")))
+        except (OSError, IndexError):
+            pass
+    return sum(each), max(each, default=0)
+
+
+def run(command):
+    """The output of a command, the most memory of all its processes and of one, and its seconds."""
+    begin = time.monotonic()
+    process = subprocess.Popen([str(part) for part in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    most = (0, 0)
+    while process.poll() is None:
+        most = tuple(map(max, most, memory()))
+        time.sleep(0.2)
+    output, errors = process.communicate()
+    if process.returncode:
+        sys.exit(f"{' '.join(map(str, command))}\n{output}{errors}")
+    return output, most, time.monotonic() - begin
+
+
+def main():
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("--vertices", type=int, default=5_000_000)
+    arguments.add_argument("--edges", type=int, default=100_000_000)
+    arguments.add_argument("--features", type=int, default=32)
+    arguments.add_argument("--parts", type=int, default=4)
+    arguments.add_argument("--partitioner", default="hash")
+    options = arguments.parse_args()
+    gib = lambda count: f"{count / 2**30:.2f} GiB"
+    print("| what | all processes | the largest | seconds | epoch |\n| --- | --: | --: | --: | --: |")
+    with tempfile.TemporaryDirectory(dir=os.environ.get("GNNC_SPACE")) as place:
+        folder = Path(place)
+        (folder / "big.gir").write_text(MODEL)
+        graph, parts = folder / "big.npz", folder / "parts"
+        generate = ["graph", "generate", "rmat", "--vertices", options.vertices, "--edges", options.edges]
+        generate += ["--features", options.features, "--classes", 16, "--out", graph]
+        _, most, seconds = run([GNNC, *generate])
+        print(f"| generating | {gib(most[0])} | {gib(most[1])} | {seconds:.0f} | |", flush=True)
+        divide = ["graph", "partition", graph, "--parts", options.parts, "--partitioner", options.partitioner, "--out", f"{parts}/"]
+        _, most, seconds = run([GNNC, *divide])
+        print(f"| partitioning | {gib(most[0])} | {gib(most[1])} | {seconds:.0f} | |", flush=True)
+        train = [GNNC, "train", folder / "big.gir", "--workers", options.parts, "--evaluate-every", 3, "--format", "json"]
+        together = ["mpirun", "-n", options.parts]
+        ways = {
+            "one process": [*train, "--partitioner", options.partitioner],
+            f"{options.parts} processes, the whole graph": [*together, *train, "--partitioner", options.partitioner],
+            f"{options.parts} processes, their parts": [*together, *train, "--graph", parts],
+        }
+        losses = []
+        for name, command in ways.items():
+            output, most, seconds = run(command)
+            said = json.loads(output)
+            losses.append(said["train_loss"])
+            print(f"| {name} | {gib(most[0])} | {gib(most[1])} | {seconds:.0f} | {said['epoch_seconds']:.2f} s |", flush=True)
+        sys.exit(len(set(losses)) > 1)
+
+
+if __name__ == "__main__":
+    main()

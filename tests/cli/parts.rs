@@ -1,0 +1,142 @@
+//! `gnnc graph partition --out FOLDER/`, and training from the parts in the folder.
+
+use crate::processes::together;
+use crate::support::{Folder, example, gnnc, refused, text};
+use serde_json::Value;
+use std::path::PathBuf;
+
+/// A folder with the parts of an example's graph.
+fn parts(folder: &Folder, graph: &str, count: &str, partitioner: &str) -> PathBuf {
+    let path = folder.join(graph);
+    let out = format!("{}/", text(&path));
+    let file = example(&format!("data/{graph}.npz"));
+    let args = [
+        "graph",
+        "partition",
+        &file,
+        "--parts",
+        count,
+        "--partitioner",
+        partitioner,
+        "--out",
+        &out,
+    ];
+    gnnc(args).ok();
+    path
+}
+
+/// What a run says, but for what depends on how fast it is and on how messages are kept.
+fn numbers(report: &str) -> Value {
+    let mut said: Value = serde_json::from_str(report).unwrap();
+    for varies in ["epoch_seconds", "peak_memory_bytes", "waited"] {
+        said.as_object_mut().unwrap().remove(varies);
+    }
+    said
+}
+
+#[test]
+fn parts_train_what_the_whole_graph_trains() {
+    let folder = Folder::new();
+    for (model, graph, partitioner) in [
+        ("gcn_cora.gir", "cora", "metis-edges"),
+        ("gat_cora.gir", "squirrel", "hash"),
+    ] {
+        let parts = parts(&folder, graph, "4", partitioner);
+        let (model, file) = (example(model), example(&format!("data/{graph}.npz")));
+        let train = [
+            "train",
+            &model,
+            "--epochs",
+            "4",
+            "--workers",
+            "4",
+            "--format",
+            "json",
+        ];
+        let whole = [
+            &train[..],
+            &["--graph", &file, "--partitioner", partitioner],
+        ]
+        .concat();
+        let by_part = [&train[..], &["--graph", text(&parts)]].concat();
+        let expected = numbers(&gnnc(whole).ok());
+        assert_eq!(numbers(&gnnc(by_part.clone()).ok()), expected, "{graph}");
+        let Some(run) = together(2, &by_part) else {
+            continue;
+        };
+        assert_eq!(run.code, Some(0), "{}", run.stderr);
+        assert_eq!(numbers(&run.stdout), expected, "{graph}, in processes");
+    }
+}
+
+#[test]
+fn plans_of_parts_know_their_statistics() {
+    let folder = Folder::new();
+    let parts = parts(&folder, "cora", "4", "metis");
+    let model = example("gcn_cora.gir");
+    let plan = |graph: &str, cluster: &[&str]| {
+        let args = [
+            "plan",
+            &model,
+            "--graph",
+            graph,
+            "--pin",
+            "placement=graph,ranks=4,partitioner=metis",
+        ];
+        gnnc(args.iter().chain(cluster).chain(&["--format", "json"])).json()
+    };
+    let cluster = ["--cluster", "cpu", "--gpus", "4"];
+    let found = plan(text(&parts), &cluster);
+    let whole = plan(&example("data/cora.npz"), &cluster);
+    for key in ["bytes_sent", "epoch_seconds", "parameters"] {
+        assert_eq!(
+            found["candidates"][0][key], whole["candidates"][0][key],
+            "{key}"
+        );
+    }
+}
+
+#[test]
+fn what_parts_cannot_do_is_refused() {
+    let folder = Folder::new();
+    let parts = parts(&folder, "cora", "2", "metis");
+    let model = example("gcn_cora.gir");
+    let with = |more: &[&'static str], part: &str| {
+        let train = ["train", &model, "--graph", text(&parts), "--epochs", "1"];
+        refused(1, &[&train[..], more].concat(), &[part]);
+    };
+    with(&["--workers", "3"], "expected 2, one for each part");
+    with(
+        &["--workers", "2", "--partitioner", "hash"],
+        "made by metis",
+    );
+    with(
+        &["--workers", "2", "--device-memory", "1GiB"],
+        "--device-memory with a folder of parts",
+    );
+    let batches = [
+        "--allow",
+        "sample",
+        "--batch",
+        "70",
+        "--fanouts",
+        "5,5",
+        "--placement",
+        "minibatch",
+    ];
+    let on_batches = [&["--workers", "2"], &batches[..]].concat();
+    let train = ["train", &model, "--graph", text(&parts), "--epochs", "1"];
+    let run = gnnc(train.iter().chain(&on_batches));
+    assert_ne!(run.code, Some(0));
+    assert!(run.stderr.contains("folder of parts"), "{}", run.stderr);
+    let run = gnnc(
+        train
+            .iter()
+            .chain(&["--workers", "2", "--placement", "tensor"]),
+    );
+    assert_ne!(run.code, Some(0));
+    assert!(run.stderr.contains("folder of parts"), "{}", run.stderr);
+    let lost = folder.join("cora").join("part-1.npz");
+    std::fs::write(&lost, "nothing").unwrap();
+    with(&["--workers", "2"], "write the folder again");
+}
