@@ -110,12 +110,15 @@ impl Error {
         use gnnc_graph::sample::SampleError;
         use gnnc_planner::LowerError;
         use gnnc_planner::sampled::SampledError;
-        use gnnc_runtime::RuntimeError;
+        use gnnc_runtime::{RuntimeError, WorldError};
         match self {
             Self::Graph(GraphError::Partitioner { .. }) => 2,
             Self::Graph(GraphError::Io { source, .. }) if is_lack(source) => 2,
             Self::Lower(LowerError::NotSampled(_, SampledError::Type(_))) => 2,
             Self::Runtime(RuntimeError::Sampling(SampleError::Threads { .. })) => 2,
+            Self::Runtime(RuntimeError::World(
+                WorldError::Workers { .. } | WorldError::Differ { .. },
+            )) => 1,
             Self::Model { .. }
             | Self::Input(_)
             | Self::Graph(_)

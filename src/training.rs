@@ -284,6 +284,7 @@ impl Trainer {
         let division = Division::new(data, by_part, compiled, options, &place)?;
         let partition = Arc::clone(&division.partition);
         let programs = compiled.programs(&place)?;
+        division.fits(&place, &programs)?;
         let samplers = place.knobs.sampling.samplers.unwrap_or(0);
         if let Some(judge) = &judge {
             judge.fits(&programs)?;

@@ -45,7 +45,7 @@ mod weights;
 mod words;
 
 pub use checkpoint::{Snapshot, Tensor, first_checkpoint, parse_checkpoint};
-pub use error::{Copies, Failure, RuntimeError};
+pub use error::{Copies, Failure, RuntimeError, WorldError};
 pub use facts::Fact;
 pub use gnnc_ir::program::trace::{Event, Phase, Trace};
 pub use labels::check_labels;
@@ -57,4 +57,5 @@ pub use rank::chunk_order;
 pub use report::{Best, EpochReport, Judged, Metrics, Plateau, Resumed, Score};
 pub use session::Session;
 pub use staleness::{LayerStaleness, Staleness};
+pub use start::runs_on_parts;
 pub use stop::Stop;

@@ -69,7 +69,10 @@ pub(crate) fn ranks(
     let width = (partition.parts() as usize).max(1);
     let (locals, whole_graph) = match &options.parts {
         Some(parts) => {
-            all.iter().try_for_each(|program| by_part(program))?;
+            let fits = |program: &Arc<Program>| runs_on_parts(program);
+            all.iter()
+                .try_for_each(fits)
+                .map_err(RuntimeError::Program)?;
             let numbers: BTreeSet<usize> = here.clone().map(|number| number % width).collect();
             let read = numbers
                 .iter()
@@ -166,8 +169,11 @@ pub(crate) fn ranks(
     Ok(ranks)
 }
 
-/// Refuses a program whose ranks read edges or rows of all vertices, which no part has.
-fn by_part(program: &Program) -> Result<(), RuntimeError> {
+/// Refuses a program whose ranks read edges or rows of all vertices, which no part of a folder has.
+///
+/// # Errors
+/// What it does, and what to do.
+pub fn runs_on_parts(program: &Program) -> Result<(), String> {
     let needs = Needs::of(program);
     let walks = needs.all_edges.each().any(|(_, ways)| ways.walked);
     let whole = program.buffers.iter().any(|buffer| {
@@ -183,10 +189,10 @@ fn by_part(program: &Program) -> Result<(), RuntimeError> {
     } else {
         return Ok(());
     };
-    Err(RuntimeError::Program(format!(
+    Err(format!(
         "it {what}, but a folder of parts holds the edges of each part by itself; train with --placement graph, or from \
          the file of the whole graph"
-    )))
+    ))
 }
 
 /// The batches of a program's lists, those to train on first.

@@ -9,6 +9,7 @@ use gnnc_ir::program::traffic::Reads;
 use gnnc_ir::program::{Program, RankSizes};
 use gnnc_ir::words::spelling::counted;
 use gnnc_planner::placement::PlacementSpec;
+use gnnc_runtime::runs_on_parts;
 use std::sync::Arc;
 
 /// Who owns which vertices.
@@ -74,6 +75,18 @@ impl Division {
             partition: Arc::new(parts.partition()?),
             parts: Some(Arc::clone(parts)),
         })
+    }
+
+    /// Checks that programs read no more than parts have, if they run on these.
+    ///
+    /// # Errors
+    /// A placement whose ranks need more.
+    pub(super) fn fits(&self, place: &PlacementSpec, programs: &[Program]) -> Result<(), Error> {
+        if self.parts.is_none() {
+            return Ok(());
+        }
+        let refused = programs.iter().try_for_each(runs_on_parts);
+        refused.map_err(|why| Error::Input(format!("found placement {}: {why}", place.placement)))
     }
 
     /// The rows of the ranks that run some programs.

@@ -124,18 +124,14 @@ fn what_parts_cannot_do_is_refused() {
         "--placement",
         "minibatch",
     ];
-    let on_batches = [&["--workers", "2"], &batches[..]].concat();
-    let train = ["train", &model, "--graph", text(&parts), "--epochs", "1"];
-    let run = gnnc(train.iter().chain(&on_batches));
-    assert_ne!(run.code, Some(0));
-    assert!(run.stderr.contains("folder of parts"), "{}", run.stderr);
-    let run = gnnc(
-        train
-            .iter()
-            .chain(&["--workers", "2", "--placement", "tensor"]),
+    with(
+        &[&["--workers", "2"], &batches[..]].concat(),
+        "placement minibatch: it draws batches from all edges",
     );
-    assert_ne!(run.code, Some(0));
-    assert!(run.stderr.contains("folder of parts"), "{}", run.stderr);
+    with(
+        &["--workers", "2", "--placement", "tensor"],
+        "placement tensor: it has rows of all vertices",
+    );
     let lost = folder.join("cora").join("part-1.npz");
     std::fs::write(&lost, "nothing").unwrap();
     with(&["--workers", "2"], "write the folder again");

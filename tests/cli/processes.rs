@@ -228,7 +228,7 @@ fn processes_report_a_mistake_once() {
         let Some(run) = together(2, &args) else {
             return;
         };
-        assert_ne!(run.code, Some(0));
+        assert_eq!(run.code, Some(1));
         let said = errors(&run);
         assert_eq!(said.len(), 1, "{}", run.stderr);
         assert!(said[0].contains(part), "{}", said[0]);
@@ -249,7 +249,7 @@ fn processes_that_differ_are_refused() {
         .args(train)
         .args(["--seed", "5"]);
     let run = finished(launcher.output().unwrap());
-    assert_ne!(run.code, Some(0));
+    assert_eq!(run.code, Some(1));
     let said = errors(&run);
     assert_eq!(said.len(), 1, "{}", run.stderr);
     for part in [
