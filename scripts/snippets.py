@@ -94,6 +94,8 @@ def pieces(heading, cell):
     for span in spans:
         if span in NAMES or span.startswith(("numpy.", "scripts/", "log(theta", "on edges")) or span in repeats:
             continue
+        if span.startswith("mpirun "):
+            span = span[span.index("gnnc "):]
         if span.startswith("gnnc "):
             yield "command", span
         elif re.search(r"`[^`]*in a layer|in a layer `", cell):
