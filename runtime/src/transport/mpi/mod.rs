@@ -246,6 +246,8 @@ impl World {
             let own = (&name(process)[..], &all[process].1[..]);
             found.extend(differences(own, (&name(0), &all[0].1)));
         }
+        // Those that are refused may end once all have read the facts.
+        self.meet()?;
         match found.is_empty() {
             true => Ok(()),
             false => Err(WorldError::Differ {
