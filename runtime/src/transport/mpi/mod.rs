@@ -18,11 +18,15 @@ use crate::error::Failure;
 use crate::facts::{Fact, differences};
 use crate::words::{bytes, words};
 use std::fmt;
+use std::io::Write;
 use std::net::TcpListener;
 use std::ops::Range;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+/// How long processes may take to meet.
+const MEET: Duration = Duration::from_secs(120);
 
 /// The tag of what processes tell each other between runs.
 const TOLD: u32 = 0;
@@ -63,6 +67,14 @@ impl World {
     /// # Errors
     /// No library of MPI that knows these processes; processes that cannot reach each other.
     pub fn join(launched: Launched) -> Result<Arc<Self>, WorldError> {
+        let met = Arc::new(AtomicBool::new(false));
+        give_up_unless(&met);
+        let joined = Self::joined(launched);
+        met.store(true, Ordering::SeqCst);
+        joined
+    }
+
+    fn joined(launched: Launched) -> Result<Arc<Self>, WorldError> {
         let expected = launched.processes;
         let library = Library::load(launched.by_open_mpi)?;
         let (process, processes) = library.start()?;
@@ -396,6 +408,25 @@ impl From<TransportError> for WorldError {
     fn from(error: TransportError) -> Self {
         Self::Lost(error.to_string())
     }
+}
+
+/// Ends this process if the processes have not met in time: MPI waits for a missing one forever, and nobody watches yet.
+fn give_up_unless(met: &Arc<AtomicBool>) {
+    let met = Arc::clone(met);
+    // If this thread cannot start, there is no time limit.
+    let _ = std::thread::Builder::new().spawn(move || {
+        std::thread::sleep(MEET);
+        if !met.load(Ordering::SeqCst) {
+            let text = format!(
+                "error: the processes that the launcher started did not meet within {} s; check that all of them run\n",
+                MEET.as_secs()
+            );
+            // If this fails, there is nobody to tell.
+            let _ = std::io::stderr().write_all(text.as_bytes());
+            // SAFETY: the call takes only a number.
+            unsafe { libc::_exit(2) }
+        }
+    });
 }
 
 /// The name of this host.
