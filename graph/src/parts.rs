@@ -140,11 +140,10 @@ pub fn write(
     };
     create_dir_all(folder).map_err(failed(folder))?;
     let manifest_file = folder.join(MANIFEST);
-    match std::fs::remove_file(&manifest_file) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            return Err(failed(&manifest_file)(error));
-        }
-        _ => {}
+    if let Err(error) = std::fs::remove_file(&manifest_file)
+        && error.kind() != io::ErrorKind::NotFound
+    {
+        return Err(failed(&manifest_file)(error));
     }
     let no_edges = Topology::new(vec![0; data.vertices() as usize + 1], Vec::new())?;
     let mut vertices = GraphData {

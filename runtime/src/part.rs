@@ -19,7 +19,6 @@ use crate::part::features::{FeatureRows, columns, slice};
 use crate::part::whole::Whole;
 use crate::weights::Weights;
 use batch::{Batch, BatchesByList};
-use gnnc_graph::parts::WholeGraph;
 use gnnc_graph::{Csr, GraphData, Labels, LocalChunks, LocalEdges, LocalPart};
 use gnnc_ir::EdgeSet;
 use gnnc_ir::program::verify::RankData;
@@ -127,10 +126,11 @@ impl Part {
         local: LocalPart,
         data: &GraphData,
         program: &Program,
-        (whole, whole_graph): (Arc<Whole>, &WholeGraph),
+        whole: Arc<Whole>,
         weights: Arc<Weights>,
     ) -> Result<Self, RuntimeError> {
         let needs = Needs::of(program);
+        let whole_graph = &whole.graph;
         let mut sizes = RankSizes {
             inner: local.inner as u64,
             halo: local.halo() as u64,
@@ -213,17 +213,12 @@ impl Part {
     }
 
     /// The facts that the rank's program depends on.
-    pub(crate) fn facts(
-        &self,
-        rank: u32,
-        capacity: Capacity,
-        (data, whole_graph): (&GraphData, &WholeGraph),
-    ) -> RankData {
+    pub(crate) fn facts(&self, rank: u32, capacity: Capacity, data: &GraphData) -> RankData {
         RankData {
             rank,
             capacity,
             features: Some(data.features.columns()),
-            relations: whole_graph.relations,
+            relations: self.whole.graph.relations,
             edge_features: data.edge_features.columns,
             chunks: Some(self.whole.chunks.count()),
         }

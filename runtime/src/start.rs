@@ -84,7 +84,8 @@ pub(crate) fn ranks(
             (locals, WholeGraph::of(&data.topology))
         }
     };
-    let whole = Whole::new(all.iter().map(AsRef::as_ref), &data.topology, &locals)?;
+    let programs_of_all = all.iter().map(AsRef::as_ref);
+    let whole = Whole::new(programs_of_all, &data.topology, whole_graph, &locals)?;
     let whole = Arc::new(whole);
     // Of the stages of a pipeline, one has the loss.
     let with_loss = all
@@ -120,7 +121,7 @@ pub(crate) fn ranks(
             local.clone(),
             data,
             program,
-            (Arc::clone(&whole), &whole_graph),
+            Arc::clone(&whole),
             Arc::clone(&weights),
         )?;
         let mut capacity = part.sizes;
@@ -145,7 +146,7 @@ pub(crate) fn ranks(
         let capacity = Capacity::of(capacity);
         let verified = VerifiedProgram::new(
             Arc::clone(program),
-            &part.facts(number as u32, capacity, (data, &whole_graph)),
+            &part.facts(number as u32, capacity, data),
         );
         let verified = verified.map_err(|e| RuntimeError::Program(e.to_string()))?;
         labels_fit(program, data)?;

@@ -1,8 +1,7 @@
 //! `gnnc graph partition --out FOLDER/`, and training from the parts in the folder.
 
-use crate::processes::together;
+use crate::processes::{numbers, together};
 use crate::support::{Folder, example, gnnc, refused, text};
-use serde_json::Value;
 use std::path::PathBuf;
 
 /// A folder with the parts of an example's graph.
@@ -23,15 +22,6 @@ fn parts(folder: &Folder, graph: &str, count: &str, partitioner: &str) -> PathBu
     ];
     gnnc(args).ok();
     path
-}
-
-/// What a run says, but for what depends on how fast it is and on how messages are kept.
-fn numbers(report: &str) -> Value {
-    let mut said: Value = serde_json::from_str(report).unwrap();
-    for varies in ["epoch_seconds", "peak_memory_bytes", "waited"] {
-        said.as_object_mut().unwrap().remove(varies);
-    }
-    said
 }
 
 #[test]

@@ -48,7 +48,7 @@ pub fn together(processes: u32, args: &[&str]) -> Option<Run> {
 }
 
 /// What a run says, but for what depends on how fast it is and on its messages' memory.
-fn numbers(report: &str) -> Value {
+pub fn numbers(report: &str) -> Value {
     let mut said: Value = serde_json::from_str(report).unwrap();
     for varies in ["epoch_seconds", "peak_memory_bytes", "waited"] {
         said.as_object_mut().unwrap().remove(varies);

@@ -2,6 +2,7 @@
 
 use crate::chunks::{ChunkNeeds, ChunkRows};
 use crate::part::{Edges, Needs, Ways};
+use gnnc_graph::parts::WholeGraph;
 use gnnc_graph::{GraphError, LocalEdges, LocalPart, Topology};
 use gnnc_ir::program::Program;
 use gnnc_ir::words::types::BySet;
@@ -10,6 +11,8 @@ use gnnc_ir::words::types::BySet;
 /// The ranks of one machine share it.
 #[derive(Default)]
 pub(crate) struct Whole {
+    /// Its numbers of edges, which are known even if its edges are elsewhere.
+    pub(crate) graph: WholeGraph,
     /// Edges by edge set; `None` for sets that no kernel walks. Rows are global ids.
     pub(crate) edges: BySet<Option<Edges>>,
     /// The id of every vertex, in order.
@@ -28,6 +31,7 @@ impl Whole {
     pub(crate) fn new<'a>(
         programs: impl Iterator<Item = &'a Program>,
         topology: &Topology,
+        graph: WholeGraph,
         parts: &[LocalPart],
     ) -> Result<Self, GraphError> {
         let mut walked = BySet::<Ways>::default();
@@ -42,7 +46,10 @@ impl Whole {
             owned |= needs.owned;
             chunks.add(&needs.chunks);
         }
-        let mut whole = Self::default();
+        let mut whole = Self {
+            graph,
+            ..Self::default()
+        };
         for (set, ways) in walked.each().filter(|(_, ways)| ways.walked) {
             let edges = LocalEdges::whole(topology, set)?;
             *whole.edges.of_mut(set) = Some(Edges::new(edges, *ways, topology.relations()));

@@ -71,7 +71,7 @@ impl Session {
             states: false,
         };
         let checkpoint = checkpoint::read(path.as_ref(), &self.options.model, expected)?;
-        self.go_on(&checkpoint, (&histories, &own))
+        self.go_on(&checkpoint, &histories, &own)
     }
 
     /// Goes on where another session of the same model was, in this process.
@@ -81,7 +81,7 @@ impl Session {
     pub fn take_over(&mut self, Snapshot(checkpoint): Snapshot) -> Result<(), RuntimeError> {
         let histories = shards::shapes(&self.programs, self.vertices);
         let own = self.copies()?;
-        self.go_on(&checkpoint, (&histories, &own)).map(|_| ())
+        self.go_on(&checkpoint, &histories, &own).map(|_| ())
     }
 
     /// Takes the state of a run, whose tensors are those of the model; given the histories and the copies that this
@@ -89,7 +89,8 @@ impl Session {
     fn go_on(
         &mut self,
         Checkpoint { progress, tensors }: &Checkpoint,
-        (histories, own): (&[Tensor], &[Tensor]),
+        histories: &[Tensor],
+        own: &[Tensor],
     ) -> Result<Resumed, RuntimeError> {
         let same_program = progress.program == self.program_hash()?;
         let there = |copy: &Tensor| tensors.iter().any(|t| t.name == copy.name);
