@@ -332,6 +332,13 @@ impl Trainer {
             ..RunOptions::default()
         };
         let first = programs.first().cloned().unwrap_or_default();
+        if options.check_bytes && by_part.is_some() && first.sampling.is_some() {
+            return Err(Error::Input(
+                "found --check bytes with a folder of parts, from which no process can draw all batches again; leave \
+                 it out, or train from the file of the whole graph"
+                    .to_owned(),
+            ));
+        }
         let check = match options.check_bytes {
             true => batches::Check::new(data, &first, &partition, run.seed)?,
             false => None,

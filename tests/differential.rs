@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used)]
 
+#[path = "differential/apart.rs"]
+mod apart;
 #[path = "differential/batches.rs"]
 mod batches;
 #[path = "differential/beginnings.rs"]

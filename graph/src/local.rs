@@ -2,6 +2,7 @@
 
 mod chunks;
 pub(crate) mod file;
+mod gather;
 
 pub use chunks::LocalChunks;
 

@@ -5,7 +5,7 @@
 //! | `parts.json` | the [`Manifest`] |
 //! | `vertices.npz` | labels, splits, names and sparse features of all vertices, without edges |
 //! | `features.npy` | dense features of all vertices, which are mapped |
-//! | `owners.npz` | the part of each vertex |
+//! | `owners.npz` | the part of each vertex, and the edges into and out of it |
 //! | `part-0.npz`, .. | the edges into the vertices of a part, and what it sends to others |
 
 use crate::local::file::open;
@@ -14,6 +14,7 @@ use crate::read::{LoadOptions, load};
 use crate::write::{Archive, header, replace, save};
 use crate::{Features, GraphData, GraphError, LocalPart, Topology};
 use gnnc_ir::EdgeSet;
+use gnnc_ir::kernel::End;
 use gnnc_ir::program::Halo;
 use gnnc_ir::workload::Workload;
 use serde::{Deserialize, Serialize};
@@ -22,12 +23,14 @@ use std::io::{self, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
 /// The version of folders that this library reads and writes.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// Name of the manifest.
 pub const MANIFEST: &str = "parts.json";
 const VERTICES: &str = "vertices.npz";
 const FEATURES: &str = "features.npy";
 const OWNERS: &str = "owners.npz";
+/// The arrays with the edges into and out of each vertex.
+const DEGREES: [&str; 2] = ["in_degree", "out_degree"];
 /// Longest manifest that is read, in bytes.
 const MAX_MANIFEST: u64 = 256 << 20;
 
@@ -179,6 +182,11 @@ pub fn write(
             &[owner.len()],
             owner.iter().map(|part| part.to_le_bytes()),
         )?;
+        let degrees = [data.topology.in_degrees(), data.topology.out_degrees()];
+        for (name, degrees) in DEGREES.into_iter().zip(degrees) {
+            let values = degrees.iter().map(|degree| degree.to_le_bytes());
+            archive.array(name, "<u4", &[degrees.len()], values)?;
+        }
         archive.finish().map(drop)
     };
     replace(&owners, write).map_err(failed(&owners))?;
@@ -297,6 +305,25 @@ impl Parts {
             return Err(self.changed(&path));
         }
         Ok(partition)
+    }
+
+    /// The edges at an end of each vertex.
+    ///
+    /// # Errors
+    /// As [`Parts::vertices`].
+    pub fn degrees(&self, end: End) -> Result<Vec<u32>, GraphError> {
+        let path = self.folder.join(OWNERS);
+        let name = match end {
+            End::Dst => DEGREES[0],
+            End::Src => DEGREES[1],
+        };
+        let degrees = open(&path)?.required(name)?.indices(1 << 32)?;
+        let sum: u64 = degrees.iter().map(|degree| u64::from(*degree)).sum();
+        let known = degrees.len() == self.manifest.vertices as usize && sum == self.manifest.edges;
+        match known {
+            true => Ok(degrees),
+            false => Err(self.changed(&path)),
+        }
     }
 
     /// A part.

@@ -265,6 +265,7 @@ impl Worker {
                 | Instr::Shift(_)
                 | Instr::Send(_)
                 | Instr::Receive(_) => self.communicate(instr, iteration, step_context)?,
+                Instr::DrawEdges(_) => self.draw_edges(program, instr, step_context)?,
                 Instr::AskRows(_) => self.ask_rows(program, instr)?,
                 Instr::CacheRows(_) => {
                     if let Some(batch) = self.own.part.batches.at_hand_mut() {

@@ -1,5 +1,6 @@
 //! A rank's share of the data.
 
+mod apart;
 pub(crate) mod asked;
 pub(crate) mod batch;
 pub(crate) mod drawing;

@@ -253,6 +253,8 @@ enum Message {
     /// The redistribution with rank 0's slice instead of the own, heads and width of the whole
     /// tensor, which rows move, and their storage.
     Rows(Redistribute, u32, u32, Moved, Option<Storage>),
+    /// The level into which edges are drawn.
+    Draw(u8),
     /// The level that is asked for.
     Ask(Level),
     /// The level from which outwards levels are shared, and whether with places.
@@ -306,6 +308,7 @@ fn message(program: &Program, instr: &Instr) -> Message {
             let storage = buffer(to.buffer).map(|b| b.storage);
             Message::Rows(how, *heads, *width, *moved, storage)
         }
+        Some(Collective::DrawEdges(instr::DrawEdges { level })) => Message::Draw(*level),
         Some(Collective::AskRows(instr::AskRows { level })) => Message::Ask(*level),
         Some(Collective::ShareLevels(instr::ShareLevels { level, places })) => {
             Message::Share(*level, *places)

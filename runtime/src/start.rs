@@ -98,6 +98,9 @@ pub(crate) fn ranks(
             data,
             partition,
             parts: &locals,
+            folder: options.parts.as_deref(),
+            whole: &whole.graph,
+            here: &here,
         };
         let needs = Needs::of(program);
         Sampled::new(divided, &needs, &weights, program, options.seed)
@@ -106,11 +109,11 @@ pub(crate) fn ranks(
     let mut pilots = Vec::new();
     if let (Some(sampled), Some(program)) = (&sampled, all.first()) {
         for of in lists(program) {
-            pilots.push(sampled.pilots(program, of, options)?);
+            pilots.push(sampled.pilots(program, of, options, data)?);
         }
     }
     let mut ranks = Vec::with_capacity(here.len());
-    for number in here {
+    for number in here.clone() {
         let of_rank = |local: &&LocalPart| local.rank as usize == number % width;
         let Some(local) = locals.iter().find(of_rank) else {
             break;
@@ -181,7 +184,7 @@ pub fn runs_on_parts(program: &Program) -> Result<(), String> {
         let of_edges = matches!(buffer.role, Role::Relation(_) | Role::RelationDegree(_));
         of_edges && buffer.extent.of_whole_graph()
     });
-    let what = if program.hops() > 0 {
+    let what = if program.hops() > 0 && !program.draws_apart() {
         "draws batches from all edges"
     } else if program.pipeline.is_some() {
         "cuts parts into chunks"
@@ -191,8 +194,8 @@ pub fn runs_on_parts(program: &Program) -> Result<(), String> {
         return Ok(());
     };
     Err(format!(
-        "it {what}, but a folder of parts holds the edges of each part by itself; train with --placement graph, or from \
-         the file of the whole graph"
+        "it {what}, but a folder of parts holds the edges of each part by itself; train with --placement graph, or on \
+         batches with --placement minibatch --topology own, or from the file of the whole graph"
     ))
 }
 

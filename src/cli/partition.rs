@@ -14,7 +14,7 @@ use gnnc::graph::sample::{
 use gnnc::graph::{GraphData, Partition, parts, summary};
 use gnnc::ir::EdgeSet;
 use gnnc::ir::program::trace::Phase;
-use gnnc::ir::words::sampling::{Cut, Exclude, Kind, Negatives, Roots, Sampling};
+use gnnc::ir::words::sampling::{Cut, Exclude, Kind, Negatives, Roots, Sampling, Topology};
 use gnnc::ir::workload::{PartLoad, PartitionSummary};
 use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
@@ -202,6 +202,7 @@ impl PartitionCommand {
             exclude: Exclude::Nothing,
             negatives: Negatives::Given,
             cache: None,
+            topology: Topology::All,
         };
         let seeds = seeds(data, Phase::Step);
         if seeds.is_empty() {

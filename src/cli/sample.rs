@@ -401,6 +401,7 @@ pub fn refused(error: SampleError) -> Failure {
         SampleError::Threads { .. } => "--threads: ",
         SampleError::NoSeeds | SampleError::NoSuchSeed { .. } => "",
         SampleError::NoSet { .. } | SampleError::NoPairs { .. } => "",
+        SampleError::Apart { .. } | SampleError::Answer { .. } => "",
     };
     input(format!("{option}{error}"))
 }

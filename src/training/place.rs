@@ -6,6 +6,7 @@ use gnnc_graph::partition::{self, Partition, PartitionInput};
 use gnnc_ir::cluster::Cluster;
 use gnnc_ir::graph::model::Relaxation;
 use gnnc_ir::plan::{Knobs, Layouts, Placement};
+use gnnc_ir::words::sampling::Topology;
 use gnnc_ir::words::spelling::counted;
 use gnnc_planner::lower::chunks::MOST_CHUNKS;
 use gnnc_planner::placement::{self, OnBatches, PlacementSpec, Stages};
@@ -38,6 +39,9 @@ fn asked(loaded: &Loaded, options: &TrainOptions) -> PlacementSpec {
     let can_do_without = row.is_some_and(|row| row.batches == OnBatches::Either);
     let sample = allowed(loaded, options).contains(&Relaxation::Sample);
     let mut knobs = options.knobs.clone();
+    if loaded.by_part.is_some() && options.placement == Placement::Minibatch {
+        knobs.sampling.topology.get_or_insert(Topology::Own);
+    }
     if sample || !can_do_without {
         knobs = knobs.with_batches(&loaded.model.train.sampling);
     }

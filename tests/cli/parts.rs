@@ -59,6 +59,55 @@ fn parts_train_what_the_whole_graph_trains() {
     }
 }
 
+/// Batches are drawn by asking for edges, without an option that says so.
+#[test]
+fn batches_on_parts_are_those_of_the_whole_graph() {
+    let folder = Folder::new();
+    for (model, graph, partitioner, more) in [
+        ("gcn_cora.gir", "cora", "metis", ""),
+        (
+            "sage_cora.gir",
+            "cora",
+            "hash",
+            "--roots dealt --sampler labor",
+        ),
+        (
+            "gat_cora.gir",
+            "squirrel",
+            "hash",
+            "--eval-fanouts 4,4 --roots own",
+        ),
+    ] {
+        let parts = parts(&folder, graph, "4", partitioner);
+        let (model, file) = (example(model), example(&format!("data/{graph}.npz")));
+        let options = "--placement minibatch --allow sample --batch 70 --fanouts 4,3 --workers 4 --epochs 3 --format json";
+        let words: Vec<&str> = options.split(' ').chain(more.split_whitespace()).collect();
+        let train = [&["train", &model][..], &words].concat();
+        let whole = [
+            "--graph",
+            &file,
+            "--partitioner",
+            partitioner,
+            "--topology",
+            "own",
+        ];
+        let by_part = [&train[..], &["--graph", text(&parts)]].concat();
+        let mut expected = numbers(&gnnc([&train[..], &whole[..]].concat()).ok());
+        let mut found = vec![numbers(&gnnc(by_part.clone()).ok())];
+        if let Some(run) = together(2, &by_part) {
+            assert_eq!(run.code, Some(0), "{}", run.stderr);
+            found.push(numbers(&run.stdout));
+        }
+        for mut found in found {
+            // Nobody knows beforehand how large batches are.
+            for said in [&mut expected, &mut found] {
+                said.as_object_mut().unwrap().remove("grown");
+            }
+            assert_eq!(found, expected, "{graph}");
+        }
+    }
+}
+
 #[test]
 fn plans_of_parts_know_their_statistics() {
     let folder = Folder::new();
@@ -111,12 +160,21 @@ fn what_parts_cannot_do_is_refused() {
         "70",
         "--fanouts",
         "5,5",
+        "--workers",
+        "2",
         "--placement",
-        "minibatch",
     ];
     with(
-        &[&["--workers", "2"], &batches[..]].concat(),
+        &[&batches[..], &["minibatch", "--topology", "all"]].concat(),
         "placement minibatch: it draws batches from all edges",
+    );
+    with(
+        &[&batches[..], &["minibatch", "--check", "bytes"]].concat(),
+        "--check bytes with a folder of parts",
+    );
+    with(
+        &[&batches[..], &["push-pull"]].concat(),
+        "placement push-pull: it draws batches from all edges",
     );
     with(
         &["--workers", "2", "--placement", "tensor"],

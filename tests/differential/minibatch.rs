@@ -129,6 +129,7 @@ pub fn sampling(batch: u32, fanouts: Vec<u32>, kind: Kind, cut: Cut) -> Sampling
         exclude: Exclude::Seeds,
         negatives: Negatives::Given,
         cache: None,
+        topology: Default::default(),
     }
 }
 

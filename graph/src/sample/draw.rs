@@ -81,10 +81,15 @@ impl<'a> Hop<'a> {
         self.topology.relations() > 0
     }
 
+    /// How many edges are kept of `degree` without types.
+    pub fn kept_of(&self, degree: u32) -> u32 {
+        degree.min(self.fanout)
+    }
+
     /// How many edges into `v` are kept, of `degree` that may be.
     pub fn kept(&self, v: u32, degree: u32, scratch: &mut Scratch) -> u32 {
         if !self.is_typed() {
-            return degree.min(self.fanout);
+            return self.kept_of(degree);
         }
         scratch.count_types(self.topology, v, self.left_out(v));
         let mut kept = 0;

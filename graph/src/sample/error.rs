@@ -103,6 +103,21 @@ pub enum SampleError {
          sets; rank by degree or counts"
     )]
     Probabilities,
+    /// Edges that ranks cannot draw for each other.
+    #[error(
+        "found {what}, which workers cannot draw for each other; expected plain edges, or workers that hold all edges \
+         (topology `all`)"
+    )]
+    Apart {
+        /// The edges.
+        what: &'static str,
+    },
+    /// Edges from another rank that do not fit the question.
+    #[error("the edges that rank {rank} drew are not those that it was asked for")]
+    Answer {
+        /// The rank.
+        rank: u32,
+    },
     /// More optimizer steps than 32-bit numbers can count.
     #[error("epoch {epoch} of {batches} batches is beyond 2^32 optimizer steps")]
     TooManySteps {

@@ -26,6 +26,7 @@
 //! ```
 
 mod all;
+mod apart;
 mod batches;
 mod blocks;
 mod cache;
@@ -45,6 +46,7 @@ mod sets;
 mod together;
 
 pub use all::{AllBlocks, message_length, write_message};
+pub use apart::{Answers, check_apart};
 pub use batches::{Batches, Division, Epoch, home, shares};
 pub use blocks::{Blocks, Layer};
 pub use cache::{BatchSource, Cached};

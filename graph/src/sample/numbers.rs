@@ -71,6 +71,13 @@ impl Numbers {
         }
     }
 
+    /// Takes the numbers of all vertices away.
+    pub fn clear(&mut self) {
+        self.0
+            .iter_mut()
+            .for_each(|number| *number.get_mut() = NONE);
+    }
+
     /// [`forget`](Self::forget) by all threads.
     pub fn forget_together(&self, ids: &[u32]) {
         ids.par_chunks(GRAIN).for_each(|ids| self.forget(ids));

@@ -39,6 +39,7 @@ pub fn room(sizes: BatchSizes, vertices: u64, edges: u64) -> BatchSizes {
         levels: sizes.levels.map(|n| more(n, vertices)),
         edges: sizes.edges.map(|n| more(n, edges)),
         remote: sizes.remote.map(|n| more(n, vertices)),
+        remote_edges: sizes.remote_edges.map(|n| more(n, edges)),
         cached: sizes.cached.map(|n| more(n, vertices)),
         all_levels: sizes.all_levels.map(|n| more(n, u64::MAX)),
         all_edges: sizes.all_edges.map(|n| more(n, u64::MAX)),

@@ -134,6 +134,8 @@ pub struct RankSeeds {
     merges: Option<u32>,
     /// Rows of other ranks that the rank keeps.
     cached: Option<Arc<Cached>>,
+    /// Whether ranks hold the edges into their own vertices only.
+    apart: bool,
     /// Own seeds of the batch at hand.
     seeds: Vec<u32>,
     /// The same in sets.
@@ -168,6 +170,7 @@ impl RankSeeds {
             orders: Vec::new(),
             merges: sampling.merges.filter(|_| partition.parts() > 1),
             cached: None,
+            apart: sampling.draws_apart(),
             seeds: Vec::new(),
             sets: SetSeeds::default(),
         })
@@ -277,13 +280,36 @@ impl RankSeeds {
             return self.draw_sets(sampler, at, batch);
         }
         batch.sets.resize_with(1, RankSet::default);
-        let RankSet { blocks, sizes } = &mut batch.sets[0];
+        let blocks = &mut batch.sets[0].blocks;
         let all = self.seeds_of_all(at.batch);
         sampler.sample_of(&self.seeds, all, at.step, blocks)?;
+        Ok(self.count_rows(batch))
+    }
+
+    /// Begins a batch that is drawn hop by hop. When it is drawn, [`Self::count_rows`] counts its rows.
+    ///
+    /// # Errors
+    /// As [`Self::go_to`] and [`Sampler::begin`].
+    pub fn begin<T: Borrow<Topology> + Send + Sync>(
+        &mut self,
+        sampler: &mut Sampler<T>,
+        at: At,
+        batch: &mut RankBatch,
+    ) -> Result<(), SampleError> {
+        self.go_to(at.epoch, at.batch)?;
+        batch.sets.resize_with(1, RankSet::default);
+        sampler.begin(&self.seeds, &mut batch.sets[0].blocks)
+    }
+
+    /// Counts the rows of a batch whose seeds are not in sets.
+    pub fn count_rows(&self, batch: &mut RankBatch) -> BatchSizes {
+        let Some(RankSet { blocks, sizes }) = batch.sets.first_mut() else {
+            return BatchSizes::NONE;
+        };
         *sizes = blocks.batch_sizes();
         sizes.count = self.count().into();
         if self.partition.parts() == 1 {
-            return Ok(*sizes);
+            return *sizes;
         }
         let (owner, hops) = (self.partition.owner(), blocks.layers());
         let mut known = 0;
@@ -293,7 +319,13 @@ impl RankSeeds {
         });
         let elsewhere = |v: u32| owner[v as usize] != self.rank;
         count_remote(levels, elsewhere, self.cached.as_deref(), sizes, hops);
-        Ok(*sizes)
+        for level in (1..=hops).filter(|_| self.apart) {
+            let rows = blocks.layer(level).edges.indptr.windows(2);
+            let rows = blocks.level(level).iter().zip(rows);
+            let remote = rows.filter(|(v, _)| elsewhere(**v));
+            sizes.remote_edges[level] = remote.map(|(_, row)| row[1] - row[0]).sum();
+        }
+        *sizes
     }
 
     /// Draws the sets of the batch at hand one by one, and gathers their vertices.

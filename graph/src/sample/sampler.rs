@@ -1,5 +1,6 @@
 //! Draws the blocks of batches.
 
+use super::apart::Own;
 use super::blocks::{Blocks, Layer};
 use super::draw::{Hop, Scratch};
 use super::fill::{Degrees, Rows};
@@ -19,9 +20,9 @@ use std::sync::{Mutex, PoisonError};
 pub struct Sampler<T> {
     /// `None` for a single thread.
     pool: Option<rayon::ThreadPool>,
-    rule: Rule,
-    edges: HopEdges<T>,
-    state: State,
+    pub(super) rule: Rule,
+    pub(super) edges: HopEdges<T>,
+    pub(super) state: State,
 }
 
 impl<T> Sampler<T> {
@@ -37,13 +38,15 @@ impl<T> Sampler<T> {
 }
 
 /// What the threads work on.
-struct State {
-    numbers: Numbers,
+pub(super) struct State {
+    pub(super) numbers: Numbers,
     /// Where the edges of each row begin in the topology.
-    starts: Vec<u64>,
+    pub(super) starts: Vec<u64>,
     /// Memory of each thread for its draws.
-    scratch: Vec<Mutex<Scratch>>,
+    pub(super) scratch: Vec<Mutex<Scratch>>,
     chunks: Vec<Chunk>,
+    /// Memory to draw hop by hop.
+    pub(super) own: Own,
 }
 
 impl<T: Borrow<Topology> + Send + Sync> Sampler<T> {
@@ -82,6 +85,7 @@ impl<T: Borrow<Topology> + Send + Sync> Sampler<T> {
                 starts: Vec::new(),
                 scratch: (0..threads.max(1)).map(|_| Mutex::default()).collect(),
                 chunks: Vec::new(),
+                own: Own::default(),
             },
             edges,
         })
@@ -206,7 +210,13 @@ impl State {
     }
 
     /// Fills in what is known of the rows before edges are drawn; returns how many are kept.
-    fn count(&mut self, topology: &Topology, hop: &Hop, ids: &[u32], layer: &mut Layer) -> u64 {
+    pub(super) fn count(
+        &mut self,
+        topology: &Topology,
+        hop: &Hop,
+        ids: &[u32],
+        layer: &mut Layer,
+    ) -> u64 {
         let (rows, is_alone) = (ids.len(), self.is_alone());
         self.starts.resize(rows, 0);
         layer.degrees.resize(rows, 0);
@@ -276,6 +286,6 @@ impl State {
 }
 
 /// The memory of the only thread.
-fn alone(scratch: &mut [Mutex<Scratch>]) -> &mut Scratch {
+pub(super) fn alone(scratch: &mut [Mutex<Scratch>]) -> &mut Scratch {
     scratch[0].get_mut().unwrap_or_else(PoisonError::into_inner)
 }

@@ -83,6 +83,7 @@ fn batches_of_pairs_are_sampled_as_the_naive_sampler_does() {
             exclude,
             merges: None,
             cache: None,
+            topology: Default::default(),
             negatives,
         };
         let rule = Rule::of(&sampling, case).unwrap();

@@ -180,6 +180,7 @@ impl SampledClass {
             // These change no number.
             merges: _,
             cache: _,
+            topology: _,
         } = settings.sampling()?;
         Some(Self {
             batch,

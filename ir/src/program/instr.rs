@@ -8,6 +8,7 @@
 mod answers;
 mod collective;
 mod copies;
+mod draw;
 mod fetch;
 mod launch;
 mod lazy;
@@ -26,6 +27,7 @@ mod transfer;
 
 pub use collective::{AllReduce, HaloExchange, HaloReduce, Redistribute};
 pub use copies::{Move, Remember};
+pub use draw::DrawEdges;
 pub use fetch::{AskRows, CacheRows, ServeRows};
 pub use launch::{Launch, ScalarRef};
 pub use lazy::{PushRows, PutRows};
@@ -97,6 +99,8 @@ pub enum Instr {
     FetchRows(FetchRows),
     /// Adds rows of a level to those of its vertices.
     AddRows(AddRows),
+    /// Draws the edges into a level, those into other ranks' vertices by asking them.
+    DrawEdges(DrawEdges),
     /// Tells other ranks which of their rows a batch needs.
     AskRows(AskRows),
     /// Fills rows of a level from their owners.
@@ -250,6 +254,7 @@ macro_rules! each {
             Instr::Numbers($one) => $call,
             Instr::FetchRows($one) => $call,
             Instr::AddRows($one) => $call,
+            Instr::DrawEdges($one) => $call,
             Instr::AskRows($one) => $call,
             Instr::ServeRows($one) => $call,
             Instr::PushRows($one) => $call,

@@ -16,6 +16,9 @@ pub struct BatchSizes {
     /// Vertices of each level that other ranks own and this one has not cached, of all sets together.
     #[serde(default = "no_rows", skip_serializing_if = "are_none")]
     pub remote: [u64; MAX_HOPS + 1],
+    /// Edges kept into the vertices of each level that other ranks own, if ranks ask each other for edges.
+    #[serde(default = "no_rows", skip_serializing_if = "are_none")]
+    pub remote_edges: [u64; MAX_HOPS + 1],
     /// Vertices of each level that other ranks own and this one has cached.
     #[serde(default = "no_rows", skip_serializing_if = "are_none")]
     pub cached: [u64; MAX_HOPS + 1],
@@ -48,6 +51,7 @@ impl BatchSizes {
         levels: [0; MAX_HOPS + 1],
         edges: [0; MAX_HOPS + 1],
         remote: [0; MAX_HOPS + 1],
+        remote_edges: [0; MAX_HOPS + 1],
         cached: [0; MAX_HOPS + 1],
         all_levels: [0; MAX_HOPS + 1],
         all_edges: [0; MAX_HOPS + 1],
@@ -70,6 +74,7 @@ impl BatchSizes {
             (&mut self.levels, &other.levels),
             (&mut self.edges, &other.edges),
             (&mut self.remote, &other.remote),
+            (&mut self.remote_edges, &other.remote_edges),
             (&mut self.cached, &other.cached),
             (&mut self.all_levels, &other.all_levels),
             (&mut self.all_edges, &other.all_edges),

@@ -133,6 +133,7 @@ fn typical_batch(program: &Program) -> BatchSizes {
         batch.levels[level] = 11 + 13 * above;
         batch.edges[level] = if level == 0 { 0 } else { 17 + 29 * above };
         batch.remote[level] = if program.ranks > 1 { 5 + 7 * above } else { 0 };
+        batch.remote_edges[level] = batch.remote[level].min(batch.edges[level]);
     }
     batch.count = 3;
     batch

@@ -111,6 +111,7 @@ pub fn train(
         merges: None,
         cache: None,
         cache_by: None,
+        topology: None,
         beforehand: reader.boolean("static"),
         lazy: reader.boolean("lazy_embeddings"),
     };

@@ -6,6 +6,7 @@
 //! the ranks; an exchange precedes a kernel that reads rows of other ranks.
 
 pub mod analysis;
+pub mod apart;
 mod attention;
 pub mod blocks;
 mod canonical;

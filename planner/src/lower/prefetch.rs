@@ -62,7 +62,7 @@ fn phases(
         }
     };
     for instr in body {
-        if let Instr::Sample(_) = instr {
+        if let Instr::Sample(_) | Instr::DrawEdges(_) = instr {
             drawn.push(instr);
         } else if let Instr::AskRows(_) = instr {
             let asks = transfer(&instr);

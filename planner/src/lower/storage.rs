@@ -210,7 +210,7 @@ impl Classes {
                 outputs.iter().for_each(|one| self.stay(at, one.at.buffer));
             }
             Instr::Lag(_) | Instr::Sample(_) => {}
-            Instr::AskRows(_) | Instr::ShareLevels(_) => {}
+            Instr::DrawEdges(_) | Instr::AskRows(_) | Instr::ShareLevels(_) => {}
             Instr::FetchRows(instr::FetchRows { from, to })
             | Instr::CacheRows(instr::CacheRows { from, to }) => {
                 self.alike(of, from.buffer, to.buffer);

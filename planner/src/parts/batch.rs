@@ -237,7 +237,13 @@ fn estimated(
         expected.cached[hops - hop] = (elsewhere * kept).floor() as u64;
     }
     for (hop, edges) in found.edges.iter().enumerate() {
-        expected.edges[hops - hop] = edges.ceil() as u64;
+        let level = hops - hop;
+        expected.edges[level] = edges.ceil() as u64;
+        if sampling.draws_apart() {
+            let others = expected.remote[level] + expected.cached[level];
+            let share = others as f64 / expected.levels[level].max(1) as f64;
+            expected.remote_edges[level] = (edges * share).ceil() as u64;
+        }
     }
     Ok(expected)
 }

@@ -5,12 +5,13 @@
 use super::PlacementSpec;
 use crate::error::LowerError;
 use crate::layout::Ranks;
+use crate::lower::apart::apart;
 use crate::lower::fetch::{from_owners, with_cache};
 use crate::lower::in_place::in_place;
 use crate::lower::{Batches, Training, by_batches};
 use gnnc_ir::EdgeSet;
 use gnnc_ir::program::Program;
-use gnnc_ir::words::sampling::{Exclude, Sampling};
+use gnnc_ir::words::sampling::{Exclude, Sampling, Topology};
 use std::collections::BTreeSet;
 
 /// Lowers a model that trains on sampled batches.
@@ -41,8 +42,20 @@ pub fn lower(
                 .to_owned(),
         ));
     }
+    let settings = &spec.knobs.sampling;
+    let mut clash = None;
+    if settings.cached().is_some() {
+        clash = Some("--cache, whose rows are ranked by all edges");
+    } else if settings.samplers.is_some_and(|threads| threads > 0) {
+        clash = Some("--samplers, whose threads cannot ask other workers");
+    }
+    if let Some(clash) = clash.filter(|_| settings.topology == Some(Topology::Own)) {
+        return Err(LowerError::Illegal(format!(
+            "workers that hold only their own edges do not go with {clash}; leave out one of the two"
+        )));
+    }
     let program = by_batches(training, ranks, &batches(training, spec)?, None)?;
-    Ok(with_rows(program, spec))
+    apart(with_rows(program, spec))
 }
 
 /// Checks that no model is to move.
@@ -56,6 +69,20 @@ pub(super) fn stays(spec: &PlacementSpec) -> Result<(), LowerError> {
         false => Err(LowerError::Illegal(format!(
             "each worker keeps its model in placement {}; leave out --merges and --migrate, or train with \
              placement model-migration",
+            spec.placement
+        ))),
+    }
+}
+
+/// Checks that all ranks hold all edges.
+///
+/// # Errors
+/// Knobs of placement minibatch.
+pub(super) fn holds_all(spec: &PlacementSpec) -> Result<(), LowerError> {
+    match spec.knobs.sampling.topology {
+        None | Some(Topology::All) => Ok(()),
+        Some(Topology::Own) => Err(LowerError::Illegal(format!(
+            "workers draw from all edges in placement {}; leave out --topology own, or train with placement minibatch",
             spec.placement
         ))),
     }

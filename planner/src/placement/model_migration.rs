@@ -6,7 +6,7 @@
 //! trains what `minibatch` trains.
 
 use super::PlacementSpec;
-use super::minibatch::{batches, cached, in_full};
+use super::minibatch::{batches, cached, holds_all, in_full};
 use crate::error::LowerError;
 use crate::layout::Ranks;
 use crate::lower::fetch::from_owners;
@@ -46,6 +46,7 @@ pub fn lower(
         )));
     }
     in_full(spec)?;
+    holds_all(spec)?;
     let mut batches = batches(training, spec)?;
     if ranks.ranks > 1 {
         batches.training.merges = Some(merges);

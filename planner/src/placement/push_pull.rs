@@ -6,7 +6,7 @@
 //! on its part of a batch, and computes the first layer of all ranks' parts, whose lower levels it gets.
 
 use super::PlacementSpec;
-use super::minibatch::{batches, in_full, stays, with_rows};
+use super::minibatch::{batches, holds_all, in_full, stays, with_rows};
 use crate::error::LowerError;
 use crate::layout::{Graphs, Pure, Ranks};
 use crate::lower::{Training, by_batches, by_layouts};
@@ -37,6 +37,7 @@ pub fn lower(
         ));
     }
     in_full(spec)?;
+    holds_all(spec)?;
     let (batches, delay) = (batches(training, spec)?, spec.delay());
     if !DELAYS.contains(&delay) {
         return Err(LowerError::Illegal(format!(

@@ -116,7 +116,19 @@ pub(super) fn shared_bytes(program: &Program, sizes: &RankSizes, labels: u64) ->
         .and_then(|sampling| sampling.cache);
     let kept = cache.map_or(0, |cache| 4 * (u64::from(cache.rows) + sizes.vertices));
     let kept = kept * u64::from(program.ranks);
-    (12 + row) * sizes.vertices + 4 * sizes.all_edges + kept
+    let edges = match program.draws_apart() {
+        true => 0,
+        false => sizes.all_edges,
+    };
+    (12 + row) * sizes.vertices + 4 * edges + kept
+}
+
+/// Bytes of the edges into a rank's own vertices, if it draws from these only.
+pub(super) fn edge_bytes(program: &Program, sizes: &RankSizes) -> u64 {
+    match program.draws_apart() {
+        true => 4 * sizes.edges,
+        false => 0,
+    }
 }
 
 /// Bytes of the levels of all ranks: as messages, as lists of the rows of each rank, and as one batch.

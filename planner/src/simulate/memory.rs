@@ -130,7 +130,8 @@ fn each(
             seen.push(one);
             let shared =
                 needs.whole_bytes(sizes) + batch::shared_bytes(program, sizes, needs.labels);
-            let own = needs.bytes(sizes, sent) + shared / sharers;
+            let edges = batch::edge_bytes(program, sizes);
+            let own = needs.bytes(sizes, sent) + shared / sharers + edges;
             let samplers = parts.batch.as_ref().map_or(0, |batch| batch.samplers);
             let batches = needs.batches.iter().map(|(phase, needs)| {
                 let sizes = match phase {

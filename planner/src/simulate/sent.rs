@@ -27,6 +27,8 @@ pub(super) struct Sent {
     pub(super) of_levels: [u64; MAX_HOPS + 1],
     /// Levels that other ranks get.
     pub(super) shared: Option<Shared>,
+    /// Edges that other ranks draw.
+    pub(super) drawn: Option<instr::DrawEdges>,
 }
 
 /// Levels that a rank gives to so many others.
@@ -83,6 +85,7 @@ impl Sent {
                 let others = u64::from(program.stage_ranks().saturating_sub(1).max(1));
                 sent.reduced = shift.floats(program).div_ceil(others);
             }
+            Some(Collective::DrawEdges(draw)) => sent.drawn = Some(*draw),
             Some(Collective::AskRows(_)) => sent.fetched = 1,
             Some(Collective::ShareLevels(share)) => {
                 sent.shared = Some(Shared {
@@ -118,6 +121,7 @@ impl Sent {
             cached: self.cached.saturating_add(other.cached),
             of_levels: std::array::from_fn(|n| self.of_levels[n] + other.of_levels[n]),
             shared: self.shared.or(other.shared),
+            drawn: self.drawn.or(other.drawn),
         }
     }
 
@@ -125,6 +129,9 @@ impl Sent {
     pub(super) fn words_of_levels(&self, sizes: &RankSizes) -> u64 {
         let rows = self.of_levels.iter().zip(&sizes.batch.levels);
         let rows: u64 = rows.map(|(words, rows)| words * rows).sum();
+        // As much is asked of a rank as it asks of others.
+        let drawn = self.drawn.map_or(0, |draw| draw.numbers(sizes));
+        let rows = rows + drawn;
         let Some(Shared { share, others }) = self.shared else {
             return rows;
         };

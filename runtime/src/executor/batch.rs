@@ -10,7 +10,7 @@ use gnnc_graph::sample::At;
 use gnnc_ir::program::instr::{AddRows, FetchRows, Numbers, PutRows};
 use gnnc_ir::program::memory::layout;
 use gnnc_ir::program::trace::Phase;
-use gnnc_ir::program::{Among, BufferId, Capacity, Instr, Program, RankSizes, Role};
+use gnnc_ir::program::{Among, BatchSizes, BufferId, Capacity, Instr, Program, RankSizes, Role};
 use gnnc_ir::words::types::Of;
 use std::collections::BTreeSet;
 
@@ -64,31 +64,89 @@ fn numbers_mut(message: &mut [f32]) -> &mut [u32] {
 }
 
 impl Worker {
-    /// Draws the batch at hand, and makes room for it if it is larger than those before.
+    /// Draws the batch at hand; if ranks hold only their own edges, the hops that need no others.
     pub(super) fn sample(
         &mut self,
         program: &Program,
         instr: &Instr,
         step_context: &StepContext,
     ) -> Result<(), Fault> {
+        let at = self.at(step_context)?;
         let Some(batch) = self.own.part.batches.at_hand_mut() else {
             return Err(Fault::Missing("batches"));
         };
+        match batch.draw(at)? {
+            Some(sizes) => self.fit(sizes, program, instr),
+            None => Ok(()),
+        }
+    }
+
+    /// Draws the edges into a level of the batch at hand, by asking the ranks that hold them.
+    pub(super) fn draw_edges(
+        &mut self,
+        program: &Program,
+        instr: &Instr,
+        step_context: &StepContext,
+    ) -> Result<(), Fault> {
+        let tag = self.own.half(instr).tag;
+        let group = self.own.group(Among::All);
+        let rank = group.place(self.own.number);
+        let (at, inner) = (self.at(step_context)?, self.own.part.inner);
+        let Some(batch) = self.own.part.batches.at_hand_mut() else {
+            return Err(Fault::Missing("batches"));
+        };
+        let transport = &mut self.transport;
+        batch.ask_for_edges();
+        for other in group.others(rank) {
+            let vertices = batch.question(other);
+            transport.send(group.rank(other), tag, vertices.len(), &mut |message| {
+                numbers_mut(message).copy_from_slice(vertices);
+            })?;
+        }
+        let ranks = || group.others(rank).map(|other| group.rank(other));
+        transport.wait_for(&mut ranks(), tag)?;
+        for other in group.others(rank) {
+            let mut drawn = Ok(());
+            let take = &mut |message: &[f32]| drawn = batch.answer(rank, at, numbers(message));
+            transport.recv_up_to(group.rank(other), tag, inner, take)?;
+            drawn?;
+            let answer = batch.own_answer();
+            transport.send(group.rank(other), tag, answer.len(), &mut |message| {
+                numbers_mut(message).copy_from_slice(answer);
+            })?;
+        }
+        transport.wait_for(&mut ranks(), tag)?;
+        for other in group.others(rank) {
+            let take = &mut |message: &[f32]| batch.answered(other, numbers(message));
+            transport.recv_up_to(group.rank(other), tag, u32::MAX as usize, take)?;
+        }
+        match batch.add_hop(rank, at)? {
+            Some(sizes) => self.fit(sizes, program, instr),
+            None => Ok(()),
+        }
+    }
+
+    /// The batch that is drawn next.
+    fn at(&self, step_context: &StepContext) -> Result<At, Fault> {
         let epoch = u32::try_from(step_context.epoch);
         let number = self.own.place.batch.unwrap_or(0);
-        let sizes = batch.draw(match self.own.place.phase {
+        Ok(match self.own.place.phase {
             Some(Phase::Eval) => At::evaluation(number),
             Some(Phase::Setup | Phase::Step) | None => At {
                 epoch: epoch.map_err(|_| Fault::Missing("that many epochs"))?,
                 batch: number,
                 step: step_context.draw,
             },
-        })?;
+        })
+    }
+
+    /// Goes on with a batch of these sizes, and makes room for it if it is larger than those before.
+    fn fit(&mut self, sizes: BatchSizes, program: &Program, instr: &Instr) -> Result<(), Fault> {
         self.own.part.sizes.batch = sizes;
-        if !sizes.within(&self.own.capacity.most().batch) {
-            self.grow(program, instr)?;
+        match sizes.within(&self.own.capacity.most().batch) {
+            true => Ok(()),
+            false => self.grow(program, instr),
         }
-        Ok(())
     }
 
     /// Writes numbers of the batch at hand.
@@ -175,26 +233,17 @@ impl Worker {
         self.transport.wait_for(&mut from, tag)?;
         for other in group.others(rank) {
             let (from, mut known) = (group.rank(other), false);
-            let take = &mut |message: &[f32]| {
-                let numbers = numbers(message);
-                if let Some(rows) = batch.asked_mut().serve(other, numbers.len()) {
-                    rows.copy_from_slice(numbers);
-                    known = numbers.iter().all(|row| (*row as usize) < inner);
-                }
-            };
+            let take = &mut |message: &[f32]| known = batch.serve(rank, other, numbers(message));
             self.transport.recv_up_to(from, tag, inner, take)?;
             if !known {
                 return Err(Fault::Missing("the rows that another rank asks for"));
             }
         }
         let batch = self.own.part.batches.at_hand_mut();
-        if let Some(sizes) = batch.and_then(|batch| batch.gather(rank)) {
-            self.own.part.sizes.batch = sizes;
-            if !sizes.within(&self.own.capacity.most().batch) {
-                self.grow(program, instr)?;
-            }
+        match batch.and_then(|batch| batch.gather(rank)) {
+            Some(sizes) => self.fit(sizes, program, instr),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     /// Gives other ranks the lower levels of this one's part of the batch, and puts those of all
@@ -232,11 +281,7 @@ impl Worker {
                 .recv_up_to(group.rank(other), half.tag, most, take)?;
         }
         let sizes = batch.merge()?;
-        self.own.part.sizes.batch = sizes;
-        if !sizes.within(&self.own.capacity.most().batch) {
-            self.grow(program, instr)?;
-        }
-        Ok(())
+        self.fit(sizes, program, instr)
     }
 
     /// Adds rows of a level to those of its vertices.

@@ -8,15 +8,15 @@ use std::sync::Arc;
 /// Where the rows of all vertices are.
 pub(crate) struct Owners {
     pub(crate) partition: Arc<Partition>,
-    /// For each vertex, its row on the rank that owns it; empty for a single rank.
+    /// For each vertex of the parts at hand, its row on the rank that owns it; empty for a single rank.
     row: Vec<u32>,
 }
 
 impl Owners {
-    /// The ranks that own the parts.
+    /// The ranks that own the parts, of which those at hand are here.
     pub(crate) fn new(partition: &Partition, parts: &[LocalPart]) -> Self {
         let mut row = Vec::new();
-        if parts.len() > 1 {
+        if partition.parts() > 1 {
             row.resize(partition.owner().len(), 0);
             for part in parts {
                 for (number, vertex) in (0..).zip(&part.global[..part.inner]) {
@@ -30,6 +30,13 @@ impl Owners {
         }
     }
 
+    /// The row that a rank has of a vertex, if it owns that vertex.
+    pub(crate) fn row_on(&self, rank: u32, vertex: u32) -> Option<u32> {
+        let owner = self.partition.owner().get(vertex as usize);
+        let row = self.row.get(vertex as usize).copied();
+        row.filter(|_| owner == Some(&rank))
+    }
+
     /// Size in bytes.
     pub(crate) fn bytes(&self) -> usize {
         4 * (self.row.len() + self.partition.owner().len())
@@ -39,7 +46,7 @@ impl Owners {
 /// Rows of the batch at hand by their owners. Lists are by rank.
 #[derive(Default)]
 pub(crate) struct Asked {
-    /// Numbers that rows of a level have on the rank that owns them.
+    /// The own rows that a level has, and the vertices of other ranks in it.
     rows: Vec<Vec<u32>>,
     /// The places of these rows in the level.
     places: Vec<Vec<u32>>,
@@ -66,8 +73,14 @@ pub(crate) enum OfBatch {
 }
 
 impl Asked {
-    /// Sorts the vertices of a level by their owners; those that are `kept` are not asked for.
-    pub(crate) fn sort(&mut self, level: &[u32], owners: &Owners, kept: Option<&Cached>) {
+    /// Sorts the vertices of a rank's level by their owners; those that are `kept` are not asked for.
+    pub(crate) fn sort(
+        &mut self,
+        rank: u32,
+        level: &[u32],
+        owners: &Owners,
+        kept: Option<&Cached>,
+    ) {
         let ranks = owners.partition.parts() as usize;
         for lists in [&mut self.rows, &mut self.places, &mut self.served] {
             lists.resize_with(ranks, Vec::new);
@@ -81,9 +94,10 @@ impl Asked {
                 self.cached[1].push(place);
                 continue;
             }
-            let rank = owner[*vertex as usize] as usize;
-            self.rows[rank].push(owners.row[*vertex as usize]);
-            self.places[rank].push(place);
+            let of = owner[*vertex as usize];
+            let own = owners.row_on(rank, *vertex);
+            self.rows[of as usize].push(own.unwrap_or(*vertex));
+            self.places[of as usize].push(place);
         }
     }
 
@@ -101,12 +115,20 @@ impl Asked {
         lists.get(rank as usize).map_or(&[], |list| list)
     }
 
-    /// Makes room for so many rows that a rank asks for, to write their numbers.
-    pub(crate) fn serve(&mut self, rank: u32, rows: usize) -> Option<&mut [u32]> {
-        let list = self.served.get_mut(rank as usize)?;
+    /// Lists the own rows of the vertices that another rank asks for; whether all of these are own ones.
+    pub(crate) fn serve(
+        &mut self,
+        rank: u32,
+        other: u32,
+        vertices: &[u32],
+        owners: &Owners,
+    ) -> bool {
+        let Some(list) = self.served.get_mut(other as usize) else {
+            return false;
+        };
         list.clear();
-        list.resize(rows, 0);
-        Some(list)
+        list.extend(vertices.iter().map_while(|v| owners.row_on(rank, *v)));
+        list.len() == vertices.len()
     }
 
     /// Lists the own rows that any rank has in the level, in the order of the ranks, and returns how many

@@ -1,6 +1,7 @@
 //! The sampled batch at hand: its vertices, and the edges between its levels as kernels walk them.
 
 use super::Edges;
+use super::apart::Hops;
 use super::asked::{Asked, OfBatch};
 use super::drawing::{Drawer, Drawing, OfRun};
 use super::needs::BatchNeeds;
@@ -88,7 +89,10 @@ impl BatchesByList {
 /// The batches of a list, and a rank's part of those under way.
 pub(crate) struct Batch {
     shared: Arc<Sampled>,
+    rank: u32,
     drawing: Drawing,
+    /// Questions for edges and their answers, if ranks hold their own edges only.
+    hops: Hops,
     /// How the batches are drawn.
     sampling: Sampling,
     /// Rows of other ranks that the rank keeps.
@@ -141,6 +145,8 @@ impl Batch {
         };
         Ok(Self {
             drawing: Drawing::new(drawer, of_run)?,
+            rank: of_run.rank,
+            hops: Hops::new(shared.owners.partition.parts()),
             sampling: of.sampling.clone(),
             shared: Arc::clone(shared),
             cached,
@@ -170,27 +176,82 @@ impl Batch {
         room(sizes, self.shared.vertices(), self.shared.all_edges)
     }
 
-    /// Draws a batch, and returns its sizes.
+    /// Draws a batch, and returns its sizes; `None` if hops are left for which other ranks hold edges.
     ///
     /// # Errors
     /// Numbers that 32 bits do not hold.
-    pub(crate) fn draw(&mut self, at: At) -> Result<BatchSizes, Fault> {
+    pub(crate) fn draw(&mut self, at: At) -> Result<Option<BatchSizes>, Fault> {
         self.at_hand = at.batch as usize % self.under_way.len();
         self.set = 0;
-        let batch = &mut self.under_way[self.at_hand];
-        self.drawing.draw(at, batch)?;
         if at.batch == 0 {
             self.drawn.clear();
         }
-        self.drawn.push(batch.sizes);
-        Ok(batch.sizes)
+        let batch = &mut self.under_way[self.at_hand];
+        let whole = self.drawing.draw(at, batch)?;
+        Ok(whole.then(|| self.counted()))
+    }
+
+    /// Counts a batch that was drawn, and returns its sizes.
+    fn counted(&mut self) -> BatchSizes {
+        let sizes = self.at_hand().sizes;
+        self.drawn.push(sizes);
+        sizes
+    }
+
+    /// Sorts the vertices of the level at hand by the ranks that hold the edges into them.
+    pub(crate) fn ask_for_edges(&mut self) {
+        let owner = self.shared.owners.partition.owner();
+        let level = self.under_way[self.at_hand].blocks(0).ids();
+        self.hops.ask(level, owner);
+    }
+
+    /// The vertices into which another rank draws edges for this one.
+    pub(crate) fn question(&self, other: u32) -> &[u32] {
+        self.hops.question(other)
+    }
+
+    /// Draws edges into own vertices of the rank for another one.
+    ///
+    /// # Errors
+    /// Vertices of other ranks; numbers that 32 bits do not hold.
+    pub(crate) fn answer(&mut self, rank: u32, at: At, vertices: &[u32]) -> Result<(), Fault> {
+        let owners = &self.shared.owners;
+        if vertices.iter().any(|v| owners.row_on(rank, *v).is_none()) {
+            return Err(Fault::Missing("the edges that another rank asks for"));
+        }
+        let hop = self.under_way[self.at_hand].blocks(0).layers() + 1;
+        let answer = self.hops.answer_memory();
+        self.drawing.answer(vertices, (hop, at.step), answer)
+    }
+
+    /// The edges that the rank drew last for another one, as they are sent.
+    pub(crate) fn own_answer(&self) -> &[u32] {
+        self.hops.own_answer()
+    }
+
+    /// Keeps the edges that another rank drew.
+    pub(crate) fn answered(&mut self, other: u32, answer: &[u32]) {
+        self.hops.answered(other, answer);
+    }
+
+    /// Adds the hop whose answers are here, and returns the sizes of the batch if that was the last one.
+    ///
+    /// # Errors
+    /// Answers that do not fit their questions; numbers that 32 bits do not hold.
+    pub(crate) fn add_hop(&mut self, rank: u32, at: At) -> Result<Option<BatchSizes>, Fault> {
+        let batch = &mut self.under_way[self.at_hand];
+        let answers = self
+            .hops
+            .answers(rank, self.shared.owners.partition.owner());
+        let whole = self.drawing.add_hop(at, &answers, batch)?;
+        Ok(whole.then(|| self.counted()))
     }
 
     /// Sorts the vertices whose rows the rank keeps by their owners, to ask for all of them.
     pub(crate) fn ask_for_cache(&mut self) {
         if let Some(cached) = &self.cached {
             let asked = &mut self.under_way[self.at_hand].asked;
-            asked.sort(cached.ids(), &self.shared.owners, None);
+            asked.sort(self.rank, cached.ids(), &self.shared.owners, None);
         }
     }
 
@@ -321,9 +382,10 @@ impl Batch {
         &self.at_hand().asked
     }
 
-    /// The same, to write which rows others ask for.
-    pub(crate) fn asked_mut(&mut self) -> &mut Asked {
-        &mut self.under_way[self.at_hand].asked
+    /// Lists the own rows of a rank that another one asks for; whether it owns all of these vertices.
+    pub(crate) fn serve(&mut self, rank: u32, other: u32, vertices: &[u32]) -> bool {
+        let asked = &mut self.under_way[self.at_hand].asked;
+        asked.serve(rank, other, vertices, &self.shared.owners)
     }
 
     /// Lists the own rows that any rank asked for, if they are pushed to, and returns the sizes of the
@@ -442,6 +504,6 @@ impl Batch {
     /// Size in bytes, without what ranks share.
     pub(crate) fn bytes(&self) -> u64 {
         let under_way = self.under_way.iter().map(UnderWay::bytes).sum::<u64>();
-        under_way + self.drawing.bytes(4 * self.shared.vertices())
+        under_way + self.hops.bytes() + self.drawing.bytes(4 * self.shared.vertices())
     }
 }

@@ -12,7 +12,7 @@ use crate::RuntimeError;
 use crate::fault::Fault;
 use crate::launch::Launch;
 use gnnc_graph::Topology;
-use gnnc_graph::sample::{At, Cached, RankSeeds, Sampler};
+use gnnc_graph::sample::{Answers, At, Cached, RankSeeds, Sampler};
 use gnnc_ir::words::sampling::Sampling;
 use gnnc_ir::words::types::{Level, Of};
 use std::sync::Arc;
@@ -36,6 +36,7 @@ pub(crate) struct OfRun {
 /// Draws batches one after another.
 pub(super) struct Drawer {
     shared: Arc<Sampled>,
+    rank: u32,
     sampler: Sampler<Arc<Topology>>,
     sampling: Sampling,
     seeds: RankSeeds,
@@ -74,6 +75,7 @@ impl Drawer {
             sampler: sampler(&shared.edges, sampling, run.seed, threads)?,
             sampling: sampling.clone(),
             shared: Arc::clone(shared),
+            rank: run.rank,
             seeds: seeds.with_cache(cached),
             cached: cached.map(Arc::clone),
             ways,
@@ -92,6 +94,43 @@ impl Drawer {
     /// Numbers that 32 bits do not hold.
     pub(super) fn draw(&mut self, at: At, batch: &mut UnderWay) -> Result<(), Fault> {
         batch.sizes = (self.seeds).draw(&mut self.sampler, at, &mut batch.drawn)?;
+        self.list(at, batch);
+        Ok(())
+    }
+
+    /// Begins a batch of which other ranks hold edges: draws the hops that need none of these.
+    fn begin(&mut self, at: At, batch: &mut UnderWay) -> Result<(), Fault> {
+        (self.seeds).begin(&mut self.sampler, at, &mut batch.drawn)?;
+        let alone = self.sampling.fanouts.len() - self.sampling.asks_into().count();
+        let answers = Answers {
+            rank: self.rank,
+            owner: self.shared.owners.partition.owner(),
+            by_rank: &[],
+        };
+        for set in &mut batch.drawn.sets {
+            for _ in 0..alone {
+                self.sampler.add_hop(at.step, &answers, &mut set.blocks)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds a hop to a batch; whether it was the last one.
+    fn add_hop(&mut self, at: At, answers: &Answers, batch: &mut UnderWay) -> Result<bool, Fault> {
+        let Some(set) = batch.drawn.sets.first_mut() else {
+            return Err(Fault::Missing("a batch that was begun"));
+        };
+        self.sampler.add_hop(at.step, answers, &mut set.blocks)?;
+        if set.blocks.layers() < self.sampling.fanouts.len() {
+            return Ok(false);
+        }
+        batch.sizes = self.seeds.count_rows(&mut batch.drawn);
+        self.list(at, batch);
+        Ok(true)
+    }
+
+    /// Lists what a batch that was drawn has.
+    fn list(&self, at: At, batch: &mut UnderWay) {
         (batch.number, batch.seeds) = (at.batch, self.seeds.of_all(at.batch));
         batch.of_epoch = self.seeds.used();
         batch.weight = self.shared.weight(&self.seeds, at.batch);
@@ -104,7 +143,8 @@ impl Drawer {
                 Of::One | Of::All | Of::Owned => first.blocks.level(level),
             };
             let kept = self.cached.as_deref();
-            batch.asked.sort(vertices, &self.shared.owners, kept);
+            let owners = &self.shared.owners;
+            batch.asked.sort(self.rank, vertices, owners, kept);
         }
         let edges = Listed {
             edges: &self.shared.edges,
@@ -117,7 +157,6 @@ impl Drawer {
             edges.list(&batch.drawn.sets[number].blocks, &self.ways, layers);
             batch.distances.push(self.seeds.sets().distance(number));
         }
-        Ok(())
     }
 }
 
@@ -150,15 +189,47 @@ impl Drawing {
         }
     }
 
-    /// Draws a batch, or takes it from the threads that do.
+    /// Draws a batch, or takes it from the threads that do. If other ranks hold some of its edges, it is only
+    /// begun; whether it is complete.
     ///
     /// # Errors
     /// As [`Drawer::draw`].
-    pub(super) fn draw(&mut self, at: At, batch: &mut UnderWay) -> Result<(), Fault> {
-        match &mut self.samplers {
-            None => self.own.draw(at, batch),
-            Some(samplers) => samplers.take(at, self.own.seeds.count(), batch),
+    pub(super) fn draw(&mut self, at: At, batch: &mut UnderWay) -> Result<bool, Fault> {
+        if self.own.sampling.draws_apart() {
+            self.own.begin(at, batch)?;
+            return Ok(false);
         }
+        match &mut self.samplers {
+            None => self.own.draw(at, batch)?,
+            Some(samplers) => samplers.take(at, self.own.seeds.count(), batch)?,
+        }
+        Ok(true)
+    }
+
+    /// Adds a hop to a batch that was begun; whether it was the last one.
+    ///
+    /// # Errors
+    /// Answers that do not fit their questions; numbers that 32 bits do not hold.
+    pub(super) fn add_hop(
+        &mut self,
+        at: At,
+        answers: &Answers,
+        batch: &mut UnderWay,
+    ) -> Result<bool, Fault> {
+        self.own.add_hop(at, answers, batch)
+    }
+
+    /// Draws the edges of a hop and step into own vertices, for another rank.
+    ///
+    /// # Errors
+    /// Numbers that 32 bits do not hold.
+    pub(super) fn answer(
+        &mut self,
+        vertices: &[u32],
+        at: (usize, u32),
+        answer: &mut Vec<u32>,
+    ) -> Result<(), Fault> {
+        Ok(self.own.sampler.answer(vertices, at, answer)?)
     }
 
     /// Bytes of drawers, each with `table` bytes, and of batches drawn ahead.

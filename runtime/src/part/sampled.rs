@@ -6,6 +6,7 @@ use crate::RuntimeError;
 use crate::options::RunOptions;
 use crate::weights::Weights;
 use gnnc_graph::partition::Partition;
+use gnnc_graph::parts::{Parts, WholeGraph};
 use gnnc_graph::sample::{
     At, BatchSource, Cached, HopEdges, PILOT, RankSeeds, Replay, Rule, SampleError, Sampler, seeds,
 };
@@ -16,6 +17,8 @@ use gnnc_ir::program::trace::Phase;
 use gnnc_ir::program::{BatchSizes, Program};
 use gnnc_ir::words::sampling::Sampling;
 use gnnc_ir::words::types::BySet;
+use std::borrow::Borrow;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// The batches of a list.
@@ -30,7 +33,45 @@ pub(crate) struct OfList<'a> {
 pub(crate) struct Divided<'a> {
     pub(crate) data: &'a GraphData,
     pub(crate) partition: &'a Partition,
+    /// The parts at hand: all, or those of a folder that ranks of this process own.
     pub(crate) parts: &'a [LocalPart],
+    /// The folder, if the graph is in one.
+    pub(crate) folder: Option<&'a Parts>,
+    pub(crate) whole: &'a WholeGraph,
+    /// The ranks of this process.
+    pub(crate) here: &'a Range<usize>,
+}
+
+impl Divided<'_> {
+    /// The edges that ranks of this process draw from.
+    fn edges(&self, program: &Program) -> Result<Topology, RuntimeError> {
+        if !program.draws_apart() {
+            return Ok(self.data.topology.only(EdgeSet::Plain).into_owned());
+        }
+        let typed = self.whole.relations > 0;
+        if typed || self.whole.edges.len() > 1 {
+            let what = match typed {
+                true => "edges with types",
+                false => "named sets of edges",
+            };
+            return Err(SampleError::Apart { what }.into());
+        }
+        let here = |part: &&LocalPart| self.here.contains(&(part.rank as usize));
+        let own: Vec<&LocalPart> = self.parts.iter().filter(here).collect();
+        Ok(LocalPart::edges_into(&own, self.data.vertices())?)
+    }
+
+    /// Edges at an end of each vertex.
+    fn degrees(&self, set: EdgeSet, end: End) -> Result<Vec<u32>, RuntimeError> {
+        if let Some(folder) = self.folder {
+            return Ok(folder.degrees(end)?);
+        }
+        let edges = self.data.topology.only(set);
+        Ok(match end {
+            End::Dst => edges.in_degrees(),
+            End::Src => edges.out_degrees(),
+        })
+    }
 }
 
 /// What all ranks of a process need of a graph that they sample.
@@ -45,6 +86,8 @@ pub(crate) struct Sampled {
     pub(super) type_degrees: Vec<u32>,
     /// Edges of a set out of each vertex; empty if nothing reads that.
     out_degrees: BySet<Vec<u32>>,
+    /// Plain edges into each vertex; empty if nothing reads that, or all edges are here.
+    in_degrees: Vec<u32>,
     /// Vertices from which batches to train on are drawn, and batches to evaluate on.
     seeds: [Vec<u32>; 2],
     /// Training, validation and test vertices; empty if a single rank has them anyway, or batches are
@@ -67,16 +110,23 @@ impl Sampled {
     /// # Errors
     /// A cache of batches that do not fit the graph.
     pub(crate) fn new(
-        Divided {
-            data,
-            partition,
-            parts,
-        }: Divided,
+        divided: Divided,
         needs: &Needs,
         weights: &Arc<Weights>,
         program: &Program,
         seed: u64,
-    ) -> Result<Self, SampleError> {
+    ) -> Result<Self, RuntimeError> {
+        let Divided {
+            data,
+            partition,
+            parts,
+            ..
+        } = divided;
+        let several = partition.parts() > 1;
+        let mut out_degrees = BySet::<Vec<u32>>::default();
+        for set in EdgeSet::all().filter(|set| *needs.out_degrees.of(*set)) {
+            *out_degrees.of_mut(set) = divided.degrees(set, End::Src)?;
+        }
         let evaluates = program.evaluation.is_some();
         let over: Vec<EdgeSet> = [&program.sampling, &program.evaluation]
             .into_iter()
@@ -91,7 +141,7 @@ impl Sampled {
             split
         };
         let mut sampled = Self {
-            splits: match evaluates && parts.len() > 1 {
+            splits: match evaluates && several {
                 true => [&data.train, &data.val, &data.test].map(all),
                 false => Default::default(),
             },
@@ -106,21 +156,18 @@ impl Sampled {
                 true => data.topology.relation_degrees(),
                 false => Vec::new(),
             },
-            out_degrees: BySet::from_fn(|set| match needs.out_degrees.of(set) {
-                true => data.topology.only(set).out_degrees(),
+            out_degrees,
+            in_degrees: match program.draws_apart() && needs.in_degrees.values().any(|read| *read) {
+                true => divided.degrees(EdgeSet::Plain, End::Dst)?,
                 false => Vec::new(),
-            }),
-            all_edges: data.topology.edges(),
-            edges: HopEdges::new(
-                Arc::new(data.topology.only(EdgeSet::Plain).into_owned()),
-                data,
-                &over,
-            ),
+            },
+            all_edges: divided.whole.edges.iter().sum(),
+            edges: HopEdges::new(Arc::new(divided.edges(program)?), data, &over),
             edge_features: BySet::from_fn(|set| match needs.edge_features.of(set) {
                 true => data.edge_features.of_set(&data.topology, set),
                 false => EdgeFeatures::default(),
             }),
-            labels: if parts.len() > 1 || weights.differ() {
+            labels: if several || weights.differ() {
                 data.labels.clone()
             } else {
                 Labels::None
@@ -159,6 +206,9 @@ impl Sampled {
     /// Edges of a set at an end of a vertex, and its self loop if the set has one.
     pub(super) fn degree(&self, vertex: u32, set: EdgeSet, end: End) -> u64 {
         let degree = match end {
+            End::Dst if !self.in_degrees.is_empty() => {
+                self.in_degrees.get(vertex as usize).map(|d| u64::from(*d))
+            }
             End::Dst => (self.edges.of(set)).map(|edges| edges.in_neighbours(vertex).len() as u64),
             End::Src => (self.out_degrees.of(set).get(vertex as usize)).map(|d| u64::from(*d)),
         };
@@ -175,7 +225,7 @@ impl Sampled {
         &self.seeds[usize::from(phase == Phase::Eval)]
     }
 
-    /// The sizes of the first batches of a list, each rank by rank.
+    /// The sizes of the first batches of a list, each rank by rank; none if no process has all edges of the graph.
     ///
     /// # Errors
     /// Settings that do not fit the graph; numbers that 32 bits do not hold.
@@ -184,10 +234,25 @@ impl Sampled {
         program: &Program,
         of: OfList,
         options: &RunOptions,
+        data: &GraphData,
+    ) -> Result<Vec<Vec<BatchSizes>>, RuntimeError> {
+        match of.sampling.draws_apart() {
+            false => self.first(&self.edges, program, of, options),
+            true if options.parts.is_some() => Ok(Vec::new()),
+            true => self.first(&HopEdges::plain(&data.topology), program, of, options),
+        }
+    }
+
+    fn first<T: Borrow<Topology> + Clone + Send + Sync>(
+        &self,
+        edges: &HopEdges<T>,
+        program: &Program,
+        of: OfList,
+        options: &RunOptions,
     ) -> Result<Vec<Vec<BatchSizes>>, RuntimeError> {
         let OfList { sampling, phase } = of;
         let (seed, threads) = (options.seed, options.threads_per_rank);
-        let sampler = sampler(&self.edges, sampling, seed, threads)?;
+        let sampler = sampler(edges, sampling, seed, threads)?;
         let (seeds, partition) = (self.seeds(phase), &self.owners.partition);
         let mut replay = Replay::new(sampler, seeds, sampling, partition, seed)?;
         let mut all = Vec::new();
@@ -209,8 +274,10 @@ impl Sampled {
         let numbers = 4 * features.map(|of| of.values.len()).sum::<usize>();
         let degrees: usize = self.out_degrees.values().map(Vec::len).sum();
         let kept: u64 = self.caches.iter().map(|cache| cache.bytes()).sum();
-        let lists =
-            kept as usize + numbers + self.owners.bytes() + 4 * (self.type_degrees.len() + degrees);
+        let lists = kept as usize
+            + numbers
+            + self.owners.bytes()
+            + 4 * (self.type_degrees.len() + degrees + self.in_degrees.len());
         let splits: usize = self.splits.iter().map(Vec::len).sum();
         self.edges.bytes() + (labels + splits + lists) as u64
     }
@@ -220,11 +287,11 @@ impl Sampled {
 ///
 /// # Errors
 /// Settings that do not fit the graph.
-pub(super) fn sampler(
-    edges: &HopEdges<Arc<Topology>>,
+pub(super) fn sampler<T: Borrow<Topology> + Clone + Send + Sync>(
+    edges: &HopEdges<T>,
     sampling: &Sampling,
     seed: u64,
     threads: usize,
-) -> Result<Sampler<Arc<Topology>>, SampleError> {
+) -> Result<Sampler<T>, SampleError> {
     Sampler::over(edges.clone(), &Rule::of(sampling, seed)?, threads)
 }

@@ -45,6 +45,7 @@ impl Which for OfBatches {
         "merges",
         "cache",
         "cache-by",
+        "topology",
         "static",
         "lazy-embeddings",
     ];

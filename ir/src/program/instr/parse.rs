@@ -1,10 +1,10 @@
 //! Reads instructions from listings.
 
 use super::{
-    AddRows, AllReduce, AskRows, Batches, CacheRows, Chunks, Densify, FetchRows, HaloExchange,
-    HaloReduce, Instr, Lag, Launch, Loss, MatMul, Metrics, Move, Numbers, PushRows, PutRows,
-    Redistribute, Remember, Repeat, Sample, ServeRows, Sets, ShareLevels, Shift, SparseDropout,
-    SparseMatMul, StageMessage, Transfer,
+    AddRows, AllReduce, AskRows, Batches, CacheRows, Chunks, Densify, DrawEdges, FetchRows,
+    HaloExchange, HaloReduce, Instr, Lag, Launch, Loss, MatMul, Metrics, Move, Numbers, PushRows,
+    PutRows, Redistribute, Remember, Repeat, Sample, ServeRows, Sets, ShareLevels, Shift,
+    SparseDropout, SparseMatMul, StageMessage, Transfer,
 };
 use crate::program::text::{Reader, TextError};
 
@@ -41,6 +41,7 @@ impl Instr {
             "numbers" => Self::Numbers(Numbers::parse(from)?),
             "fetch-rows" => Self::FetchRows(FetchRows::parse(from)?),
             "add-rows" => Self::AddRows(AddRows::parse(from)?),
+            "draw-edges" => Self::DrawEdges(DrawEdges::parse(from)?),
             "ask-rows" => Self::AskRows(AskRows::parse(from)?),
             "push-rows" => Self::PushRows(PushRows::parse(from)?),
             "put-rows" => Self::PutRows(PutRows::parse(from)?),

@@ -1,8 +1,8 @@
 //! Instructions of all ranks of a stage.
 
 use super::{
-    AllReduce, AskRows, CacheRows, HaloExchange, HaloReduce, PushRows, Redistribute, ServeRows,
-    ShareLevels, Shift,
+    AllReduce, AskRows, CacheRows, DrawEdges, HaloExchange, HaloReduce, PushRows, Redistribute,
+    ServeRows, ShareLevels, Shift,
 };
 
 /// What all ranks of a stage do together.
@@ -16,6 +16,8 @@ pub enum Collective<'a> {
     AllReduce(&'a AllReduce),
     /// Changes a layout.
     Redistribute(&'a Redistribute),
+    /// Draws edges into a level of each rank's batch.
+    DrawEdges(&'a DrawEdges),
     /// Names rows of a batch to their owners.
     AskRows(&'a AskRows),
     /// Fills these rows.

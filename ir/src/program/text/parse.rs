@@ -5,7 +5,9 @@ use super::words::{Text, storage};
 use crate::graph::{Element, Init, ParamSpec, Shard};
 use crate::program::{Buffer, BufferId, Extent, Halo, Instr, Pipeline, Program, Ref, Role};
 use crate::words::mesh::Mesh;
-use crate::words::sampling::{Cache, CacheBy, Cut, Exclude, Kind, Negatives, Roots, Sampling};
+use crate::words::sampling::{
+    Cache, CacheBy, Cut, Exclude, Kind, Negatives, Roots, Sampling, Topology,
+};
 use crate::words::types::{EdgeSet, Type};
 use std::str::FromStr;
 
@@ -330,6 +332,12 @@ impl<'a> Reader<'a> {
             }
             false => None,
         };
+        let topologies: Vec<(&str, Topology)> =
+            Topology::ALL.iter().map(|one| (one.name(), *one)).collect();
+        let topology = match self.skip("topology") {
+            true => self.named(&topologies)?,
+            false => Topology::default(),
+        };
         Ok(Sampling {
             batch,
             fanouts,
@@ -341,6 +349,7 @@ impl<'a> Reader<'a> {
             exclude,
             negatives,
             cache,
+            topology,
         })
     }
 

@@ -4,7 +4,7 @@ use super::words::Text;
 use crate::graph::ParamSpec;
 use crate::program::trace::Phase;
 use crate::program::{Buffer, Halo, Instr, Program};
-use crate::words::sampling::{Exclude, Sampling};
+use crate::words::sampling::{Exclude, Sampling, Topology};
 use std::fmt;
 
 /// The first line of an instruction as a listing shows it.
@@ -163,6 +163,7 @@ fn sampling(batches: &Sampling) -> String {
         exclude,
         negatives,
         cache,
+        topology,
         fanouts: _,
     } = batches;
     let sets: String = over.iter().map(|set| format!(" {}", set.text())).collect();
@@ -182,7 +183,11 @@ fn sampling(batches: &Sampling) -> String {
         None => String::new(),
         Some(drawn) => format!(" negatives {drawn}"),
     };
-    let drawn = format!("{kind} {cut} {roots}{merges}{exclude}{negatives}{cache}");
+    let topology = match topology {
+        Topology::All => String::new(),
+        Topology::Own => format!(" topology {topology}"),
+    };
+    let drawn = format!("{kind} {cut} {roots}{merges}{exclude}{negatives}{cache}{topology}");
     format!("batch {batch} fanouts{fanouts}{over} {drawn}")
 }
 

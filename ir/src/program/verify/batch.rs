@@ -2,10 +2,10 @@
 
 use super::ProgramError;
 use crate::program::access::accesses;
-use crate::program::instr;
+use crate::program::instr::{self, DrawEdges};
 use crate::program::trace::Phase;
 use crate::program::{BufferId, Extent, Instr, Program, Ref, Role};
-use crate::words::sampling::MAX_HOPS;
+use crate::words::sampling::{MAX_HOPS, Sampling};
 use crate::words::types::{Level, Of};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -36,6 +36,10 @@ pub(super) fn verify(program: &Program) -> Result<(), ProgramError> {
             if !matches!(body.first(), Some(Instr::Sample(_))) {
                 return Err(at("batches that do not begin with a sample".to_owned()));
             }
+            drawn_apart(body, sampling, program).map_err(|(index, what)| {
+                let place = format!("{place}.{index}");
+                ProgramError::new(what).at(&place, &body[index], program)
+            })?;
             lags(body, program).map_err(|(index, what)| {
                 let place = format!("{place}.{index}");
                 ProgramError::new(what).at(&place, &body[index], program)
@@ -79,6 +83,38 @@ pub(super) fn verify(program: &Program) -> Result<(), ProgramError> {
         }
     }
     Ok(())
+}
+
+/// Checks that edges that other ranks hold are drawn behind the sample, hop by hop, before anything else.
+fn drawn_apart(
+    body: &[Instr],
+    sampling: &Sampling,
+    program: &Program,
+) -> Result<(), (usize, String)> {
+    if sampling.draws_apart() && program.ranks <= 1 {
+        return Err((0, "edges of other ranks on one rank".to_owned()));
+    }
+    let mut expected = sampling.asks_into();
+    for (index, instr) in body.iter().enumerate().skip(1) {
+        let next = expected
+            .next()
+            .map(|level| Instr::DrawEdges(DrawEdges { level }));
+        let draws = matches!(instr.whole(), Instr::DrawEdges(_));
+        if next.as_ref() != Some(instr) && (draws || next.is_some()) {
+            let expected = next.map_or("nothing more to draw".to_owned(), |next| {
+                next.print(program)
+            });
+            let found = instr.name(program);
+            return Err((
+                index,
+                format!("{found} in place of the next hop, expected {expected}"),
+            ));
+        }
+    }
+    match expected.next() {
+        None => Ok(()),
+        Some(level) => Err((0, format!("edges into level {level} are not drawn"))),
+    }
 }
 
 /// How the instructions of a batch use a buffer.
@@ -209,6 +245,7 @@ fn outside(instr: &Instr, program: &Program) -> Result<(), String> {
             | Instr::Lag(_)
             | Instr::FetchRows(_)
             | Instr::AddRows(_)
+            | Instr::DrawEdges(_)
             | Instr::AskRows(_)
             | Instr::ServeRows(_)
             | Instr::PushRows(_)

@@ -107,6 +107,7 @@ impl Facts {
             | Instr::AddRows(_)
             | Instr::PushRows(_)
             | Instr::PutRows(_)
+            | Instr::DrawEdges(_)
             | Instr::AskRows(_)
             | Instr::ShareLevels(_)
             | Instr::ServeRows(_)

@@ -34,6 +34,14 @@ impl Compiler<'_> {
                 let cost = self.all_to_all(one.among(), adds, self.moved(bytes, moved));
                 TransferCost::Everyone(self.as_measured(cost, instr, name))
             }
+            Some(Collective::DrawEdges(_)) => {
+                let answers = self.all_to_all(Among::All, false, self.fetched(instr));
+                let questions = self.everyone(Among::All, 0.0);
+                TransferCost::Everyone(CollectiveCost {
+                    messages: questions + answers.messages,
+                    ..answers
+                })
+            }
             Some(Collective::AskRows(_) | Collective::ServeRows(_) | Collective::CacheRows(_)) => {
                 let cost = self.all_to_all(Among::All, false, self.fetched(instr));
                 TransferCost::Everyone(self.as_measured(cost, instr, name))

@@ -116,6 +116,7 @@ impl DeviceRank {
             | Instr::AddRows(_)
             | Instr::PushRows(_)
             | Instr::PutRows(_)
+            | Instr::DrawEdges(_)
             | Instr::AskRows(_)
             | Instr::ServeRows(_)
             | Instr::CacheRows(_)

@@ -186,6 +186,7 @@ fn a_draw_picks_edges_or_whole_rows() {
         exclude: Exclude::Seeds,
         negatives: Negatives::Given,
         cache: None,
+        topology: Default::default(),
     };
     let sample = Instr::Sample(instr::Sample {});
     let of = |fanout| {
