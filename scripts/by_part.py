@@ -2,9 +2,10 @@
 """Memory of processes that read a large graph whole, and by parts.
 
     cargo build --release && python3 scripts/by_part.py [--vertices 5000000] [--edges 100000000] [--parts 4] [--partitioner hash]
+        [--batches]
 
-Generates a graph with a power law, writes its parts, and trains GCN on all of it in one process, in as many processes as there are
-parts, and in as many that read their parts only. Memory is the proportional set size of all processes together (pages that they
+Generates a graph with a power law, writes its parts, and trains GCN on all of it (with --batches GraphSAGE on sampled batches) in one
+process, in as many processes as there are parts, and in as many that read their parts only. Memory is the proportional set size of all processes together (pages that they
 share count once), looked at five times a second. Prints a markdown table, and exits 1 if losses differ.
 """
 
@@ -28,6 +29,18 @@ model gcn(hidden = 16) on big {
 }
 
 train { optimizer = adam(lr = 0.01)  epochs = 3 }
+"""
+
+
+SAGE = """graph big = "big.npz"
+
+model sage(hidden = 16) on big {
+  let h = x |> sage_conv(hidden) |> relu
+  let z = h |> sage_conv(classes)
+  loss cross_entropy(z, labels, on = train)
+}
+
+train { optimizer = adam(lr = 0.01)  epochs = 1  batch = 20_000  fanouts = [5, 5]  eval_fanouts = [5, 5]  allow = [sample] }
 """
 
 
@@ -65,12 +78,13 @@ def main():
     arguments.add_argument("--features", type=int, default=32)
     arguments.add_argument("--parts", type=int, default=4)
     arguments.add_argument("--partitioner", default="hash")
+    arguments.add_argument("--batches", action="store_true")
     options = arguments.parse_args()
     gib = lambda count: f"{count / 2**30:.2f} GiB"
     print("| what | all processes | the largest | seconds | epoch |\n| --- | --: | --: | --: | --: |")
     with tempfile.TemporaryDirectory(dir=os.environ.get("GNNC_SPACE")) as place:
         folder = Path(place)
-        (folder / "big.gir").write_text(MODEL)
+        (folder / "big.gir").write_text(SAGE if options.batches else MODEL)
         graph, parts = folder / "big.npz", folder / "parts"
         generate = ["graph", "generate", "rmat", "--vertices", options.vertices, "--edges", options.edges]
         generate += ["--features", options.features, "--classes", 16, "--out", graph]
@@ -80,6 +94,8 @@ def main():
         _, most, seconds = run([GNNC, *divide])
         print(f"| partitioning | {gib(most[0])} | {gib(most[1])} | {seconds:.0f} | |", flush=True)
         train = [GNNC, "train", folder / "big.gir", "--workers", options.parts, "--evaluate-every", 3, "--format", "json"]
+        if options.batches:
+            train += ["--placement", "minibatch"]
         together = ["mpirun", "-n", options.parts]
         ways = {
             "one process": [*train, "--partitioner", options.partitioner],

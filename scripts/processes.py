@@ -47,6 +47,7 @@ CASES = {
     "minibatch: a cache": ("sage", ["--placement", "minibatch", *SAMPLED, "--cache", "300"], 4),
     "minibatch: samplers": ("sage", ["--placement", "minibatch", *SAMPLED, "--samplers", "2"], 4),
     "minibatch: own roots": ("sage", ["--placement", "minibatch", *SAMPLED, "--roots", "own"], 4),
+    "minibatch: own edges": ("sage", ["--placement", "minibatch", *SAMPLED, "--topology", "own", "--roots", "dealt"], 4),
     "push-pull on batches": ("sage", ["--placement", "push-pull", *SAMPLED], 8),
     "push-pull on batches late": ("sage", ["--placement", "push-pull", *SAMPLED, *STALE, "--delay", "2"], 4),
     "model-migration": ("sage", ["--placement", "model-migration", *SAMPLED], 8),

@@ -21,6 +21,7 @@ parser.add_argument("--threads", type=int, default=1)
 parser.add_argument("--workers", type=int, default=0, help="processes that sample beside the one that trains")
 parser.add_argument("--batch", type=int, default=1000)
 parser.add_argument("--fanouts", default="25,10", help="the hop next to the seeds first")
+parser.add_argument("--ddp", metavar="RANK/RANKS/PORT", help="DGL under PyTorch's DistributedDataParallel over gloo")
 given = parser.parse_args()
 for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ[name] = str(given.threads)
@@ -30,6 +31,10 @@ import torch  # noqa: E402  (the number of threads is set before)
 import worker  # noqa: E402
 
 torch.set_num_threads(given.threads)
+rank, ranks = 0, 1
+if given.ddp:
+    rank, ranks, port = map(int, given.ddp.split("/"))
+    torch.distributed.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=ranks)
 fanouts = [int(fanout) for fanout in given.fanouts.split(",")]
 graph = worker.Graph(given.graph)
 sizes = [graph.features] + [given.hidden] * (len(fanouts) - 1) + [graph.classes]
@@ -55,7 +60,13 @@ def dgl_batches():
         fanouts[::-1], prefetch_node_feats=["x"], prefetch_labels=["y"]
     )
     loader = dgl.dataloading.DataLoader(
-        g, graph.train, sampler, batch_size=given.batch, shuffle=True, num_workers=given.workers
+        g,
+        graph.train,
+        sampler,
+        batch_size=given.batch // ranks,
+        shuffle=True,
+        num_workers=given.workers,
+        use_ddp=ranks > 1,
     )
     layers = [nn.SAGEConv(a, b, "mean") for a, b in zip(sizes, sizes[1:])]
 
@@ -119,6 +130,23 @@ def pyg_batches():
 made = {"dgl": dgl_batches, "graphbolt": graphbolt_batches, "pyg": pyg_batches}[given.peer]()
 layers, batches, forward, version = made
 layers = torch.nn.ModuleList(layers)
+if ranks > 1:
+
+    class Stack(torch.nn.Module):
+        """The layers as one module, whose gradients DistributedDataParallel sums."""
+
+        def __init__(self):
+            super().__init__()
+            self.layers = layers
+
+        def forward(self, blocks, x):
+            return over_blocks(self.layers, blocks, x)
+
+    stack = torch.nn.parallel.DistributedDataParallel(Stack())
+
+    def forward(_, blocks, x):
+        return stack(blocks, x)
+
 optimizer = torch.optim.Adam(layers.parameters(), lr=0.003)
 
 

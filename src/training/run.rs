@@ -4,6 +4,7 @@ use super::merges::{Search, with_merges};
 use super::target::Toward;
 use super::{Progress, TrainOptions, Trainer};
 use crate::{Compiled, Error, Loaded, Scores, Summary, Waited};
+use gnnc_files::{Claim, Claimed};
 use gnnc_ir::program::BatchSizes;
 use gnnc_ir::program::trace::{Phase, Trace, median};
 use gnnc_ir::words::schedule::Schedule;
@@ -96,6 +97,31 @@ pub fn train_once(
     run(trainer, &loaded, compiled, options, watch)
 }
 
+/// Claims the checkpoint of a run, so that no other run writes it. Collective.
+///
+/// # Errors
+/// A checkpoint that another run writes; a process that failed.
+fn claim(trainer: &Trainer, options: &TrainOptions) -> Result<Option<Claim>, Error> {
+    let Some(path) = &options.checkpoint else {
+        return Ok(None);
+    };
+    let (mut claim, mut taken) = (None, 0);
+    if trainer.first_rank == 0 {
+        match Claim::of(path) {
+            Claimed::Yes(own) => claim = Some(own),
+            Claimed::Taken => taken = 1,
+            Claimed::Unknown => {}
+        }
+    }
+    match trainer.session.sum(taken)? {
+        0 => Ok(claim),
+        _ => Err(Error::Input(format!(
+            "found the checkpoint {} in use by another run; wait for it to end, or give another --checkpoint",
+            path.display()
+        ))),
+    }
+}
+
 /// Trains until the last epoch, or until there is a reason to stop.
 fn run(
     mut trainer: Trainer,
@@ -104,6 +130,7 @@ fn run(
     options: &TrainOptions,
     watch: &mut dyn FnMut(&Progress),
 ) -> Result<(Summary, Trace), Error> {
+    let _claim = claim(&trainer, options)?;
     let mut copies_anew_at = None;
     let mut merges = Search::new(options)?;
     let (mut events, mut peak) = (Vec::new(), 0);

@@ -1,6 +1,7 @@
 //! A run that stops and resumes ends with the numbers of an uninterrupted one.
 
 use crate::data::{folder, ring};
+use crate::processes::together;
 use crate::support::{Folder, command, example, finished, gnnc, refused, text};
 
 #[test]
@@ -267,4 +268,35 @@ fn what_cannot_be_written_is_said_before_training() {
     let run = gnnc(args);
     assert_eq!(run.code, Some(2), "{}", run.stderr);
     assert!(run.stderr.contains("/proc/g.npz"), "{}", run.stderr);
+}
+
+#[test]
+fn a_checkpoint_that_another_run_writes_is_refused() {
+    let folder = Folder::new();
+    let path = folder.join("run");
+    let lock = folder.join(".run.lock");
+    let train = [
+        "train",
+        &example("gcn_cora.gir"),
+        "--epochs",
+        "2",
+        "--checkpoint",
+        text(&path),
+    ];
+    let other = std::fs::File::create(&lock).unwrap();
+    other.lock().unwrap();
+    refused(1, &train, &["in use by another run"]);
+    assert!(!path.exists());
+    if let Some(run) = together(2, &train) {
+        assert_eq!(run.code, Some(1), "{}", run.stderr);
+        assert_eq!(
+            run.stderr.matches("in use by another run").count(),
+            1,
+            "{}",
+            run.stderr
+        );
+    }
+    drop(other);
+    gnnc(train).ok();
+    assert!(path.exists() && !lock.exists());
 }
