@@ -44,10 +44,14 @@ def ddp_epoch(file, hidden, processes):
         command = [*worker, "--ddp", f"{rank}/{processes}/{port}"]
         pipe = subprocess.PIPE
         started.append(subprocess.Popen([str(part) for part in command], stdin=pipe, stdout=pipe, stderr=pipe, text=True))
-    answers = [process.communicate("0\n") for process in started]
+    # All of them wait for each other.
+    for process in started:
+        process.stdin.write("0\n")
+        process.stdin.close()
+    answers = [(process.stdout.read(), process.stderr.read()) for process in started]
     times = []
     for process, (output, errors) in zip(started, answers):
-        if process.returncode:
+        if process.wait():
             sys.exit(errors[-2000:])
         times.append(statistics.median(json.loads(output.splitlines()[-1])))
     return max(times)

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)] // a test that cannot continue fails
 
 use gnnc_graph::partition::by_name;
-use gnnc_graph::parts::{self, MANIFEST, Parts, WholeGraph};
+use gnnc_graph::parts::{self, MANIFEST, Parts, VERSION, WholeGraph};
 use gnnc_graph::rng::Stream;
 use gnnc_graph::{
     EdgeFeatures, Features, GraphData, Labels, LocalPart, Partition, Topology, summary,
@@ -152,7 +152,7 @@ fn other_folders_are_refused() {
     let text = std::fs::read_to_string(&manifest).unwrap();
     std::fs::write(
         &manifest,
-        text.replacen("\"version\": 1", "\"version\": 9", 1),
+        text.replacen(&format!("\"version\": {VERSION}"), "\"version\": 9", 1),
     )
     .unwrap();
     let error = Parts::open(folder.path()).unwrap_err().to_string();

@@ -2,6 +2,7 @@
 //! lost.
 
 mod again;
+mod between;
 mod caches;
 mod candidates;
 mod interior;
@@ -153,6 +154,9 @@ pub fn plan(request: &PlanRequest, lower: &dyn Lower) -> Plan {
             priced.sort_by(|a, b| order(request.objective, a, b));
         }
     }
+    if let Some(better) = between::between(request, lower, &priced) {
+        priced.insert(0, better);
+    }
     priced.truncate(request.top.unwrap_or(usize::MAX));
     for missing in priced.iter_mut().filter(|p| !p.estimate.fits) {
         missing.ranks_to_fit = ranks_to_fit(request, &missing.spec, lower);
@@ -223,11 +227,15 @@ struct Ready {
     least: f64,
     /// The pure placement that a mixture turns out to be.
     same: Option<Placement>,
+    /// Whether other layouts were left that might be better.
+    ended: bool,
 }
 
 /// A candidate with its estimate.
 struct Priced<'a> {
     spec: PlacementSpec,
+    /// Whether other layouts were left that might be better.
+    ended: bool,
     allow: &'a [Permission],
     parts: Parts,
     estimate: Estimate,
@@ -264,6 +272,7 @@ fn ready(
             parts,
             least: 0.0,
             same: None,
+            ended: false,
         };
         let ready = ready.leaner(request, lower);
         let least = if bounded {
@@ -299,7 +308,7 @@ fn ready(
     };
     let pure = lower.pure(spec.ranks).map_err(|e| e.to_string())?;
     let starts = mixture::starts(&pure, request.pin.features);
-    let found = mixture::best(&starts, &|layouts, beat| {
+    let found = mixture::best(&starts, &pure.alike, &|layouts, beat| {
         let spec = with(layouts);
         let programs = match lower.programs(&spec) {
             Err(LowerError::Illegal(_)) => return Ok(None),
@@ -314,11 +323,14 @@ fn ready(
         Ok(Some(cost(request.objective, &ready.estimate(request)?)))
     })?;
     // If no mixture has a program, the first one reports why.
-    let layouts = found.or(starts.first().cloned()).unwrap_or_default();
+    let ended = found.as_ref().is_some_and(|found| found.ended);
+    let layouts = found.map(|found| found.layouts);
+    let layouts = layouts.or(starts.first().cloned()).unwrap_or_default();
     let spec = with(&layouts);
     let programs = lowered(&spec)?;
     Ok(Ready {
         same: mixture::same(&pure, &layouts),
+        ended,
         ..made(spec, programs, few)?
     })
 }
@@ -374,6 +386,7 @@ impl Ready {
                 .first()
                 .map_or_else(Vec::new, |p| copies(p, &self.parts)),
             spec: self.spec,
+            ended: self.ended,
             allow: request.allow,
             parts: self.parts,
             ranks_to_fit: None,

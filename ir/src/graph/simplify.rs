@@ -33,8 +33,8 @@ pub fn simplify(graph: &Graph) -> Graph {
 /// Copies a graph node by node and skips what is already there.
 struct Merger {
     out: Graph,
-    /// Emitted nodes, by their operands.
-    seen: BTreeMap<Vec<NodeId>, Vec<NodeId>>,
+    /// Emitted nodes, by their operands; those without operands by a number that equal ones share.
+    seen: BTreeMap<(Vec<NodeId>, u64), Vec<NodeId>>,
 }
 
 /// What a node simplifies to.
@@ -73,7 +73,7 @@ impl Merger {
                 None => break,
             }
         }
-        let equal = self.seen.entry(inputs.clone()).or_default();
+        let equal = self.seen.entry((inputs.clone(), number(&op))).or_default();
         if let Some(id) = equal.iter().find(|id| same(&self.out.node(**id).op, &op)) {
             return *id;
         }
@@ -86,6 +86,19 @@ impl Merger {
             scope,
         });
         id
+    }
+}
+
+/// A number that tells many of the operators without operands apart.
+fn number(op: &Op) -> u64 {
+    if let Op::Param(param) = op {
+        u64::from(param.0) << 2 | 1
+    } else if let Op::Const(value) = op {
+        u64::from(value.to_bits()) << 2 | 2
+    } else if let Op::Arg(number) = op {
+        u64::from(*number) << 2 | 3
+    } else {
+        0
     }
 }
 

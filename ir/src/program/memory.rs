@@ -137,7 +137,10 @@ impl<'a> Lives<'a> {
         let enough = (bytes / 4).saturating_sub(fixed);
         let below = Some(enough.saturating_add(1));
         let placed = |order| self.first_fit(order, &floats, below).is_some();
-        within(most) && self.orders(&floats).any(placed)
+        // Side by side, they need no placing.
+        let side_by_side = self.temporary(&floats);
+        let side_by_side = side_by_side.fold(0u64, |sum, id| sum.saturating_add(floats[id]));
+        within(side_by_side) || within(most) && self.orders(&floats).any(placed)
     }
 
     /// The first position at which temporary buffers have the largest total `measure`, and that
@@ -210,13 +213,18 @@ impl<'a> Lives<'a> {
         best.unwrap_or_default()
     }
 
-    /// The temporary buffers in the orders in which to try to place them.
-    fn orders(&self, floats: &[u64]) -> impl Iterator<Item = Vec<usize>> {
+    /// The temporary buffers that are used.
+    fn temporary<'b>(&'b self, floats: &'b [u64]) -> impl Iterator<Item = usize> + use<'b> {
         let lives = |id: &usize| {
             let during = matches!(self.lifetimes[*id], Lifetime::During(_));
             during && self.lifetimes[*id].hull().is_some() && floats[*id] > 0
         };
-        let temporary: Vec<usize> = (0..floats.len()).filter(lives).collect();
+        (0..floats.len()).filter(lives)
+    }
+
+    /// The temporary buffers in the orders in which to try to place them.
+    fn orders(&self, floats: &[u64]) -> impl Iterator<Item = Vec<usize>> {
+        let temporary: Vec<usize> = self.temporary(floats).collect();
         let orders = [
             First::Largest,
             First::Longest,

@@ -8,6 +8,7 @@ use gnnc_ir::plan::Layout;
 use gnnc_ir::words::scalar::{Binary, Unary};
 use gnnc_ir::{Graph, Node, NodeId, Rows, Type};
 use std::cell::Cell;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// How a graph's edge tensors are cut.
 #[derive(Clone)]
@@ -45,15 +46,13 @@ impl Components {
             sets: Vec::new(),
             places: vec![Place::Elsewhere; graph.nodes.len()],
         };
-        let mut roots: Vec<usize> = group.iter().flatten().copied().collect();
-        roots.sort_unstable();
-        roots.dedup();
-        for root in roots {
-            let members: Vec<NodeId> = graph
-                .iter()
-                .filter(|(id, _)| group[id.0 as usize] == Some(root))
-                .map(|(id, _)| id)
-                .collect();
+        let mut by_root: BTreeMap<usize, Vec<NodeId>> = BTreeMap::new();
+        for (id, _) in graph.iter() {
+            if let Some(root) = group[id.0 as usize] {
+                by_root.entry(root).or_default().push(id);
+            }
+        }
+        for members in by_root.into_values() {
             let heads = members.iter().map(|id| graph.ty(*id).heads).max();
             let axes: &[Axis] = if heads.unwrap_or(1) >= ranks.max(2) {
                 &[Axis::Heads, Axis::Width]
@@ -198,27 +197,40 @@ fn states(
     (axis, zero): (Axis, &[bool]),
     ranks: u32,
 ) -> Result<Vec<State>, String> {
-    let mut states = vec![State::default(); graph.nodes.len()];
-    let arrive = arrive(graph, axis, zero);
+    let arrive = arrive(graph, members, axis, zero);
+    let mut states: BTreeMap<NodeId, State> = BTreeMap::new();
     for id in members {
         let node = graph.node(*id);
         if graph.results.contains(id) && node.ty.rows.edge_set().is_some() {
             return Err("an edge tensor that leaves its loop stays by rows".to_owned());
         }
-        states[id.0 as usize] = transfer(graph, node, (&states, &arrive), axis, ranks)
+        let state = transfer(graph, node, (&states, &arrive), axis, ranks)
             .map_err(|why| format!("{} cannot be cut: {why}", node.op))?;
+        states.insert(*id, state);
     }
-    Ok(members.iter().map(|id| states[id.0 as usize]).collect())
+    Ok(members.iter().map(|id| states[id]).collect())
 }
 
-/// Whether the padding of a vertex tensor on slices is 0 where edges take it: it arrives as 0, and
+/// Whether the padding of a vertex tensor on slices is 0 where edges among `members` take it: it arrives as 0, and
 /// element-wise functions that stay on slices may preserve it.
-fn arrive(graph: &Graph, axis: Axis, zero: &[bool]) -> Vec<bool> {
-    let mut arrive: Vec<bool> = Vec::with_capacity(graph.nodes.len());
-    for (id, node) in graph.iter() {
+fn arrive(graph: &Graph, members: &[NodeId], axis: Axis, zero: &[bool]) -> BTreeMap<NodeId, bool> {
+    let element_wise =
+        |node: &Node| matches!(node.op, Op::Unary(_) | Op::Binary(_) | Op::Dropout { .. });
+    let taken = members.iter().map(|id| graph.node(*id));
+    let taken = taken.filter(|node| matches!(node.op, Op::Take(..)));
+    let mut waiting: Vec<NodeId> = taken.map(|node| node.inputs[0]).collect();
+    let mut asked: BTreeSet<NodeId> = BTreeSet::new();
+    while let Some(id) = waiting.pop() {
+        if asked.insert(id) && element_wise(graph.node(id)) {
+            waiting.extend(&graph.node(id).inputs);
+        }
+    }
+    let mut arrive: BTreeMap<NodeId, bool> = BTreeMap::new();
+    for id in asked {
+        let node = graph.node(id);
         let cut = |n: usize| sliced(graph.ty(node.inputs[n]), axis);
-        let of = |n: usize| arrive[node.inputs[n].0 as usize] && cut(n);
-        arrive.push(match node.op {
+        let of = |n: usize| arrive.get(&node.inputs[n]) == Some(&true) && cut(n);
+        let arrives = match node.op {
             Op::Arg(_) | Op::Out(_) => false,
             Op::Unary(f) => f.eval(0.0) == 0.0 && of(0),
             Op::Dropout { .. } => of(0),
@@ -235,7 +247,8 @@ fn arrive(graph: &Graph, axis: Axis, zero: &[bool]) -> Vec<bool> {
             Op::SliceRows { .. } | Op::PadRows { .. } | Op::ReduceCols(..) | Op::SumRows => true,
             Op::Redistribute(_) | Op::SumRanks | Op::Loss(_) | Op::LossGrad(_) => true,
             Op::Scan(_) | Op::Sampled(_) => true,
-        });
+        };
+        arrive.insert(id, arrives);
     }
     arrive
 }
@@ -243,11 +256,12 @@ fn arrive(graph: &Graph, axis: Axis, zero: &[bool]) -> Vec<bool> {
 fn transfer(
     graph: &Graph,
     node: &Node,
-    (states, arrive): (&[State], &[bool]),
+    (states, arrive): (&BTreeMap<NodeId, State>, &BTreeMap<NodeId, bool>),
     axis: Axis,
     ranks: u32,
 ) -> Result<State, &'static str> {
-    let of: Vec<State> = node.inputs.iter().map(|i| states[i.0 as usize]).collect();
+    let state = |id: &NodeId| states.get(id).copied().unwrap_or_default();
+    let of: Vec<State> = node.inputs.iter().map(state).collect();
     let share = of.iter().any(|s| s.share);
     let zero = of.iter().any(|s| s.zero);
     let all_zero = of.iter().all(|s| s.zero);
@@ -271,7 +285,7 @@ fn transfer(
     match &node.op {
         Op::Take(..) => {
             let from = graph.node(node.inputs[0]);
-            let arrives = arrive[node.inputs[0].0 as usize];
+            let arrives = arrive.get(&node.inputs[0]) == Some(&true);
             let gathered = from.inputs.iter().any(|i| edge(*i));
             let zero = if gathered { zero } else { arrives };
             Ok(State {

@@ -27,8 +27,9 @@ use gnnc_ir::graph::op::{Op, Slice};
 use gnnc_ir::kernel::Axis;
 use gnnc_ir::plan::{Layout, Layouts};
 use gnnc_ir::words::mesh::Mesh;
-use gnnc_ir::{Graph, NodeId};
+use gnnc_ir::{Graph, NodeId, Type};
 use loops::Loop;
+use std::collections::BTreeMap;
 
 /// The layouts of the pure placements. All mixtures have the same lengths.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -39,12 +40,23 @@ pub struct Pure {
     pub tensor: Layouts,
     /// The features by columns, with the components that read nothing else.
     pub push_pull: Layouts,
+    /// A number for each component of the epoch, then of the evaluation: the same for those that are alike, such
+    /// as those of layers that are written out one by one.
+    pub alike: Vec<usize>,
 }
 
 impl Pure {
     /// The pure layouts of a model's graphs.
     pub fn of(graphs: &Graphs, ranks: u32) -> Self {
         let [step, eval] = [&graphs.step, &graphs.eval].map(|graph| first(graph, ranks));
+        let mut kinds: BTreeMap<(bool, Vec<(String, Type)>), usize> = BTreeMap::new();
+        let mut alike = Vec::new();
+        for (evaluates, graph) in [(false, &graphs.step), (true, &graphs.eval)] {
+            for kind in kinds_of(graph, ranks) {
+                let next = kinds.len();
+                alike.push(*kinds.entry((evaluates, kind)).or_insert(next));
+            }
+        }
         let all = |layout| Layouts {
             features: Layout::Rows,
             epoch: vec![layout; step.len()],
@@ -58,6 +70,7 @@ impl Pure {
                 epoch: step,
                 eval,
             },
+            alike,
         }
     }
 }
@@ -75,6 +88,20 @@ fn first(graph: &Graph, ranks: u32) -> Vec<Layout> {
     let mut layouts: Vec<Layout> = local.iter().map(layout).collect();
     layouts.resize(choice.found(), Layout::Rows);
     layouts
+}
+
+/// What each component computes, in the order of the layouts: its operators, and the types of their results.
+fn kinds_of(graph: &Graph, ranks: u32) -> Vec<Vec<(String, Type)>> {
+    let components = Components::find(graph, ranks, &Choice::default());
+    let of = |id: &NodeId| (graph.node(*id).op.to_string(), graph.ty(*id));
+    let own = components.sets.iter();
+    let mut kinds: Vec<_> = own.map(|set| set.iter().map(of).collect()).collect();
+    for node in &graph.nodes {
+        if let Op::Scan(scan) = &node.op {
+            kinds.extend(kinds_of(&scan.body, ranks));
+        }
+    }
+    kinds
 }
 
 /// Counts the components in loops.

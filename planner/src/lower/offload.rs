@@ -289,7 +289,12 @@ impl<'a> Place<'a> {
                 })
             }
             _ if has_home(buffer) => {
-                let uses = match uses::only_fetches(self.list, id) {
+                let mut places = self.index.places(id).iter();
+                let fetched = |place: &usize| {
+                    let instr = std::slice::from_ref(&self.list[*place]);
+                    uses::only_fetches(instr, id)
+                };
+                let uses = match places.all(fetched) {
                     true => Vec::new(),
                     false => uses(),
                 };

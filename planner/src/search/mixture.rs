@@ -1,7 +1,8 @@
-//! Which layouts to mix: changes one at a time as long as that helps.
+//! Which layouts to mix: changes as long as they help, of all components that are alike, then one at a time.
 
 use crate::layout::Pure;
 use gnnc_ir::plan::{Layout, Layouts, Placement};
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 /// Smaller is better; the first number that differs decides.
@@ -10,6 +11,15 @@ pub(super) type Cost = Vec<f64>;
 /// The cost of layouts. `None` if no program has them, or if their cost is certainly not below the
 /// given one.
 pub(super) type Price<'a> = dyn Fn(&Layouts, Option<&Cost>) -> Result<Option<Cost>, String> + 'a;
+
+/// Layouts that are priced in a search: as many as make this many components, but at least and at most so many.
+/// Models with few components need fewer.
+const COMPONENTS: usize = 6000;
+const LEAST: usize = 48;
+const MOST: usize = 192;
+
+/// What a reason says of a search that ended there.
+pub(super) const ENDED: &str = "; other layouts are possible that the search did not try";
 
 /// Layouts to start from: all rows and all columns, with the features by rows and by columns. With
 /// `features`, only those with that layout of the features.
@@ -27,61 +37,117 @@ pub(super) fn starts(pure: &Pure, features: Option<Layout>) -> Vec<Layouts> {
     starts
 }
 
-/// The cheapest layouts found from `starts` by changing one at a time as long as that helps. `None`
-/// if no program has any of the starting layouts.
+/// The layouts that a search found.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Found {
+    pub(super) layouts: Layouts,
+    /// Whether there were more to try than it may.
+    pub(super) ended: bool,
+}
+
+/// The cheapest layouts found from `starts` by changes that help: first of all components that are `alike`
+/// together, from each start, then of single ones. `None` if no program has any of the starting layouts.
 ///
 /// # Errors
 /// The error of `price` for layouts that cannot be priced.
-pub(super) fn best(starts: &[Layouts], price: &Price) -> Result<Option<Layouts>, String> {
+pub(super) fn best(
+    starts: &[Layouts],
+    alike: &[usize],
+    price: &Price,
+) -> Result<Option<Found>, String> {
     let mut known: BTreeMap<Layouts, Cost> = BTreeMap::new();
+    let most = (COMPONENTS / alike.len().max(1)).clamp(LEAST, MOST);
+    let mut tried = 0;
     let mut cost = |layouts: &Layouts, beat: Option<&Cost>| {
         if let Some(cost) = known.get(layouts) {
-            return Ok(Some(cost.clone()));
+            return Ok(Tried::Cost(cost.clone()));
         }
-        let found = price(layouts, beat)?;
-        if let Some(found) = &found {
-            known.insert(layouts.clone(), found.clone());
+        if tried == most {
+            return Ok(Tried::TooMany);
         }
-        Ok(found)
+        tried += 1;
+        Ok::<_, String>(match price(layouts, beat)? {
+            Some(found) => {
+                known.insert(layouts.clone(), found.clone());
+                Tried::Cost(found)
+            }
+            None => Tried::NotBetter,
+        })
     };
-    let mut best: Option<(Cost, Layouts)> = None;
+    let mut together: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+    for (n, kind) in alike.iter().enumerate() {
+        together.entry(*kind).or_default().push(n);
+    }
+    let together: Vec<Vec<usize>> = together.into_values().collect();
+    let singly: Vec<Vec<usize>> = (0..alike.len()).map(|n| vec![n]).collect();
+    let mut reached: Vec<(Cost, Layouts)> = Vec::new();
+    let mut ended = false;
     for start in starts {
-        let found = climb(start.clone(), &mut cost)?;
-        if let Some(found) = found
-            && best.as_ref().is_none_or(|best| less(&found.0, &best.0))
-        {
-            best = Some(found);
+        if let Tried::Cost(first) = cost(start, None)? {
+            let mut at = (first, start.clone());
+            ended |= climb(&mut at, &together, &mut cost)?;
+            reached.push(at);
         }
     }
-    Ok(best.map(|(_, layouts)| layouts))
+    reached.sort_by(|a, b| order(&a.0, &b.0));
+    if singly.len() > together.len() {
+        for at in &mut reached {
+            ended |= climb(at, &singly, &mut cost)?;
+        }
+        reached.sort_by(|a, b| order(&a.0, &b.0));
+    }
+    Ok(reached
+        .into_iter()
+        .next()
+        .map(|(_, layouts)| Found { layouts, ended }))
+}
+
+/// What came of trying some layouts.
+enum Tried {
+    Cost(Cost),
+    /// No program has them, or they cost too much.
+    NotBetter,
+    /// A search tries no more.
+    TooMany,
 }
 
 /// A [`Price`] that remembers its results.
-type Costs<'a> = dyn FnMut(&Layouts, Option<&Cost>) -> Result<Option<Cost>, String> + 'a;
+type Costs<'a> = dyn FnMut(&Layouts, Option<&Cost>) -> Result<Tried, String> + 'a;
 
-/// The least cost reached by single changes, and its layouts. The features keep their layout.
-fn climb(mut layouts: Layouts, cost: &mut Costs) -> Result<Option<(Cost, Layouts)>, String> {
-    let Some(mut least) = cost(&layouts, None)? else {
-        return Ok(None);
-    };
+/// Goes on to less cost by changing one of the `groups` of layouts at a time. The features keep their layout.
+/// Returns whether the search may try no more.
+fn climb(
+    (least, layouts): &mut (Cost, Layouts),
+    groups: &[Vec<usize>],
+    cost: &mut Costs,
+) -> Result<bool, String> {
     loop {
         let mut better = false;
-        for n in 0..layouts.epoch.len() + layouts.eval.len() {
-            flip(&mut layouts, n);
-            match cost(&layouts, Some(&least))?.filter(|changed| less(changed, &least)) {
-                Some(changed) => (least, better) = (changed, true),
-                None => flip(&mut layouts, n),
+        for group in groups {
+            flip(layouts, group);
+            match cost(layouts, Some(least))? {
+                Tried::Cost(changed) if less(&changed, least) => (*least, better) = (changed, true),
+                Tried::Cost(_) | Tried::NotBetter => flip(layouts, group),
+                Tried::TooMany => {
+                    flip(layouts, group);
+                    return Ok(true);
+                }
             }
         }
         if !better {
-            return Ok(Some((least, layouts)));
+            return Ok(false);
         }
     }
 }
 
-fn flip(layouts: &mut Layouts, n: usize) {
-    let all = layouts.epoch.iter_mut().chain(&mut layouts.eval);
-    for layout in all.skip(n).take(1) {
+/// Changes the layouts with these numbers, which ascend.
+fn flip(layouts: &mut Layouts, group: &[usize]) {
+    let epoch = layouts.epoch.len();
+    for n in group {
+        let layout = match n.checked_sub(epoch) {
+            None => &mut layouts.epoch[*n],
+            Some(n) => &mut layouts.eval[n],
+        };
         *layout = match layout {
             Layout::Rows => Layout::Columns,
             Layout::Columns => Layout::Rows,
@@ -90,10 +156,12 @@ fn flip(layouts: &mut Layouts, n: usize) {
 }
 
 fn less(a: &[f64], b: &[f64]) -> bool {
+    order(a, b).is_lt()
+}
+
+fn order(a: &[f64], b: &[f64]) -> Ordering {
     let differ = a.iter().zip(b).map(|(a, b)| a.total_cmp(b));
-    differ
-        .fold(std::cmp::Ordering::Equal, std::cmp::Ordering::then)
-        .is_lt()
+    differ.fold(Ordering::Equal, Ordering::then)
 }
 
 /// The pure placement that a mixture equals in an epoch, if any.
@@ -131,7 +199,15 @@ mod tests {
             graph: all(Rows),
             tensor: all(Columns),
             push_pull,
+            alike: (0..epoch + eval).collect(),
         }
+    }
+
+    fn all_tried(layouts: Layouts) -> Option<Found> {
+        Some(Found {
+            layouts,
+            ended: false,
+        })
     }
 
     /// Number of layouts that are not as wanted.
@@ -154,12 +230,13 @@ mod tests {
                 tried.set(tried.get() + 1);
                 Ok(Some(vec![1.0, wrong(layouts, &wanted)]))
             };
-            let found = best(&starts(&pure(3, 2), None), &cost).unwrap();
-            assert_eq!(found, Some(wanted.clone()));
+            let single: Vec<usize> = (0..5).collect();
+            let found = best(&starts(&pure(3, 2), None), &single, &cost).unwrap();
+            assert_eq!(found, all_tried(wanted.clone()));
             assert!(tried.get() <= 48, "{} tries", tried.get());
             // Pinned layouts are kept.
             let pinned = starts(&pure(3, 2), Some(Columns));
-            let found = best(&pinned, &cost).unwrap().unwrap();
+            let found = best(&pinned, &single, &cost).unwrap().unwrap().layouts;
             assert_eq!(found.features, Columns);
             assert_eq!(found.epoch, wanted.epoch);
         }
@@ -176,10 +253,37 @@ mod tests {
         };
         let pure = pure(4, 0);
         for (cheap, placement) in [(Columns, Placement::Tensor), (Rows, Placement::Graph)] {
-            let found = best(&starts(&pure, None), &|layouts, _| of(layouts, cheap));
+            let found = best(&starts(&pure, None), &[0, 1, 2, 3], &|layouts, _| {
+                of(layouts, cheap)
+            });
             let found = found.unwrap().unwrap();
-            assert_eq!(same(&pure, &found), Some(placement));
+            assert_eq!(same(&pure, &found.layouts), Some(placement));
         }
+    }
+
+    /// Hundreds of layers that are alike change together, and the search ends in time.
+    #[test]
+    fn layers_that_are_alike_change_together() {
+        let pure = pure(400, 0);
+        let alike: Vec<usize> = (0..400)
+            .map(|n| usize::from(n > 0) + usize::from(n == 399))
+            .collect();
+        let wanted = Layouts {
+            features: Rows,
+            epoch: (0..400)
+                .map(|n| if (1..399).contains(&n) { Columns } else { Rows })
+                .collect(),
+            eval: Vec::new(),
+        };
+        let tried = std::cell::Cell::new(0);
+        let cost = |layouts: &Layouts, _: Option<&Cost>| {
+            tried.set(tried.get() + 1);
+            Ok(Some(vec![wrong(layouts, &wanted)]))
+        };
+        let found = best(&starts(&pure, None), &alike, &cost).unwrap().unwrap();
+        assert_eq!(found.layouts, wanted);
+        assert!(found.ended);
+        assert_eq!(tried.get(), LEAST);
     }
 
     /// Layouts without a program are skipped; if there are no others, there is no mixture.
@@ -188,17 +292,18 @@ mod tests {
         let by_rows =
             |layouts: &Layouts, _: Option<&Cost>| Ok((layouts.features == Rows).then(|| vec![1.0]));
         let pure = pure(2, 0);
-        let found = best(&starts(&pure, None), &by_rows).unwrap();
-        assert_eq!(found, Some(pure.graph.clone()));
-        assert_eq!(best(&starts(&pure, Some(Columns)), &by_rows), Ok(None));
+        let found = best(&starts(&pure, None), &[0, 1], &by_rows).unwrap();
+        assert_eq!(found, all_tried(pure.graph.clone()));
+        let none = best(&starts(&pure, Some(Columns)), &[0, 1], &by_rows);
+        assert_eq!(none, Ok(None));
     }
 
     #[test]
     fn nothing_to_choose_is_no_error() {
         let none = Pure::default();
-        let found = best(&starts(&none, None), &|_, _| Ok(Some(vec![1.0])));
-        assert_eq!(found, Ok(Some(Layouts::default())));
+        let found = best(&starts(&none, None), &[], &|_, _| Ok(Some(vec![1.0])));
+        assert_eq!(found, Ok(all_tried(Layouts::default())));
         let start = [pure(1, 0).graph];
-        assert!(best(&start, &|_, _| Err("no".to_owned())).is_err());
+        assert!(best(&start, &[0], &|_, _| Err("no".to_owned())).is_err());
     }
 }

@@ -1,6 +1,6 @@
 //! A candidate as a plan lists it: its numbers, and why it won or lost.
 
-use super::{PlanRequest, Priced};
+use super::{PlanRequest, Priced, mixture};
 use gnnc_ir::plan::{Against, AlphaBasis, Candidate, KindCost, Main, Objective, Range, Volume};
 use gnnc_ir::words::spelling::counted;
 use gnnc_ir::words::units::{Bytes, Seconds, significant};
@@ -48,8 +48,12 @@ impl Priced<'_> {
             against_best: (!std::ptr::eq(self, best)).then(|| self.against(best)),
             to_target: self.to_target.clone(),
             reason: format!(
-                "{}{}{}{}",
+                "{}{}{}{}{}",
                 self.reason(request, chosen, best),
+                match self.ended {
+                    true => mixture::ENDED,
+                    false => "",
+                },
                 self.resting(),
                 self.unknown(),
                 self.batches(request, best)

@@ -6,7 +6,7 @@ use gnnc_ir::graph::op::Op;
 use gnnc_ir::graph::{Graph, NodeId, ParamId, ParamSpec};
 use gnnc_ir::kernel::End;
 use gnnc_ir::{Rows, Type};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A position between two layers at which a form can be cut.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,86 +29,148 @@ pub struct Run {
 }
 
 /// The cuts between the layers of a form, one fewer than layers. Between two aggregations, it is
-/// the last position with the fewest floats to pass on.
+/// the last position with the fewest floats to pass on. Takes time linear in the nodes, up to sorting.
 pub fn cuts(graph: &Graph) -> Vec<Cut> {
     let depths = Depths::new(graph);
-    let mut last_use = vec![0usize; graph.nodes.len()];
-    for (id, node) in graph.iter() {
-        for input in &node.inputs {
-            last_use[input.0 as usize] = id.0 as usize;
-        }
-    }
-    for id in &graph.results {
-        last_use[id.0 as usize] = graph.nodes.len();
-    }
+    let passed = Passed::new(graph, &depths);
     let sums =
         |node: &gnnc_ir::Node| matches!(node.op, Op::Gather(_, End::Dst, _) | Op::GatherMean(_));
-    let layers = graph
-        .iter()
-        .filter(|(_, n)| sums(n))
-        .map(|(id, _)| depths.of(id))
-        .max();
-    let mut cuts = Vec::new();
-    for layer in 1..layers.unwrap_or(0) {
-        let within = |(id, node): &(NodeId, &gnnc_ir::Node)| sums(node) && depths.of(*id) <= layer;
-        // A layer that aggregates features begins with its weight, its first learned node.
-        let own = |(id, node): &(NodeId, &gnnc_ir::Node)| {
-            depths.of(*id) == layer && node.ty.rows == Rows::Vertices
+    let all = graph.iter().filter(|(_, node)| sums(node));
+    let layers = all.map(|(id, _)| depths.of(id)).max().unwrap_or(0) as usize;
+    let most = graph.iter().map(|(id, _)| depths.of(id) as usize).max();
+    let count = most.unwrap_or(0) + 1;
+    // By depth: the position after the first learned node of vertices, with which a layer that aggregates
+    // features begins; that after the last aggregation; that of the first edge tensor taken from it.
+    let (mut own, mut begin, mut end) = (vec![None; count], vec![None; count], vec![None; count]);
+    for (id, node) in graph.iter() {
+        let (at, depth) = (id.0 as usize, depths.of(id) as usize);
+        if node.ty.rows == Rows::Vertices {
+            own[depth].get_or_insert(at + 1);
+        }
+        if sums(node) {
+            begin[depth] = Some(at + 1);
+        }
+        if matches!(node.op, Op::Take(_, End::Src)) {
+            end[depths.of(node.inputs[0]) as usize].get_or_insert(at);
+        }
+    }
+    // Aggregations at most that deep, and edges at least that deep.
+    for depth in 1..count {
+        begin[depth] = begin[depth].max(begin[depth - 1]);
+    }
+    for depth in (1..count).rev() {
+        let deeper = end.get(depth + 1).copied().flatten();
+        end[depth] = end[depth].into_iter().chain(deeper).min();
+    }
+    let mut places = Vec::new();
+    for layer in 1..layers {
+        if let (Some(begin), Some(end)) = (begin[layer].max(own[layer]), end[layer]) {
+            let possible = (begin..=end).filter(|at| passed.refused[*at] == 0);
+            places.extend(possible.min_by_key(|at| (passed.columns[*at], std::cmp::Reverse(*at))));
+        }
+    }
+    passed.cuts(&places)
+}
+
+/// What would be passed on at each position: values of nodes before it that later ones read.
+struct Passed {
+    /// For each node whose value is passed on, the last position where it is.
+    until: Vec<Option<usize>>,
+    /// By position: columns of all values.
+    columns: Vec<u64>,
+    /// By position: values that cannot be passed on, such as those of edges.
+    refused: Vec<u64>,
+}
+
+impl Passed {
+    fn new(graph: &Graph, depths: &Depths) -> Self {
+        let nodes = graph.nodes.len();
+        let mut last_use = vec![0usize; nodes];
+        for (id, node) in graph.iter() {
+            for input in &node.inputs {
+                last_use[input.0 as usize] = id.0 as usize;
+            }
+        }
+        for id in &graph.results {
+            last_use[id.0 as usize] = nodes;
+        }
+        let mut passed = Self {
+            until: vec![None; nodes],
+            columns: vec![0; nodes + 2],
+            refused: vec![0; nodes + 2],
         };
-        let first = graph.iter().find(own).map(|(id, _)| id.0 as usize + 1);
-        let begin = graph
-            .iter()
-            .filter(within)
-            .map(|(id, _)| id.0 as usize + 1)
-            .max();
-        let after = |(_, node): &(NodeId, &gnnc_ir::Node)| {
-            matches!(node.op, Op::Take(_, End::Src)) && depths.of(node.inputs[0]) >= layer
-        };
-        let end = graph.iter().find(after).map(|(id, _)| id.0 as usize);
-        let (Some(begin), Some(end)) = (begin.max(first), end) else {
-            continue;
-        };
-        let candidates = (begin..=end).filter_map(|at| crossing(graph, &depths, &last_use, at));
-        let best = candidates.min_by_key(|cut| {
-            let columns = |id: &NodeId| graph.ty(*id).columns();
-            (
-                cut.tensors.iter().map(columns).sum::<u32>(),
-                std::cmp::Reverse(cut.at),
-            )
+        let known = of_parameters(graph, depths);
+        for (id, node) in graph.iter() {
+            let n = id.0 as usize;
+            if last_use[n] <= n || !depths.learned(id) || known[n] {
+                continue;
+            }
+            passed.until[n] = Some(last_use[n]);
+            let Type { rows, stack, .. } = node.ty;
+            let moves = (rows, stack) == (Rows::Vertices, 0) && node.op != Op::Blend;
+            let (begin, end) = (n + 1, last_use[n] + 1);
+            // Differences between neighboring positions, which are summed below.
+            let columns = u64::from(node.ty.columns());
+            for (of, by) in [
+                (&mut passed.columns, columns),
+                (&mut passed.refused, u64::from(!moves)),
+            ] {
+                of[begin] = of[begin].wrapping_add(by);
+                of[end] = of[end].wrapping_sub(by);
+            }
+        }
+        for of in [&mut passed.columns, &mut passed.refused] {
+            let mut sum = 0u64;
+            for by in of {
+                sum = sum.wrapping_add(*by);
+                *by = sum;
+            }
+        }
+        passed
+    }
+
+    /// Cuts at these positions.
+    fn cuts(&self, places: &[usize]) -> Vec<Cut> {
+        let mut order: Vec<usize> = (0..places.len()).collect();
+        order.sort_by_key(|cut| places[*cut]);
+        let mut cuts: Vec<Option<Cut>> = vec![None; places.len()];
+        let (mut live, mut ends) = (BTreeSet::new(), BTreeSet::new());
+        let mut next = 0;
+        for cut in order {
+            let at = places[cut];
+            for node in next..at {
+                if let Some(until) = self.until[node] {
+                    live.insert(node);
+                    ends.insert((until, node));
+                }
+            }
+            next = next.max(at);
+            while let Some((_, node)) = ends.first().copied().filter(|(until, _)| *until < at) {
+                ends.pop_first();
+                live.remove(&node);
+            }
+            cuts[cut] = Some(Cut {
+                at: at as u32,
+                tensors: live.iter().map(|node| NodeId(*node as u32)).collect(),
+            });
+        }
+        cuts.into_iter().flatten().collect()
+    }
+}
+
+/// For each node, whether every stage can compute its value: parameters, expressions of parameters, and their rows
+/// picked by edges.
+fn of_parameters(graph: &Graph, depths: &Depths) -> Vec<bool> {
+    let mut known: Vec<bool> = Vec::with_capacity(graph.nodes.len());
+    for node in &graph.nodes {
+        let here = |id: &NodeId| !depths.learned(*id) || known[id.0 as usize];
+        known.push(match node.ty.rows {
+            Rows::Fixed(_) => true,
+            Rows::Edges(_) => node.inputs.iter().all(here),
+            _ => false,
         });
-        cuts.extend(best);
     }
-    cuts
-}
-
-/// The tensors to pass on at a position; `None` if it cannot be cut: values of edges cannot be
-/// passed on.
-fn crossing(graph: &Graph, depths: &Depths, last_use: &[usize], at: usize) -> Option<Cut> {
-    let live = |id: &NodeId| last_use[id.0 as usize] >= at && depths.learned(*id);
-    let nodes = (0..at as u32).map(NodeId).filter(live);
-    let moved: Vec<NodeId> = nodes
-        .filter(|id| !of_parameters(graph, depths, *id))
-        .collect();
-    let rows = moved.iter().all(|id| {
-        let Type { rows, stack, .. } = graph.ty(*id);
-        (rows, stack) == (Rows::Vertices, 0) && graph.node(*id).op != Op::Blend
-    });
-    rows.then_some(Cut {
-        at: at as u32,
-        tensors: moved,
-    })
-}
-
-/// Whether every stage can compute a value itself: parameters, expressions of parameters, and their
-/// rows picked by edges.
-fn of_parameters(graph: &Graph, depths: &Depths, id: NodeId) -> bool {
-    let node = graph.node(id);
-    let known = |id: &NodeId| !depths.learned(*id) || of_parameters(graph, depths, *id);
-    match node.ty.rows {
-        Rows::Fixed(_) => true,
-        Rows::Edges(_) => node.inputs.iter().all(known),
-        _ => false,
-    }
+    known
 }
 
 /// Divides a form into `count` stages with several runs of layers each; `layers` has the layers of
@@ -205,10 +267,10 @@ fn part(
     results: &[NodeId],
 ) -> Result<(Graph, Vec<ParamId>), StaleError> {
     let received = before.map_or(&[][..], |cut| &cut.tensors);
-    let mut needed = vec![false; graph.nodes.len()];
+    let mut needed: BTreeSet<NodeId> = BTreeSet::new();
     let mut work = results.to_vec();
     while let Some(id) = work.pop() {
-        if !std::mem::replace(&mut needed[id.0 as usize], true) && !received.contains(&id) {
+        if needed.insert(id) && !received.contains(&id) {
             work.extend(&graph.node(id).inputs);
         }
     }
@@ -221,25 +283,26 @@ fn part(
         *scopes.entry(id).or_insert_with(|| out.scope(name))
     };
     let mut params = Vec::new();
-    let mut new = vec![NodeId(0); graph.nodes.len()];
+    let mut new: BTreeMap<NodeId, NodeId> = BTreeMap::new();
     // Unread arguments keep their positions.
     for (n, id) in received.iter().enumerate() {
         let scope = scope(&mut out, graph.node(*id).scope);
-        new[id.0 as usize] = out.add(Op::Arg(n as u32), &[], scope)?;
+        new.insert(*id, out.add(Op::Arg(n as u32), &[], scope)?);
     }
-    for (id, node) in graph.iter().filter(|(id, _)| needed[id.0 as usize]) {
+    for id in needed {
         if received.contains(&id) {
             continue;
         }
+        let node = graph.node(id);
         let mut op = node.op.clone();
         if let Op::Param(param) = &mut op {
             params.push(*param);
             *param = out.param(graph.params[param.0 as usize].clone());
         }
-        let inputs: Vec<NodeId> = node.inputs.iter().map(|i| new[i.0 as usize]).collect();
+        let inputs: Vec<NodeId> = node.inputs.iter().map(|i| new[i]).collect();
         let scope = scope(&mut out, node.scope);
-        new[id.0 as usize] = out.add(op, &inputs, scope)?;
+        new.insert(id, out.add(op, &inputs, scope)?);
     }
-    out.results = results.iter().map(|id| new[id.0 as usize]).collect();
+    out.results = results.iter().map(|id| new[id]).collect();
     Ok((out, params))
 }

@@ -1,0 +1,87 @@
+//! Numbers of ranks between one, a node and all devices.
+//!
+//! A small graph may be trained fastest on some of the devices: on one, messages cost nothing; on all, they cost
+//! more than they save. So the placements that did best are also priced on powers of two in between, and then on
+//! three quarters and one and a half times the best of these.
+
+use super::{Lower, PlanRequest, Priced, least, measures, ready};
+use crate::placement::PlacementSpec;
+use gnnc_ir::plan::{Objective, Placement};
+
+/// How many placements are tried on other numbers of ranks.
+const PLACEMENTS: usize = 3;
+
+/// Epochs on other numbers must take at most this part of the best one's: their partitions were not counted.
+const WORTHWHILE: f64 = 0.95;
+
+/// The best candidate on another number of ranks, if it is clearly faster than all of `priced`, which are ordered.
+pub(super) fn between<'a>(
+    request: &PlanRequest<'a>,
+    lower: &dyn Lower,
+    priced: &[Priced<'a>],
+) -> Option<Priced<'a>> {
+    let timed = request.objective == Objective::Time;
+    if !timed || request.pin.ranks.is_some() || request.pin.knobs.offload == Some(true) {
+        return None;
+    }
+    let first = priced.first().filter(|p| p.allowed() && p.estimate.fits)?;
+    let (all, node) = (request.cluster.devices(), request.cluster.devices_per_node);
+    let mut bases: Vec<&Priced> = Vec::new();
+    for one in priced.iter().filter(|p| p.allowed() && p.estimate.fits) {
+        let other = |base: &&Priced| base.spec.placement != one.spec.placement;
+        let alike = one.samples() == first.samples();
+        if one.spec.ranks > 1 && alike && is_free(&one.spec) && bases.iter().all(other) {
+            bases.push(one);
+        }
+    }
+    bases.truncate(PLACEMENTS);
+    let seconds = |priced: &Priced| measures(request.objective, &priced.estimate)[0];
+    let on = |base: &Priced, ranks: u32| {
+        let mut spec = base.spec.clone();
+        spec.ranks = ranks;
+        let found = ready(request, &spec, lower, &[]).ok()?;
+        let bound = least(request, &found.programs, &found.parts).ok()?;
+        if bound > WORTHWHILE * seconds(first) {
+            return None;
+        }
+        let found = found.priced(request, lower).ok()?;
+        found.estimate.fits.then_some(found)
+    };
+    let mut best: Option<Priced<'a>> = None;
+    for base in bases {
+        let powers = std::iter::successors(Some(2u32), |ranks| ranks.checked_mul(2));
+        let powers = powers.take_while(|ranks| *ranks < all);
+        let tried = powers.filter(|ranks| *ranks != node.min(all));
+        let mut own: Option<Priced<'a>> = None;
+        let keep = |own: &mut Option<Priced<'a>>, found: Option<Priced<'a>>| {
+            let better =
+                |found: &Priced| own.as_ref().is_none_or(|own| seconds(found) < seconds(own));
+            if let Some(found) = found.filter(better) {
+                *own = Some(found);
+            }
+        };
+        tried.for_each(|ranks| keep(&mut own, on(base, ranks)));
+        let Some(ranks) = own.as_ref().map(|own| own.spec.ranks) else {
+            continue;
+        };
+        // Whole nodes beyond the first one.
+        let step = if ranks > node { node } else { 1 };
+        for ranks in [ranks / 4 * 3, ranks / 2 * 3] {
+            let ranks = ranks / step * step;
+            if (2..all).contains(&ranks) && !ranks.is_power_of_two() {
+                keep(&mut own, on(base, ranks));
+            }
+        }
+        keep(&mut best, own);
+    }
+    best.filter(|best| seconds(best) <= WORTHWHILE * seconds(first))
+}
+
+/// Whether any number of ranks can have a candidate's knobs.
+fn is_free(spec: &PlacementSpec) -> bool {
+    let sampling = &spec.knobs.sampling;
+    spec.stages().is_none()
+        && spec.placement != Placement::ModelMigration
+        && sampling.slices.is_none()
+        && sampling.cached().is_none()
+}
