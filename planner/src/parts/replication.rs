@@ -12,8 +12,32 @@ const BALANCED_SPREAD: f64 = 1.3;
 /// graphs. A histogram guessed from the largest degree has a longer tail than any of them.
 const ASSUMED_VARIATION: f64 = 1.5;
 
-/// The replication factor, how it was obtained, and the factor by which it may be off.
+/// The replication factor, how it was obtained, and the factor by which it may be off. One that was neither counted
+/// nor declared is at least what the degrees force: a vertex with more neighbors than its part has other vertices
+/// reads the rest from other parts.
 pub(super) fn replication(
+    workload: &Workload,
+    degrees: &Degrees,
+    ranks: u32,
+    partitioner: Partitioner,
+) -> (f64, AlphaBasis, f64) {
+    let (alpha, basis, spread) = assumed(workload, degrees, ranks, partitioner);
+    let alpha = match basis {
+        AlphaBasis::Estimated | AlphaBasis::Interpolated => alpha.max(forced(workload, ranks)),
+        AlphaBasis::Measured | AlphaBasis::Declared => alpha,
+    };
+    (alpha, basis, spread)
+}
+
+/// Lower bound on the replication factor of equal parts: each has `V / k` vertices and at least as many neighbors as
+/// one of its vertices, of which the mean has `E / V` (edges of several types may come from the same one).
+fn forced(workload: &Workload, ranks: u32) -> f64 {
+    let (k, vertices) = (f64::from(ranks), workload.vertices.max(1) as f64);
+    let neighbors = workload.edges as f64 / vertices / f64::from(workload.relations.max(1));
+    (k * neighbors / vertices - 1.0).clamp(0.0, (k - 1.0).max(0.0))
+}
+
+fn assumed(
     workload: &Workload,
     degrees: &Degrees,
     ranks: u32,

@@ -218,3 +218,18 @@ fn blocks_are_never_estimated() {
     );
     assert_eq!(parts(&w, 4, Partitioner::Blocks).unwrap().alpha, 0.5);
 }
+
+/// Each part of a complete graph reads all other vertices, whatever METIS does.
+#[test]
+fn dense_graphs_are_replicated_as_much_as_their_degrees_force() {
+    let complete = workload(64, 64 * 63);
+    assert_eq!(alpha(&complete, 8), 8.0 * 63.0 / 64.0 - 1.0);
+    // An interpolated factor is no less.
+    let mut known = complete.clone();
+    known.replication = BTreeMap::from([(2, 0.5)]);
+    assert_eq!(alpha(&known, 8), 8.0 * 63.0 / 64.0 - 1.0);
+    // What was declared stays.
+    assert_eq!(alpha(&known, 2), 0.5);
+    // Sparse graphs are not concerned.
+    assert!(alpha(&workload(1003, 5_021), 8) < 1.0);
+}
