@@ -117,6 +117,23 @@ fn no_bit_changes_and_bytes_are_those_of_the_formula() {
     }
 }
 
+/// With roots `home`, a single hop needs no edge of another rank.
+#[test]
+fn models_of_one_hop_are_drawn_too() {
+    const ONE_HOP: &str = "loss cross_entropy(x |> sage_conv(classes), labels, on = train)";
+    let data = untyped(planted(shape(false)));
+    for roots in [Roots::Home, Roots::Dealt] {
+        let some = Sampling {
+            roots,
+            ..sampling(13, vec![2], Kind::Neighbor, Cut::Even)
+        };
+        let case = apart(with(case("", ONE_HOP, data.clone()), &some));
+        for way in SEVERAL {
+            assert_eq!(differences(&case, &some, way), None, "{roots} {way:?}");
+        }
+    }
+}
+
 #[test]
 fn one_rank_and_all_neighbors_need_nothing_else() {
     let data = untyped(planted(shape(false)));

@@ -98,21 +98,23 @@ impl Drawer {
         Ok(())
     }
 
-    /// Begins a batch of which other ranks hold edges: draws the hops that need none of these.
-    fn begin(&mut self, at: At, batch: &mut UnderWay) -> Result<(), Fault> {
+    /// Begins a batch of which other ranks hold edges: draws the hops that need none of these. Returns whether these
+    /// are all.
+    fn begin(&mut self, at: At, batch: &mut UnderWay) -> Result<bool, Fault> {
         (self.seeds).begin(&mut self.sampler, at, &mut batch.drawn)?;
         let alone = self.sampling.fanouts.len() - self.sampling.asks_into().count();
+        let partition = Arc::clone(&self.shared.owners.partition);
         let answers = Answers {
             rank: self.rank,
-            owner: self.shared.owners.partition.owner(),
+            owner: partition.owner(),
             by_rank: &[],
         };
-        for set in &mut batch.drawn.sets {
-            for _ in 0..alone {
-                self.sampler.add_hop(at.step, &answers, &mut set.blocks)?;
+        for _ in 0..alone {
+            if self.add_hop(at, &answers, batch)? {
+                return Ok(true);
             }
         }
-        Ok(())
+        Ok(false)
     }
 
     /// Adds a hop to a batch; whether it was the last one.
@@ -196,8 +198,7 @@ impl Drawing {
     /// As [`Drawer::draw`].
     pub(super) fn draw(&mut self, at: At, batch: &mut UnderWay) -> Result<bool, Fault> {
         if self.own.sampling.draws_apart() {
-            self.own.begin(at, batch)?;
-            return Ok(false);
+            return self.own.begin(at, batch);
         }
         match &mut self.samplers {
             None => self.own.draw(at, batch)?,
