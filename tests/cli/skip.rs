@@ -64,7 +64,7 @@ fn what_skipping_would_win_is_said() {
     assert!(clipped["epoch_seconds"].as_f64() > allowed["epoch_seconds"].as_f64());
     let gap = planned(&[
         "--pin",
-        "placement=skip-broadcast,skip=gap:0.01",
+        "placement=skip-broadcast,skip=gap:0.01,ranks=4",
         "--allow",
         "stale",
     ]);
