@@ -2,7 +2,8 @@
 //!
 //! A small graph may be trained fastest on some of the devices: on one, messages cost nothing; on all, they cost
 //! more than they save. So the placements that did best are also priced on powers of two in between, and then on
-//! three quarters and one and a half times the best of these.
+//! three quarters and one and a half times the best of these. Parts of a graph
+//! at hand are counted for the candidates alone, so nothing is assumed of other numbers there.
 
 use super::{Lower, PlanRequest, Priced, least, measures, ready};
 use crate::placement::PlacementSpec;
@@ -21,7 +22,8 @@ pub(super) fn between<'a>(
     priced: &[Priced<'a>],
 ) -> Option<Priced<'a>> {
     let timed = request.objective == Objective::Time;
-    if !timed || request.pin.ranks.is_some() || request.pin.knobs.offload == Some(true) {
+    let counted = !request.workload.partitions.is_empty();
+    if !timed || counted || request.pin.ranks.is_some() || request.pin.knobs.offload == Some(true) {
         return None;
     }
     let first = priced.first().filter(|p| p.allowed() && p.estimate.fits)?;
