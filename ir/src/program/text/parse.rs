@@ -130,6 +130,12 @@ impl<'a> Reader<'a> {
         Ok(*value)
     }
 
+    /// Reads the name of one of these values.
+    fn one_of<T: Copy>(&mut self, all: &[T], name: fn(T) -> &'static str) -> Result<T, TextError> {
+        let names: Vec<(&str, T)> = all.iter().map(|one| (name(*one), *one)).collect();
+        self.named(&names)
+    }
+
     /// Whether a number is next.
     pub(in crate::program) fn at_number(&self) -> bool {
         matches!(self.next(), Some(Token::Number(_)))
@@ -300,42 +306,30 @@ impl<'a> Reader<'a> {
                 over.push(EdgeSet::parse(self)?);
             }
         }
-        let kinds: Vec<(&str, Kind)> = Kind::ALL.iter().map(|kind| (kind.name(), *kind)).collect();
-        let cuts: Vec<(&str, Cut)> = Cut::ALL.iter().map(|cut| (cut.name(), *cut)).collect();
-        let roots: Vec<(&str, Roots)> = Roots::ALL.iter().map(|one| (one.name(), *one)).collect();
-        let (kind, cut) = (self.named(&kinds)?, self.named(&cuts)?);
-        let roots = self.named(&roots)?;
+        let kind = self.one_of(Kind::ALL, Kind::name)?;
+        let cut = self.one_of(Cut::ALL, Cut::name)?;
+        let roots = self.one_of(Roots::ALL, Roots::name)?;
         let merges = match self.skip("merges") {
             true => Some(self.number()?),
             false => None,
         };
-        let exclude: Vec<(&str, Exclude)> =
-            Exclude::ALL.iter().map(|one| (one.name(), *one)).collect();
         let exclude = match self.skip("exclude") {
-            true => self.named(&exclude)?,
+            true => self.one_of(Exclude::ALL, Exclude::name)?,
             false => Exclude::default(),
         };
-        let negatives: Vec<(&str, Negatives)> = Negatives::ALL
-            .iter()
-            .map(|one| (one.name(), *one))
-            .collect();
         let negatives = match self.skip("negatives") {
-            true => self.named(&negatives)?,
+            true => self.one_of(Negatives::ALL, Negatives::name)?,
             false => Negatives::default(),
         };
         let cache = match self.skip("cache") {
-            true => {
-                let bys: Vec<(&str, CacheBy)> =
-                    CacheBy::ALL.iter().map(|one| (one.name(), *one)).collect();
-                let (rows, by) = (self.number()?, self.named(&bys)?);
-                Some(Cache { rows, by })
-            }
+            true => Some(Cache {
+                rows: self.number()?,
+                by: self.one_of(CacheBy::ALL, CacheBy::name)?,
+            }),
             false => None,
         };
-        let topologies: Vec<(&str, Topology)> =
-            Topology::ALL.iter().map(|one| (one.name(), *one)).collect();
         let topology = match self.skip("topology") {
-            true => self.named(&topologies)?,
+            true => self.one_of(Topology::ALL, Topology::name)?,
             false => Topology::default(),
         };
         Ok(Sampling {
