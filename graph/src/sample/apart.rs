@@ -8,7 +8,7 @@ use super::draw::{Hop, scale_of};
 use super::fill::Rows;
 use super::numbers::MOST;
 use super::sampler::{State, alone};
-use super::{HopEdges, Rule, SampleError, Sampler};
+use super::{SampleError, Sampler};
 use crate::{Csr, Topology};
 use gnnc_ir::EdgeSet;
 use std::borrow::Borrow;
@@ -33,25 +33,20 @@ pub(super) struct Own {
     begun: bool,
 }
 
-/// Checks that edges can be drawn apart.
+/// Checks that ranks can draw the edges of a graph for each other.
 ///
 /// # Errors
-/// Edges with types, or hops over named sets.
-pub fn check_apart<T: Borrow<Topology>>(
-    edges: &HopEdges<T>,
-    rule: &Rule,
-) -> Result<(), SampleError> {
-    let typed = edges.of_hop(EdgeSet::Plain, 1)?.relations() > 0;
-    let named = !rule.over.is_empty() || edges.pairs().is_some();
-    match typed || named {
-        true => Err(SampleError::Apart {
-            what: if typed {
-                "edges with types"
-            } else {
-                "named sets of edges"
-            },
-        }),
-        false => Ok(()),
+/// Edges of several `relations`, or `named` sets of them.
+pub fn check_apart(relations: u32, named: bool) -> Result<(), SampleError> {
+    let mut what = None;
+    if relations > 0 {
+        what = Some("edges with types");
+    } else if named {
+        what = Some("named sets of edges");
+    }
+    match what {
+        Some(what) => Err(SampleError::Apart { what }),
+        None => Ok(()),
     }
 }
 
@@ -61,7 +56,9 @@ impl<T: Borrow<Topology> + Send + Sync> Sampler<T> {
     /// # Errors
     /// As [`Sampler::sample`], and as [`check_apart`].
     pub fn begin(&mut self, seeds: &[u32], blocks: &mut Blocks) -> Result<(), SampleError> {
-        check_apart(&self.edges, &self.rule)?;
+        let plain = self.edges.of_hop(EdgeSet::Plain, 1)?;
+        let named = !self.rule.over.is_empty() || self.edges.pairs().is_some();
+        check_apart(plain.relations(), named)?;
         let State { numbers, own, .. } = &mut self.state;
         if own.begun {
             numbers.clear();
@@ -162,17 +159,7 @@ impl State {
         if found > MOST {
             return Err(SampleError::TooManyEdges { hop: number, found });
         }
-        layer.positions.resize(found as usize, 0);
-        layer.edges.indices.resize(found as usize, 0);
-        let rows = Rows {
-            ids: vertices,
-            starts: &self.starts,
-            degrees: &layer.degrees,
-            offsets: &layer.edges.indptr,
-            positions: &mut layer.positions,
-            ends: &mut layer.edges.indices,
-            scales: &mut [],
-        };
+        let rows = Rows::of(vertices, &self.starts, layer, hop);
         let scratch = alone(&mut self.scratch);
         rows.fill(topology, hop, &self.numbers, scratch, |_, _| {});
         Ok(())
@@ -244,7 +231,7 @@ fn take(answer: &mut &[u32], hop: &Hop, vertices: u32, indices: &mut Vec<u32>) -
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sample::{ALL, Fanout, Kind};
+    use crate::sample::{ALL, Fanout, Kind, Rule};
     use crate::{LocalPart, Partition, example};
     use proptest::prelude::*;
 

@@ -1,5 +1,6 @@
 //! The passes over the rows of a hop: count the edges, draw them, look up their sources.
 
+use super::blocks::Layer;
 use super::draw::{Hop, Scratch, scale_of};
 use super::numbers::{AHEAD, Numbers, prefetch};
 use crate::Topology;
@@ -124,6 +125,29 @@ impl Split for Rows<'_> {
             scales: scales.1,
         };
         (first, second)
+    }
+}
+
+impl<'a> Rows<'a> {
+    /// All rows of a layer of which the kept edges are counted, with room for them.
+    pub fn of(ids: &'a [u32], starts: &'a [u64], layer: &'a mut Layer, hop: &Hop) -> Self {
+        let edges = layer.edges.indptr[ids.len()] as usize;
+        layer.positions.resize(edges, 0);
+        layer.edges.indices.resize(edges, 0);
+        let mut scales: &mut [f32] = &mut [];
+        if hop.is_typed() {
+            layer.scales.resize(edges, 0.0);
+            scales = &mut layer.scales;
+        }
+        Rows {
+            ids,
+            starts,
+            degrees: &layer.degrees,
+            offsets: &layer.edges.indptr,
+            positions: &mut layer.positions,
+            ends: &mut layer.edges.indices,
+            scales,
+        }
     }
 }
 

@@ -246,31 +246,13 @@ impl State {
     fn fill(&mut self, topology: &Topology, hop: &Hop, ids: &mut Vec<u32>, layer: &mut Layer) {
         let known = ids.len();
         let edges = layer.edges.indptr[known] as usize;
-        layer.positions.resize(edges, 0);
-        layer.edges.indices.resize(edges, 0);
-        if hop.is_typed() {
-            layer.scales.resize(edges, 0.0);
-        }
-        let scales_of_edges = if hop.is_typed() {
-            &mut layer.scales[..]
-        } else {
-            &mut []
-        };
         let vertices = topology.vertices() as usize;
         let is_alone = self.is_alone();
         if is_alone {
             ids.resize(known + edges.min(vertices - known) + 1, 0);
         }
         let (rows, new) = ids.split_at_mut(known);
-        let rows = Rows {
-            ids: rows,
-            starts: &self.starts,
-            degrees: &layer.degrees,
-            offsets: &layer.edges.indptr,
-            positions: &mut layer.positions,
-            ends: &mut layer.edges.indices,
-            scales: scales_of_edges,
-        };
+        let rows = Rows::of(rows, &self.starts, layer, hop);
         let (numbers, first) = (&self.numbers, known as u32);
         if !is_alone {
             let (scratch, chunks) = (&self.scratch, &mut self.chunks);

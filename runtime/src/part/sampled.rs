@@ -8,7 +8,8 @@ use crate::weights::Weights;
 use gnnc_graph::partition::Partition;
 use gnnc_graph::parts::{Parts, WholeGraph};
 use gnnc_graph::sample::{
-    At, BatchSource, Cached, HopEdges, PILOT, RankSeeds, Replay, Rule, SampleError, Sampler, seeds,
+    At, BatchSource, Cached, HopEdges, PILOT, RankSeeds, Replay, Rule, SampleError, Sampler,
+    check_apart, seeds,
 };
 use gnnc_graph::{EdgeFeatures, GraphData, Labels, LocalPart, Topology};
 use gnnc_ir::EdgeSet;
@@ -48,14 +49,7 @@ impl Divided<'_> {
         if !program.draws_apart() {
             return Ok(self.data.topology.only(EdgeSet::Plain).into_owned());
         }
-        let typed = self.whole.relations > 0;
-        if typed || self.whole.edges.len() > 1 {
-            let what = match typed {
-                true => "edges with types",
-                false => "named sets of edges",
-            };
-            return Err(SampleError::Apart { what }.into());
-        }
+        check_apart(self.whole.relations, self.whole.edges.len() > 1)?;
         let here = |part: &&LocalPart| self.here.contains(&(part.rank as usize));
         let own: Vec<&LocalPart> = self.parts.iter().filter(here).collect();
         Ok(LocalPart::edges_into(&own, self.data.vertices())?)
