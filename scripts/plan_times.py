@@ -2,6 +2,7 @@
 """Seconds that `gnnc plan` takes for each example on 64 GPUs, with every relaxation permitted.
 
     cargo build --release && python3 scripts/plan_times.py [--rounds 3] [--examples gcn_cora ..]
+    python3 scripts/plan_times.py --deep 16 32 100 200          # GCN with so many layers, written out one by one
 
 Plans are made from statistics, as a user has them who has no graph at hand: `gnnc graph stats` writes them first where
 the example names a file. Models that make sets of edges, such as pairs, read their graph. Sampled batches have 64 seeds and 10 neighbors in each hop that the model has. Prints a
@@ -13,6 +14,7 @@ import argparse
 import json
 import os
 import re
+import resource
 import subprocess
 import sys
 import tempfile
@@ -68,12 +70,41 @@ def timed(options, arguments):
     return output, best
 
 
+DEEP = """graph big {{ vertices = 232_965 edges = 114_615_892 features = 602 classes = 41 }}
+
+model deep(hidden = 64) on big {{
+  let h0 = x
+{layers}
+  loss cross_entropy(h{last} |> gcn_conv(classes), labels, on = train)
+}}
+
+train {{ optimizer = adam(lr = 0.01) }}
+"""
+
+
+def deep(options):
+    """Prints the times of GCN on the statistics of Reddit whose layers are written out."""
+    print("| layers | seconds | memory |\n| --: | --: | --: |")
+    with tempfile.TemporaryDirectory() as folder:
+        for count in options.deep:
+            layers = "\n".join(f"  let h{n + 1} = h{n} |> gcn_conv(hidden) |> relu" for n in range(count - 1))
+            model = Path(folder) / "deep.gir"
+            model.write_text(DEEP.format(layers=layers, last=count - 1))
+            _, seconds = timed(options, ["plan", model, "--gpus", "8", "--top", "3"])
+            # Models are planned in ascending order, so the largest child is the last one.
+            most = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+            print(f"| {count} | {seconds:.1f} | {most / 1000:.0f} MB |", flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--gnnc", default=os.environ.get("GNNC", ROOT / "target" / "release" / "gnnc"))
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--examples", nargs="*", help="names without .gir; all without it")
+    parser.add_argument("--deep", nargs="*", type=int, help="numbers of layers, ascending")
     options = parser.parse_args()
+    if options.deep:
+        return deep(options)
     found = sorted((ROOT / "examples").glob("*.gir"))
     chosen = [path for path in found if not options.examples or path.stem in options.examples]
     print("| example | from | hops | candidates | rejected | seconds |")

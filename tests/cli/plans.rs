@@ -193,3 +193,22 @@ fn text_is_as_wide_as_the_terminal() {
     assert!(widest("50") <= 50 && widest("300") > 99);
     assert!((70..=99).contains(&widest("none")));
 }
+
+/// A cluster with more devices than pay is planned on some of them. Of a graph at hand, only the numbers of ranks are
+/// tried for which its parts are counted.
+#[test]
+fn some_of_many_devices_may_be_best() {
+    let chosen = |model: &str, devices: &str| {
+        let model = example(model);
+        let args = [
+            "plan", &model, "--gpus", devices, "--top", "1", "--format", "json",
+        ];
+        let plan = gnnc(args).json();
+        plan["candidates"][0]["parameters"]["ranks"]
+            .as_u64()
+            .unwrap()
+    };
+    let ranks = chosen("gcnii_128_reddit.gir", "4096");
+    assert!(ranks > 8 && ranks < 4096 && ranks % 8 == 0, "{ranks}");
+    assert!([1, 8, 64].contains(&chosen("gcnii_cora.gir", "64")));
+}

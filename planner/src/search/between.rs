@@ -1,18 +1,19 @@
 //! Numbers of ranks between one, a node and all devices.
 //!
-//! A small graph may be trained fastest on some of the devices: on one, messages cost nothing; on all, they cost
-//! more than they save. So the placements that did best are also priced on powers of two in between, and then on
-//! three quarters and one and a half times the best of these. Parts of a graph
-//! at hand are counted for the candidates alone, so nothing is assumed of other numbers there.
+//! A small graph may train fastest on some of the devices: on all of them, messages cost more than they save. So
+//! the search also prices the best placements on powers of two in between, and then on three quarters and one and a
+//! half times the best of these. It does so for statistics only: the parts of a graph at hand are counted, and only
+//! for the numbers of ranks that all candidates have.
 
 use super::{Lower, PlanRequest, Priced, least, measures, ready};
 use crate::placement::PlacementSpec;
-use gnnc_ir::plan::{Objective, Placement};
+use gnnc_ir::plan::Objective;
 
 /// How many placements are tried on other numbers of ranks.
 const PLACEMENTS: usize = 3;
 
-/// Epochs on other numbers must take at most this part of the best one's: their partitions were not counted.
+/// Most that an epoch on another number of ranks may take of the best one's. Its replication factor is a guess, so a
+/// small gain means nothing.
 const WORTHWHILE: f64 = 0.95;
 
 /// The best candidate on another number of ranks, if it is clearly faster than all of `priced`, which are ordered.
@@ -83,7 +84,7 @@ pub(super) fn between<'a>(
 fn is_free(spec: &PlacementSpec) -> bool {
     let sampling = &spec.knobs.sampling;
     spec.stages().is_none()
-        && spec.placement != Placement::ModelMigration
+        && sampling.merges.is_none()
         && sampling.slices.is_none()
         && sampling.cached().is_none()
 }

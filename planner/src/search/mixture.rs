@@ -12,14 +12,16 @@ pub(super) type Cost = Vec<f64>;
 /// given one.
 pub(super) type Price<'a> = dyn Fn(&Layouts, Option<&Cost>) -> Result<Option<Cost>, String> + 'a;
 
-/// Layouts that are priced in a search: as many as make this many components, but at least and at most so many.
-/// Models with few components need fewer.
+/// A search prices at most `COMPONENTS` over the model's components layouts, within these bounds. So it takes about as
+/// long for any model.
 const COMPONENTS: usize = 6000;
+/// Fewest layouts that a search may price.
 const LEAST: usize = 48;
+/// Most layouts that a search may price.
 const MOST: usize = 192;
 
 /// What a reason says of a search that ended there.
-pub(super) const ENDED: &str = "; other layouts are possible that the search did not try";
+pub(super) const ENDED: &str = "; the search did not try all layouts";
 
 /// Layouts to start from: all rows and all columns, with the features by rows and by columns. With
 /// `features`, only those with that layout of the features.
@@ -41,7 +43,7 @@ pub(super) fn starts(pure: &Pure, features: Option<Layout>) -> Vec<Layouts> {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Found {
     pub(super) layouts: Layouts,
-    /// Whether there were more to try than it may.
+    /// Whether the search ended before it had tried all changes.
     pub(super) ended: bool,
 }
 
@@ -115,7 +117,7 @@ enum Tried {
 type Costs<'a> = dyn FnMut(&Layouts, Option<&Cost>) -> Result<Tried, String> + 'a;
 
 /// Goes on to less cost by changing one of the `groups` of layouts at a time. The features keep their layout.
-/// Returns whether the search may try no more.
+/// Returns whether the search ran out of layouts to price.
 fn climb(
     (least, layouts): &mut (Cost, Layouts),
     groups: &[Vec<usize>],

@@ -266,8 +266,8 @@ pub(super) const KNOBS: &[Knob] = &[
         alias: None,
         option: Form::Value("NAME"),
         values: "",
-        help: "Which edges a worker holds to draw batches from: all (the default), or own, those into its own vertices; it \
-               then asks other workers for the others, hop by hop. Changes no result",
+        help: "Which edges a worker holds: all (the default), or own, those into its own vertices. With own, workers ask each \
+               other for edges when they draw batches. Changes no result",
         set: |knobs, text| {
             text.parse()
                 .map(|name| knobs.sampling.topology = Some(name))
