@@ -166,6 +166,7 @@ def main(arguments):
     """Runs every row; 1 if a result is wrong, 2 if nothing could run."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--graphs", type=lambda text: text.split(","), default=list(GRAPHS))
+    parser.add_argument("--kernels", type=lambda text: text.split(","), default=KERNELS)
     parser.add_argument("--widths", type=lambda text: [int(n) for n in text.split(",")], default=WIDTHS)
     parser.add_argument("--turns", type=int, default=2, help="turns of gnnc and PyTorch")
     parser.add_argument("--rounds", type=int, default=5, help="measurements of a turn")
@@ -196,7 +197,7 @@ def main(arguments):
         except Exception as error:  # not installed, or without a GPU
             say(f"PyTorch: left out: {error}")
             peer = None
-        for kernel in KERNELS:
+        for kernel in options.kernels:
             for width in options.widths:
                 row = measure(gnnc, peer, kernel, width, options)
                 wrong += not row["error"] <= WRONG

@@ -47,6 +47,8 @@ def do(step, machine, listed, report):
         return
     try:
         for name, work in rows(machine, listed):
+            if machine.options.rows and machine.options.rows not in name:
+                continue
             begun = time.monotonic()
             found, words = outcome(work)
             report.note(step, name, found, words, time.monotonic() - begun)
