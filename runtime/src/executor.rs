@@ -265,25 +265,25 @@ impl Worker {
                 | Instr::Shift(_)
                 | Instr::Send(_)
                 | Instr::Receive(_) => self.communicate(instr, iteration, step_context)?,
-                Instr::DrawEdges(_) => self.draw_edges(program, instr, step_context)?,
-                Instr::AskRows(_) => self.ask_rows(program, instr)?,
+                Instr::DrawEdges(_) => self.draw_edges(instr, step_context)?,
+                Instr::AskRows(_) => self.ask_rows(instr)?,
                 Instr::CacheRows(_) => {
                     if let Some(batch) = self.own.part.batches.at_hand_mut() {
                         batch.ask_for_cache();
                     }
-                    self.ask_rows(program, instr)?;
+                    self.ask_rows(instr)?;
                     self.communicate(instr, iteration, step_context)?;
                 }
                 Instr::Begin(Transfer { what, .. }) | Instr::Finish(Transfer { what, .. })
                     if matches!(**what, Instr::AskRows(_)) =>
                 {
-                    self.ask_rows(program, instr)?
+                    self.ask_rows(instr)?
                 }
-                Instr::ShareLevels(_) => self.share_levels(program, instr)?,
+                Instr::ShareLevels(_) => self.share_levels(instr)?,
                 Instr::Begin(Transfer { what, .. }) | Instr::Finish(Transfer { what, .. })
                     if matches!(**what, Instr::ShareLevels(_)) =>
                 {
-                    self.share_levels(program, instr)?
+                    self.share_levels(instr)?
                 }
                 Instr::Begin(_) => self.communicate(instr, iteration, step_context)?,
                 Instr::Move(instr::Move { from, to, chunk }) => {
@@ -360,7 +360,7 @@ impl Worker {
                 Instr::Remember(instr::Remember { from, history }) => {
                     self.remember(*from, *history, iteration, step_context)?;
                 }
-                Instr::Sample(_) => self.sample(program, instr, step_context)?,
+                Instr::Sample(_) => self.sample(instr, step_context)?,
                 Instr::Numbers(numbers) => self.numbers(program, numbers),
                 Instr::FetchRows(fetch) => self.fetch_rows(program, fetch, iteration),
                 Instr::AddRows(add) => self.add_rows(program, add, iteration),

@@ -1,6 +1,7 @@
 //! The part of a rank that does not depend on where its floats are: its program, its share of the
 //! data, and its record of earlier epochs.
 
+pub(crate) mod growth;
 mod packing;
 mod stale;
 

@@ -77,11 +77,6 @@ fn bytes(text: &str) -> Result<u64, String> {
 }
 
 impl DeviceArgs {
-    /// Whether work runs on the processor.
-    pub fn is_cpu(&self) -> bool {
-        matches!(self.device, Chosen::Cpu)
-    }
-
     /// The device, as the library takes it.
     pub fn device(&self) -> Device {
         match self.device {

@@ -244,8 +244,7 @@ impl Train {
     }
 
     /// The placement of a plan's choice, or the one named on the command line. Without either, models that say
-    /// how their batches are and permit sampling are trained on these, others, and all on a GPU, on the whole
-    /// graph.
+    /// how their batches are and permit sampling are trained on these, and others on the whole graph.
     fn placement_of(&self, loaded: &Loaded, choice: Option<&Choice>) -> Placement {
         if let Some(choice) = choice {
             return choice.candidate.placement;
@@ -261,7 +260,7 @@ impl Train {
         let of_rows = !late && batches.sampling.slices.is_none();
         let moves = batches.sampling.merges.is_some() || batches.sampling.migrate.is_some();
         let known = permitted && batches.sampling.sampling().is_some();
-        if known && of_rows && self.device.is_cpu() {
+        if known && of_rows {
             return match moves {
                 true => Placement::ModelMigration,
                 false => Placement::Minibatch,

@@ -13,6 +13,8 @@ mod finds;
 mod host;
 #[path = "device/runs.rs"]
 pub mod runs;
+#[path = "device/sampled.rs"]
+mod sampled;
 #[path = "device/together.rs"]
 mod together;
 

@@ -100,25 +100,31 @@ fn graphs_of_many() {
     check_case(Case::new(gine, body, many_graphs(true)));
 }
 
-/// Batches of graphs: each hop is drawn from the set of edges that its layer runs over.
-#[test]
-fn batches_of_graphs() {
+/// Models of graphs: their layers, what they do, and graphs.
+pub fn of_graphs() -> [(&'static str, &'static str, GraphData); 2] {
     let gine =
         "layer gine(h) { return h + gather(relu(h@src + linear(edge_features, width(h))), sum) }";
-    let models = [
+    [
         (
+            gine,
             "let h = x |> dropout(0.3) |> rgcn_conv(6) |> relu |> gin_conv(5) |> relu
              let g = concat(pool(h, mean), pool(h, max))
              loss cross_entropy(linear(g, classes), labels, on = train)",
             many_graphs(false),
         ),
         (
+            gine,
             "let h = x |> linear(5) |> gine |> gine
              loss huber(h |> pool(sum) |> linear(classes), labels, on = train)",
             many_graphs(true),
         ),
-    ];
-    for (body, data) in &models {
+    ]
+}
+
+/// Batches of graphs: each hop is drawn from the set of edges that its layer runs over.
+#[test]
+fn batches_of_graphs() {
+    for (gine, body, data) in &of_graphs() {
         let whole = Case::new(gine, body, data.clone());
         let hops = hops(&whole);
         let all = sampling(1000, vec![ALL; hops], Kind::Full, Cut::Even);

@@ -23,7 +23,7 @@ use gnnc::runtime::Metrics;
 const TOLERANCE: f64 = 1e-4;
 
 /// The case with evaluations on batches of so many seeds.
-fn evaluated(layers: &str, body: &str, data: &GraphData, fanout: u32, batch: u32) -> Case {
+pub fn evaluated(layers: &str, body: &str, data: &GraphData, fanout: u32, batch: u32) -> Case {
     let case = case(layers, body, data.clone());
     let hops = hops(&case);
     let some = sampling(batch, vec![3; hops], Kind::Neighbor, Cut::Even);
@@ -33,7 +33,7 @@ fn evaluated(layers: &str, body: &str, data: &GraphData, fanout: u32, batch: u32
 }
 
 /// Evaluates a run twice, after its first epoch.
-fn metrics(case: &Case, way: Way) -> (Trainer, Metrics) {
+pub fn metrics(case: &Case, way: Way) -> (Trainer, Metrics) {
     let mut trainer = case.start(way);
     trainer.epoch().unwrap_or_else(|e| panic!("{way:?}: {e}"));
     let found = trainer
@@ -45,7 +45,7 @@ fn metrics(case: &Case, way: Way) -> (Trainer, Metrics) {
 }
 
 /// Whether two evaluations count the same vertices, and have about the same loss.
-fn close(found: &Metrics, expected: &Metrics) -> bool {
+pub fn close(found: &Metrics, expected: &Metrics) -> bool {
     let scores = |one: &Metrics| [one.train, one.val, one.test];
     let near = |a: f64, b: f64| (a - b).abs() <= TOLERANCE * b.abs();
     let losses = [found.val_loss, expected.val_loss].map(Option::unwrap);

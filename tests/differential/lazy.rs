@@ -11,18 +11,18 @@ use gnnc::ir::graph::model::Optimizer;
 use gnnc::ir::words::sampling::{Cut, Kind, Roots, Sampling};
 use gnnc::runtime::Tensor;
 
-const ROWS: &str = "let e = x |> linear(6, bias = false)
+pub const ROWS: &str = "let e = x |> linear(6, bias = false)
          let h = e |> dropout(0.3) |> gcn_conv(6) |> tanh
          loss cross_entropy(h |> sage_conv(classes), labels, on = train)";
 
 /// An embedding that is read in two levels, and an epilogue behind it.
-const TWICE: &str = "let e = x |> linear(6) |> tanh
+pub const TWICE: &str = "let e = x |> linear(6) |> tanh
          let h = (e |> sage_conv(6)) + (e |> linear(6))
          loss cross_entropy(h |> tanh |> sage_conv(classes), labels, on = train)";
 
 const RATE: f64 = 0.0625;
 
-fn optimizers() -> [Optimizer; 5] {
+pub fn optimizers() -> [Optimizer; 5] {
     let (lr, beta1, beta2) = (0.01, 0.8, 0.9);
     // Small enough gradients are rounding errors, which must not decide the direction of a step.
     let eps = 1e-3;
@@ -51,7 +51,7 @@ fn optimizers() -> [Optimizer; 5] {
     ]
 }
 
-fn case(body: &str, optimizer: Optimizer, batches: &Sampling, lazy: bool) -> Case {
+pub fn case(body: &str, optimizer: Optimizer, batches: &Sampling, lazy: bool) -> Case {
     let mut data = untyped(planted(shape(false)));
     data.features = Features::identity(data.vertices());
     let mut case = with(Case::new("", body, data).with_optimizer(optimizer), batches);
@@ -59,7 +59,7 @@ fn case(body: &str, optimizer: Optimizer, batches: &Sampling, lazy: bool) -> Cas
     case
 }
 
-fn few(roots: Roots) -> Sampling {
+pub fn few(roots: Roots) -> Sampling {
     Sampling {
         roots,
         ..sampling(11, vec![2, 2], Kind::Neighbor, Cut::Even)

@@ -32,7 +32,7 @@ pub fn pairs(shape: Shape, typed: bool) -> GraphData {
 }
 
 /// Models that go to their seeds, of which each rank draws several sets.
-const MIGRATING: Way = Way {
+pub const MIGRATING: Way = Way {
     placement: Placement::ModelMigration,
     ranks: 3,
     partitioner: "hash",
@@ -40,7 +40,7 @@ const MIGRATING: Way = Way {
 };
 
 /// Encoders and decoders, and whether they read types of edges.
-const MODELS: [(&str, bool); 5] = [
+pub const MODELS: [(&str, bool); 5] = [
     (
         "let h = x |> dropout(0.3) |> gcn_conv(6) |> relu |> gcn_conv(5)
          loss bce_with_logits(h |> dot_decoder, labels, on = train)",

@@ -8,6 +8,7 @@ use gnnc::ir::graph::model::Relaxation;
 use gnnc::ir::plan::{Knobs, Partitioner, Placement};
 use gnnc::ir::program::trace::Phase;
 use gnnc::ir::program::{Length, Rule};
+use gnnc::ir::words::sampling::{CacheBy, Fanout, SamplingSettings};
 use gnnc::ir::words::storage::Storage;
 use gnnc::ir::workload::GraphFacts;
 use gnnc::runtime::{Metrics, Tensor};
@@ -243,6 +244,61 @@ fn models_train_as_on_the_processor() {
         ("narrow", NARROW),
     ] {
         compare(name, &device, body, &options());
+    }
+}
+
+/// Batches of each placement: what the processor draws is what the device trains on.
+#[test]
+fn batches_train_as_on_the_processor() {
+    let Some(device) = device("batches_train_as_on_the_processor") else {
+        return;
+    };
+    let _alone = open::alone();
+    let batches = |workers, placement, layers, sampling: SamplingSettings| TrainOptions {
+        workers,
+        placement,
+        allow: Relaxation::ALL.to_vec(),
+        knobs: Knobs {
+            sampling: SamplingSettings {
+                batch: Some(23),
+                fanouts: vec![Fanout::Each(3); layers],
+                ..sampling
+            },
+            ..Knobs::default()
+        },
+        ..options()
+    };
+    let plain = SamplingSettings::default;
+    let late = SamplingSettings {
+        delay: Some(2),
+        ..plain()
+    };
+    let kept = SamplingSettings {
+        cache: Some(20),
+        cache_by: Some(CacheBy::Degree),
+        ..plain()
+    };
+    let moves = SamplingSettings {
+        merges: Some(1),
+        ..plain()
+    };
+    let (minibatch, push, migrate) = (
+        Placement::Minibatch,
+        Placement::PushPull,
+        Placement::ModelMigration,
+    );
+    for (name, body, options) in [
+        ("sage", SAGE, batches(1, minibatch, 2, plain())),
+        ("gat", GAT, batches(1, minibatch, 2, plain())),
+        ("gin", GIN, batches(1, minibatch, 1, plain())),
+        ("gcnii", GCNII, batches(1, minibatch, 4, plain())),
+        ("sage on 3", SAGE, batches(3, minibatch, 2, plain())),
+        ("gat on 3", GAT, batches(3, minibatch, 2, kept)),
+        ("sage in slices", SAGE, batches(3, push, 2, plain())),
+        ("late gcn in slices", GCN, batches(3, push, 2, late)),
+        ("sage that moves", SAGE, batches(3, migrate, 2, moves)),
+    ] {
+        compare(&format!("{name} on batches"), &device, body, &options);
     }
 }
 

@@ -170,6 +170,24 @@ fn a_run_is_that_of_the_processor() {
     );
 }
 
+/// A model that says how its batches are trains on them on a device too.
+#[test]
+fn batches_are_those_of_the_processor() {
+    let Some(place) = Place::new("batches_are_those_of_the_processor") else {
+        return;
+    };
+    let batches = ["--allow", "sample", "--batch", "20", "--fanouts", "3,3"];
+    for workers in ["1", "3"] {
+        let words = [&["train", "m.gir", "--workers", workers][..], &batches].concat();
+        let cpu = place.report(&words);
+        let own = place.report(&[&words[..], &["--device", "cuda"]].concat());
+        close(&own, &cpu);
+        let whole = ["train", "m.gir", "--workers", workers, "--device", "cuda"];
+        let whole = place.report(&whole);
+        assert_ne!(whole["train_loss"], own["train_loss"]);
+    }
+}
+
 /// Processes of one rank each.
 fn together(place: &Place, words: &[&str], fails: Option<&str>) -> Vec<Output> {
     let file = place.folder.join(format!("rendezvous-{}", words.concat()));

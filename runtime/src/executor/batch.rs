@@ -6,51 +6,15 @@ use crate::communication::Half;
 use crate::fault::Fault;
 use crate::part::asked::OfBatch;
 use crate::step_context::StepContext;
-use gnnc_graph::sample::At;
 use gnnc_ir::program::instr::{AddRows, FetchRows, Numbers, PutRows};
-use gnnc_ir::program::memory::layout;
-use gnnc_ir::program::trace::Phase;
-use gnnc_ir::program::{Among, BatchSizes, BufferId, Capacity, Instr, Program, RankSizes, Role};
+use gnnc_ir::program::{Among, BatchSizes, Instr, Program};
 use gnnc_ir::words::types::Of;
-use std::collections::BTreeSet;
 
 /// Least bytes of rows that a thread fetches.
 const PIECE: usize = 64 << 10;
 
 /// Rows fetched ahead of the one being copied.
 const AHEAD: usize = 8;
-
-/// Temporary buffers that hold something while an instruction of a loop over batches runs: those used
-/// before and after it, those that a batch reads before it writes them, and those with a slot for each
-/// batch under way. No other buffer that is used then shares their memory.
-fn live(program: &Program, phase: Phase, at: &Instr) -> BTreeSet<BufferId> {
-    let is_temporary = |id: BufferId| program.buffer(id).role == Role::Temp;
-    let (mut seen, mut before, mut live) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
-    let mut passed = false;
-    for instr in program.list(phase) {
-        let in_batches = instr.body().is_some();
-        for instr in inside(instr).iter().flat_map(inside) {
-            passed |= instr == at;
-            instr.each_access(&mut |used, writes| {
-                let id = used.buffer;
-                let read_first = seen.insert(id) && in_batches && !writes;
-                if !passed {
-                    before.insert(id);
-                }
-                let across = passed && before.contains(&id);
-                if is_temporary(id) && (read_first || used.in_loop || across) {
-                    live.insert(id);
-                }
-            });
-        }
-    }
-    live
-}
-
-/// What a loop runs, or else the instruction itself.
-fn inside(instr: &Instr) -> &[Instr] {
-    instr.body().unwrap_or(std::slice::from_ref(instr))
-}
 
 /// The numbers of a message.
 fn numbers(message: &[f32]) -> &[u32] {
@@ -67,16 +31,15 @@ impl Worker {
     /// Draws the batch at hand; if ranks hold only their own edges, the hops that need no others.
     pub(super) fn sample(
         &mut self,
-        program: &Program,
         instr: &Instr,
         step_context: &StepContext,
     ) -> Result<(), Fault> {
-        let at = self.at(step_context)?;
+        let at = self.own.next_batch(step_context)?;
         let Some(batch) = self.own.part.batches.at_hand_mut() else {
             return Err(Fault::Missing("batches"));
         };
         match batch.draw(at)? {
-            Some(sizes) => self.fit(sizes, program, instr),
+            Some(sizes) => self.fit(sizes, instr),
             None => Ok(()),
         }
     }
@@ -84,14 +47,13 @@ impl Worker {
     /// Draws the edges into a level of the batch at hand, by asking the ranks that hold them.
     pub(super) fn draw_edges(
         &mut self,
-        program: &Program,
         instr: &Instr,
         step_context: &StepContext,
     ) -> Result<(), Fault> {
         let tag = self.own.half(instr).tag;
         let group = self.own.group(Among::All);
         let rank = group.place(self.own.number);
-        let (at, inner) = (self.at(step_context)?, self.own.part.inner);
+        let (at, inner) = (self.own.next_batch(step_context)?, self.own.part.inner);
         let Some(batch) = self.own.part.batches.at_hand_mut() else {
             return Err(Fault::Missing("batches"));
         };
@@ -121,32 +83,30 @@ impl Worker {
             transport.recv_up_to(group.rank(other), tag, u32::MAX as usize, take)?;
         }
         match batch.add_hop(rank, at)? {
-            Some(sizes) => self.fit(sizes, program, instr),
+            Some(sizes) => self.fit(sizes, instr),
             None => Ok(()),
         }
     }
 
-    /// The batch that is drawn next.
-    fn at(&self, step_context: &StepContext) -> Result<At, Fault> {
-        let epoch = u32::try_from(step_context.epoch);
-        let number = self.own.place.batch.unwrap_or(0);
-        Ok(match self.own.place.phase {
-            Some(Phase::Eval) => At::evaluation(number),
-            Some(Phase::Setup | Phase::Step) | None => At {
-                epoch: epoch.map_err(|_| Fault::Missing("that many epochs"))?,
-                batch: number,
-                step: step_context.draw,
-            },
-        })
-    }
-
     /// Goes on with a batch of these sizes, and makes room for it if it is larger than those before.
-    fn fit(&mut self, sizes: BatchSizes, program: &Program, instr: &Instr) -> Result<(), Fault> {
-        self.own.part.sizes.batch = sizes;
-        match sizes.within(&self.own.capacity.most().batch) {
-            true => Ok(()),
-            false => self.grow(program, instr),
+    fn fit(&mut self, sizes: BatchSizes, instr: &Instr) -> Result<(), Fault> {
+        let Some(growth) = self.own.fit(sizes, instr) else {
+            return Ok(());
+        };
+        let bytes = growth.layout.total_bytes;
+        let refused = |reason| Fault::Memory { bytes, reason };
+        let arena = Arena::new((bytes / 4) as usize).map_err(refused)?;
+        for kept in growth.kept {
+            // SAFETY: both are in their blocks, and nothing else uses these.
+            unsafe {
+                let from = self.arena.span(kept.from, kept.words);
+                let to = arena.span(kept.to, kept.words);
+                to.write().copy_from_slice(from.read());
+            }
         }
+        self.arena = arena;
+        (self.own.layout, self.own.capacity) = (growth.layout, growth.capacity);
+        Ok(())
     }
 
     /// Writes numbers of the batch at hand.
@@ -163,51 +123,8 @@ impl Worker {
         }
     }
 
-    /// Lays memory out anew for the batch at hand, while an instruction runs. Buffers keep what is still
-    /// needed.
-    fn grow(&mut self, program: &Program, instr: &Instr) -> Result<(), Fault> {
-        let Some(batch) = self.own.part.batches.at_hand_mut() else {
-            return Ok(());
-        };
-        batch.grown += 1;
-        let most = self.own.capacity.most();
-        let sizes = RankSizes {
-            batch: most.batch.max(&batch.room(self.own.part.sizes.batch)),
-            ..*most
-        };
-        let capacity = Capacity::of(sizes);
-        let layout = layout(program, &capacity);
-        let bytes = layout.total_bytes;
-        let refused = |reason| Fault::Memory { bytes, reason };
-        let arena = Arena::new((bytes / 4) as usize).map_err(refused)?;
-        let kept = (layout.persistent_bytes / 4) as usize;
-        // SAFETY: nothing else uses the blocks; buffers that live as long as the program come first
-        // in both, and have the same sizes.
-        unsafe {
-            let from = self.arena.span(0, kept);
-            arena.span(0, kept).write().copy_from_slice(from.read());
-        }
-        let phase = self.own.place.phase.unwrap_or(Phase::Step);
-        for id in live(program, phase, instr) {
-            let buffer = program.buffer(id);
-            let words = |capacity| buffer.slot_words(capacity) as usize;
-            let (before, after) = (words(&self.own.capacity), words(&capacity));
-            for slot in 0..buffer.slots as usize {
-                let from = self.own.layout.offsets[id.0 as usize] as usize + slot * before;
-                let to = layout.offsets[id.0 as usize] as usize + slot * after;
-                // SAFETY: both are in their blocks, and nothing else uses these.
-                unsafe {
-                    let from = self.arena.span(from, before);
-                    arena.span(to, before).write().copy_from_slice(from.read());
-                }
-            }
-        }
-        (self.arena, self.own.layout, self.own.capacity) = (arena, layout, capacity);
-        Ok(())
-    }
-
     /// Tells other ranks which of their rows this one needs, and learns which of its own they need.
-    pub(super) fn ask_rows(&mut self, program: &Program, instr: &Instr) -> Result<(), Fault> {
+    pub(super) fn ask_rows(&mut self, instr: &Instr) -> Result<(), Fault> {
         let Half {
             tag,
             begins,
@@ -241,14 +158,14 @@ impl Worker {
         }
         let batch = self.own.part.batches.at_hand_mut();
         match batch.and_then(|batch| batch.gather(rank)) {
-            Some(sizes) => self.fit(sizes, program, instr),
+            Some(sizes) => self.fit(sizes, instr),
             None => Ok(()),
         }
     }
 
     /// Gives other ranks the lower levels of this one's part of the batch, and puts those of all
     /// ranks side by side.
-    pub(super) fn share_levels(&mut self, program: &Program, instr: &Instr) -> Result<(), Fault> {
+    pub(super) fn share_levels(&mut self, instr: &Instr) -> Result<(), Fault> {
         let half = self.own.half(instr);
         let group = self.own.group(Among::Slices);
         let rank = group.place(self.own.number);
@@ -281,7 +198,7 @@ impl Worker {
                 .recv_up_to(group.rank(other), half.tag, most, take)?;
         }
         let sizes = batch.merge()?;
-        self.fit(sizes, program, instr)
+        self.fit(sizes, instr)
     }
 
     /// Adds rows of a level to those of its vertices.
@@ -292,8 +209,7 @@ impl Worker {
         let all = self.own.part.sizes.rows(to.extent) as usize;
         let source = self.slot(add.from, iteration).part(0, rows * words);
         let out = self.slot(add.to, iteration).part(0, all * words);
-        let batch = self.own.part.batches.at_hand();
-        let ids = batch.map_or(&[][..], |batch| batch.rows_in(None, Of::One));
+        let ids = self.own.part.rows_in(None, Of::One);
         let each = all.div_ceil(self.team.threads().max(1)).max(1);
         // Threads own rows of the result, so each sum is in the order of the level.
         let pieces = all.div_ceil(each);
@@ -320,8 +236,7 @@ impl Worker {
         let rows = self.own.part.sizes.rows(from.extent) as usize;
         let (source, out) = (self.slot(put.from, iteration), self.slot(put.to, iteration));
         let of = from.extent.level().map_or(Of::One, |level| level.of);
-        let batch = self.own.part.batches.at_hand();
-        let ids = batch.map_or(&[][..], |batch| batch.rows_in(None, of));
+        let ids = self.own.part.rows_in(None, of);
         let ids = &ids[..rows];
         let each = (PIECE / (4 * words.max(1))).max(1);
         let pieces = rows.div_ceil(each);
@@ -348,9 +263,8 @@ impl Worker {
             self.own.moved += 4 * (rows * words) as u64;
         }
         let of = target.extent.level().map_or(Of::One, |level| level.of);
-        let batch = self.own.part.batches.at_hand();
         let from_level = program.buffer(from.buffer).extent.level();
-        let ids = batch.map_or(&[][..], |batch| batch.rows_in(from_level, of));
+        let ids = self.own.part.rows_in(from_level, of);
         let ids = &ids[..rows];
         let each = (PIECE / (4 * words.max(1))).max(1);
         let pieces = rows.div_ceil(each);

@@ -4,7 +4,7 @@ use super::Worker;
 use crate::device::cpu::Call;
 use crate::fault::Fault;
 use crate::part::Walkable;
-use crate::part::lists::{Over, Table};
+use crate::part::lists::{List, Numbers, Over, Table};
 use crate::step_context::StepContext;
 use gnnc_codegen::args::RawArgs;
 use gnnc_codegen::args::checks::{Checks, Lists, MemoryRange};
@@ -189,13 +189,10 @@ impl Worker {
         set: EdgeSet,
         walkable: &'a Walkable,
     ) -> &'a [u32] {
-        let batch = self.own.part.batches.at_hand();
-        let layer = launch
-            .rows
-            .level()
-            .filter(|_| launch.reads_vertices(program));
-        let edges = layer.and_then(|layer| batch?.edges(layer, set));
-        edges.map_or(&walkable.csr.indices, |edges| &edges.vertices)
+        let vertices = List::vertices(program, launch, set);
+        let vertices = vertices.and_then(|list| self.own.part.list(list));
+        let vertices = vertices.and_then(Numbers::rows);
+        vertices.unwrap_or(&walkable.csr.indices)
     }
 
     /// The edges of a set that a launch walks, and their positions by destination.

@@ -4,7 +4,7 @@ mod apart;
 
 use super::Edges;
 use super::apart::Hops;
-use super::asked::{Asked, OfBatch};
+use super::asked::Asked;
 use super::drawing::{Drawer, Drawing, OfRun};
 use super::needs::BatchNeeds;
 use super::sampled::{OfList, Sampled};
@@ -33,7 +33,26 @@ pub(crate) struct BatchesByList {
     evaluates: bool,
 }
 
+/// Where the lists of a batch are kept: those of a set and a place under way of a list of instructions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Kept {
+    evaluates: bool,
+    under_way: usize,
+    set: usize,
+}
+
 impl BatchesByList {
+    /// Where the lists of the batch at hand are kept, and a number that changes with them.
+    pub(crate) fn kept(&self) -> Option<(Kept, u64)> {
+        let batch = self.at_hand()?;
+        let kept = Kept {
+            evaluates: self.evaluates,
+            under_way: batch.at_hand,
+            set: batch.set,
+        };
+        Some((kept, batch.at_hand().version))
+    }
+
     /// Adds those of a list.
     pub(crate) fn add(&mut self, phase: Phase, batch: Batch) {
         *self.slot(phase == Phase::Eval) = Some(Box::new(batch));
@@ -115,6 +134,8 @@ pub(crate) struct Batch {
     pub(crate) drawn: Vec<BatchSizes>,
     /// How often a batch was larger than the memory laid out for it.
     pub(crate) grown: u32,
+    /// Changes of lists so far.
+    versions: u64,
 }
 
 impl Batch {
@@ -160,6 +181,7 @@ impl Batch {
             shares,
             drawn: Vec::new(),
             grown: 0,
+            versions: 0,
         })
     }
 
@@ -190,7 +212,14 @@ impl Batch {
         }
         let batch = &mut self.under_way[self.at_hand];
         let whole = self.drawing.draw(at, batch)?;
+        self.change();
         Ok(whole.then(|| self.counted()))
+    }
+
+    /// Lists of the batch at hand have changed.
+    fn change(&mut self) {
+        self.versions += 1;
+        self.under_way[self.at_hand].version = self.versions;
     }
 
     /// Counts a batch that was drawn, and returns its sizes.
@@ -202,6 +231,7 @@ impl Batch {
 
     /// Sorts the vertices whose rows the rank keeps by their owners, to ask for all of them.
     pub(crate) fn ask_for_cache(&mut self) {
+        self.change();
         if let Some(cached) = &self.cached {
             let asked = &mut self.under_way[self.at_hand].asked;
             asked.sort(self.rank, cached.ids(), &self.shared.owners, None);
@@ -225,14 +255,9 @@ impl Batch {
         &self.at_hand().drawn.gathered
     }
 
-    /// For each vertex of a level of the set at hand, or of all ranks, its row in a tensor with rows of
-    /// all vertices, or of those of all sets.
-    pub(crate) fn rows_in(&self, from: Option<Level>, of: Of) -> &[u32] {
-        match from.map(|level| level.of) {
-            Some(Of::Sets) => self.gathered().places(self.set),
-            Some(_) | None if of == Of::Owned => self.asked().list(OfBatch::Owned, 0),
-            Some(Of::One | Of::All | Of::Owned) | None => self.ids(of),
-        }
+    /// For each vertex of the set at hand, its row among those of all sets.
+    pub(crate) fn places_in_sets(&self) -> &[u32] {
+        self.gathered().places(self.set)
     }
 
     /// Numbers of the message that gives other ranks the lower levels of the batch at hand.
@@ -264,6 +289,7 @@ impl Batch {
     /// # Errors
     /// A message that is none.
     pub(crate) fn merge(&mut self) -> Result<BatchSizes, Fault> {
+        self.change();
         let Some(share) = self.shares else {
             return Err(Fault::Missing("levels to share"));
         };
@@ -337,6 +363,7 @@ impl Batch {
 
     /// Lists the own rows of a rank that another one asks for; whether it owns all of these vertices.
     pub(crate) fn serve(&mut self, rank: u32, other: u32, vertices: &[u32]) -> bool {
+        self.change();
         let asked = &mut self.under_way[self.at_hand].asked;
         asked.serve(rank, other, vertices, &self.shared.owners)
     }
@@ -344,6 +371,7 @@ impl Batch {
     /// Lists the own rows that any rank asked for, if they are pushed to, and returns the sizes of the
     /// batch at hand.
     pub(crate) fn gather(&mut self, rank: u32) -> Option<BatchSizes> {
+        self.change();
         if self.place_of.is_empty() {
             return None;
         }

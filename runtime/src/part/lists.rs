@@ -7,8 +7,8 @@ use crate::chunks::Set;
 
 use gnnc_ir::EdgeSet;
 use gnnc_ir::kernel::Walk;
-use gnnc_ir::program::{Extent, Product};
-use gnnc_ir::words::types::Level;
+use gnnc_ir::program::{Extent, Launch, Product, Program};
+use gnnc_ir::words::types::{Level, Of};
 
 /// A list of a rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -25,10 +25,14 @@ pub(crate) enum List {
     OfLevel(u8, u32),
     /// Rows of the batch at hand that belong to a rank, or that it asked for.
     Fetched(OfBatch, u32),
+    /// For each vertex of the set at hand, its row among those of all sets.
+    InSets,
     /// The first entry of each row of a table, plus one final entry.
     First(Table),
     /// The other end of each entry.
     Ends(Table),
+    /// The vertex at the source of each edge of a batch.
+    Vertices(Level, EdgeSet),
     /// For each entry, the position of its value, if values are in another order.
     Positions(Table),
 }
@@ -77,6 +81,34 @@ pub(crate) enum Numbers<'a> {
 }
 
 impl List {
+    /// For each vertex of a level, its row in a tensor with rows of all vertices, or of those of a level.
+    pub(crate) fn rows_in(other: Option<Level>, of: Of) -> Self {
+        match other.map(|level| level.of) {
+            Some(Of::Sets) => Self::InSets,
+            Some(_) | None if of == Of::Owned => Self::Fetched(OfBatch::Owned, 0),
+            Some(Of::One | Of::All | Of::Owned) | None => {
+                Self::Ids(Over::Level(Level { number: 0, of }))
+            }
+        }
+    }
+
+    /// The vertices at the sources of the edges that a launch walks, if it reads rows of all of them.
+    pub(crate) fn vertices(program: &Program, launch: &Launch, set: EdgeSet) -> Option<Self> {
+        let level = launch.rows.level();
+        let level = level.filter(|_| launch.reads_vertices(program))?;
+        Some(Self::Vertices(level, set))
+    }
+
+    /// Whether it is one of the batch at hand.
+    pub(crate) fn of_batch(self) -> bool {
+        match self {
+            Self::Ids(over) => matches!(over, Over::Level(_)),
+            Self::First(table) | Self::Ends(table) | Self::Positions(table) => table.of_batch(),
+            Self::Vertices(..) | Self::OfLevel(..) | Self::Fetched(..) | Self::InSets => true,
+            Self::Sent(_) | Self::Moved(..) | Self::Places(..) => false,
+        }
+    }
+
     /// Whether all ranks of a machine share the list.
     pub(crate) fn shared(self) -> bool {
         match self {
@@ -88,6 +120,8 @@ impl List {
             Self::Sent(_)
             | Self::OfLevel(..)
             | Self::Fetched(..)
+            | Self::InSets
+            | Self::Vertices(..)
             | Self::First(Table::Features(..))
             | Self::Ends(Table::Features(..))
             | Self::Positions(Table::Features(..)) => false,
@@ -107,6 +141,11 @@ impl Over {
 }
 
 impl Table {
+    /// Whether it has edges of the batch at hand.
+    pub(crate) fn of_batch(self) -> bool {
+        matches!(self, Self::Edges(Over::Level(_), ..))
+    }
+
     /// The edges of a set that a kernel over `rows` walks, if any.
     pub(crate) fn edges(rows: Extent, set: EdgeSet, walk: Walk) -> Option<Self> {
         let by = match walk {
@@ -168,10 +207,20 @@ impl Part {
             List::Fetched(which, rank) => {
                 Numbers::Rows(self.batches.at_hand()?.asked().list(which, rank))
             }
+            List::Vertices(level, set) => {
+                Numbers::Rows(&self.batches.at_hand()?.edges(level, set)?.vertices)
+            }
+            List::InSets => Numbers::Rows(self.batches.at_hand()?.places_in_sets()),
             List::First(table) => Numbers::Places(&self.table(table)?.0.csr.indptr),
             List::Ends(table) => Numbers::Rows(&self.table(table)?.0.csr.indices),
             List::Positions(table) => Numbers::Rows(self.table(table)?.1),
         })
+    }
+
+    /// The rows of [`List::rows_in`]; none without a batch.
+    pub(crate) fn rows_in(&self, other: Option<Level>, of: Of) -> &[u32] {
+        let list = self.list(List::rows_in(other, of));
+        list.and_then(Numbers::rows).unwrap_or(&[])
     }
 
     /// A table, with the positions of its entries' values if those are in another order.

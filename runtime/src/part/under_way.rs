@@ -14,6 +14,8 @@ static NO_BLOCKS: Blocks = Blocks::NONE;
 pub(super) struct UnderWay {
     /// Its number in the epoch.
     pub(super) number: u32,
+    /// Changes with its lists.
+    pub(super) version: u64,
     /// Seeds of all batches of its epoch, on all ranks.
     pub(super) of_epoch: u32,
     /// Its seeds on all ranks.

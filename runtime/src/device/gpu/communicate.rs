@@ -9,7 +9,6 @@ use super::state::{Gpu, read, written};
 use crate::clocks::Squares;
 use crate::communication::moves::{Columns, Write};
 use crate::communication::{self, CommStep, CommSteps, Compared, Memory, Now, Words};
-use crate::fault::Fault;
 use crate::part::lists::Numbers;
 use crate::step_context::StepContext;
 use crate::steps::Step;
@@ -104,7 +103,11 @@ impl DeviceRank {
     }
 
     /// Rows in the memory of the device.
-    pub(super) fn placed(&self, gpu: &Gpu, rows: &communication::Rows) -> Result<Rows<'_>, Fault> {
+    pub(super) fn placed(
+        &self,
+        gpu: &mut Gpu,
+        rows: &communication::Rows,
+    ) -> Result<Rows<'_>, Stop> {
         let list = match &rows.list {
             None => None,
             Some(listed) => {

@@ -1,6 +1,6 @@
 //! Compute instructions.
 
-use super::device_rank::{DeviceRank, Targets};
+use super::device_rank::DeviceRank;
 use super::driver::{DriverError, Matrix, Product as DenseProduct};
 use super::launch::{Operands, Stop};
 use super::moves::Rows;
@@ -12,10 +12,10 @@ use crate::part::lists::{List, Over};
 use crate::step_context::StepContext;
 use crate::steps::Step;
 use gnnc_codegen::cuda::library::{Entry, number};
-use gnnc_ir::graph::op::{Loss, Site};
+use gnnc_ir::graph::op::Site;
 use gnnc_ir::kernel::drop_threshold;
 use gnnc_ir::program::instr;
-use gnnc_ir::program::{self, Instr, METRICS, Product, Ref, Transfer};
+use gnnc_ir::program::{self, Instr, Product, Ref, Transfer};
 use gnnc_ir::words::storage::Storage;
 use std::ops::Range;
 
@@ -43,6 +43,9 @@ impl DeviceRank {
         step_contexts: &Moments,
     ) -> Result<(), Stop> {
         let iteration = step.iteration;
+        let step_context = &step_context.in_batch(step.batch);
+        let of_batch = self.in_batch(gpu, step, step_context)?;
+        let step_contexts = of_batch.as_deref().unwrap_or(step_contexts);
         match step.instr {
             Instr::Launch(launch) => {
                 let operands = self.operands(gpu, launch, iteration, step_contexts)?;
@@ -70,16 +73,15 @@ impl DeviceRank {
                 p,
                 site,
             }) => self.sparse_dropout(gpu, (*values, *out), (*p, *site), iteration, step_contexts),
+            Instr::Sample(_) => self.sample(gpu, step, step_context),
+            Instr::Numbers(numbers) => self.numbers(gpu, numbers),
+            Instr::FetchRows(fetch) => self.fetch_rows(gpu, fetch, iteration),
+            Instr::AddRows(add) => self.add_rows(gpu, add, iteration),
+            Instr::PutRows(put) => self.put_rows(gpu, put, iteration),
             Instr::Densify(instr::Densify { values, out }) => {
                 self.densify(gpu, *values, *out, iteration)
             }
-            Instr::Loss(instr::Loss {
-                loss,
-                logits,
-                out,
-                grad,
-                classes,
-            }) => self.loss(gpu, loss, [Some(*logits), *out, *grad], *classes, iteration),
+            Instr::Loss(loss) => self.loss(gpu, loss, iteration),
             Instr::Metrics(metrics) => self.metrics(gpu, metrics, iteration),
             Instr::Remember(instr::Remember { from, history }) => {
                 self.remember(gpu, *from, *history, iteration, step_context)
@@ -110,12 +112,7 @@ impl DeviceRank {
             | Instr::Lag(_)
             | Instr::Sets(_)
             | Instr::Shift(_)
-            | Instr::Sample(_)
-            | Instr::Numbers(_)
-            | Instr::FetchRows(_)
-            | Instr::AddRows(_)
             | Instr::PushRows(_)
-            | Instr::PutRows(_)
             | Instr::DrawEdges(_)
             | Instr::AskRows(_)
             | Instr::ServeRows(_)
@@ -292,117 +289,6 @@ impl DeviceRank {
         Ok(gpu.library(on, Entry::Scatter, count, &arguments, &touched)?)
     }
 
-    fn loss(
-        &self,
-        gpu: &mut Gpu,
-        kind: &Loss,
-        [logits, out, grad]: [Option<Ref>; 3],
-        classes: u32,
-        iteration: u32,
-    ) -> Result<(), Stop> {
-        let rows = self.rows_at_hand();
-        let tensor = |at: Option<Ref>| match at {
-            Some(at) => {
-                let stride = self.own.program.buffer(at.buffer).columns;
-                (self.slot(at, iteration), u64::from(stride))
-            }
-            None => Default::default(),
-        };
-        let (logits, grad) = (tensor(logits), tensor(grad));
-        let terms = self.own.part.weights.trained * f64::from(kind.per_vertex(classes));
-        let Targets {
-            sets,
-            labels,
-            values,
-            weights,
-        } = self.targets;
-        let arguments = [
-            logits.0.0,
-            logits.1,
-            grad.0.0,
-            grad.1,
-            sets.0,
-            labels.0,
-            values.0,
-            weights.0,
-            rows.start,
-            rows.end,
-            classes.into(),
-            number_of(kind),
-            constant_of(kind),
-            terms.to_bits(),
-            self.scratch.0,
-        ];
-        let count = rows.end - rows.start;
-        let blocks = u64::from(Entry::Loss.blocks(count));
-        let part = |(at, stride): (super::driver::Address, u64)| {
-            (at.plus(4 * rows.start * stride), 4 * count * stride)
-        };
-        let (read_from, write_to) = (part(logits), part(grad));
-        let mut touched = vec![
-            read(read_from.0, read_from.1),
-            written(self.scratch, 8 * blocks),
-        ];
-        touched.extend((grad.1 > 0).then(|| written(write_to.0, write_to.1)));
-        let on = self.streams.compute;
-        gpu.library(on, Entry::Loss, count, &arguments, &touched)?;
-        match out {
-            Some(out) => self.sum(gpu, (blocks, 1), terms, self.slot(out, iteration)),
-            None => Ok(()),
-        }
-    }
-
-    fn metrics(&self, gpu: &mut Gpu, metrics: &instr::Metrics, iteration: u32) -> Result<(), Stop> {
-        let rows = self.rows_at_hand();
-        let stride = u64::from(self.own.program.buffer(metrics.logits.buffer).columns);
-        let at = self.slot(metrics.logits, iteration);
-        let Targets {
-            sets,
-            labels,
-            values,
-            weights,
-        } = self.targets;
-        let arguments = [
-            at.0,
-            stride,
-            sets.0,
-            labels.0,
-            values.0,
-            weights.0,
-            rows.start,
-            rows.end,
-            metrics.classes.into(),
-            number_of(&metrics.loss),
-            constant_of(&metrics.loss),
-            self.scratch.0,
-        ];
-        let (count, on) = (rows.end - rows.start, self.streams.compute);
-        let blocks = u64::from(Entry::Metrics.blocks(count));
-        let touched = [
-            read(at.plus(4 * rows.start * stride), 4 * count * stride),
-            written(self.scratch, 8 * u64::from(METRICS) * blocks),
-        ];
-        gpu.library(on, Entry::Metrics, count, &arguments, &touched)?;
-        let sums = (blocks, u64::from(METRICS));
-        self.sum(gpu, sums, 1.0, self.slot(metrics.out, iteration))
-    }
-
-    /// Adds sums of doubles in scratch memory.
-    fn sum(
-        &self,
-        gpu: &mut Gpu,
-        (rows, columns): (u64, u64),
-        terms: f64,
-        out: super::driver::Address,
-    ) -> Result<(), Stop> {
-        let arguments = [self.scratch.0, rows, columns, terms.to_bits(), out.0];
-        let touched = [
-            read(self.scratch, 8 * rows * columns),
-            written(out, 4 * columns),
-        ];
-        Ok(gpu.library(self.streams.compute, Entry::Sum, 1, &arguments, &touched)?)
-    }
-
     fn remember(
         &mut self,
         gpu: &mut Gpu,
@@ -447,24 +333,4 @@ fn non_zeros(indptr: &[u64], rows: &Range<u64>) -> (u64, u64) {
     let first = |row: u64| indptr.get(row as usize).copied().unwrap_or(0);
     let begin = first(rows.start);
     (4 * begin, 4 * (first(rows.end) - begin))
-}
-
-/// How `loss.cu` numbers a loss.
-fn number_of(loss: &Loss) -> u64 {
-    match loss {
-        Loss::CrossEntropy { .. } => 0,
-        Loss::BinaryCrossEntropy { .. } => 1,
-        Loss::SquaredError => 2,
-        Loss::AbsoluteError => 3,
-        Loss::Huber { .. } => 4,
-    }
-}
-
-/// The bits of the number that `loss.cu` needs for a loss.
-fn constant_of(loss: &Loss) -> u64 {
-    match loss {
-        Loss::CrossEntropy { smoothing, .. } => smoothing.0.to_bits(),
-        Loss::Huber { delta } => delta.0.to_bits(),
-        Loss::BinaryCrossEntropy { .. } | Loss::SquaredError | Loss::AbsoluteError => 0,
-    }
 }

@@ -1,19 +1,20 @@
 //! One rank on a device: its memory, and the addresses of its data.
 
+use super::batch::Sampling;
 use super::driver::{Address, DriverError, Event, HostAddress, Stream};
-use super::launch::{Section, Stop, Tables};
+use super::launch::{Stop, scratch_floats};
+use super::losses::{Targets, sums_bytes};
 use super::mail::Streams;
 use super::merged::Merged;
 use super::state::Gpu;
 use super::step_contexts::Moments;
+use super::tables::{Section, Tables};
 use crate::RuntimeError;
 use crate::fault::Fault;
-use crate::part::Part;
-use crate::part::lists::List;
 use crate::rank::Rank;
 use crate::start::Beginning;
 use gnnc_codegen::cuda::library::Entry;
-use gnnc_graph::{GraphData, Labels};
+use gnnc_graph::GraphData;
 use gnnc_ir::program::instr;
 use gnnc_ir::program::trace::Phase;
 use gnnc_ir::program::{BufferId, Chunk, Instr, METRICS, Matrix, Product, Ref};
@@ -31,11 +32,13 @@ pub(super) struct DeviceRank {
     pub(super) copies: Option<[Stream; 2]>,
     /// Buffers on the host.
     host: HostAddress,
-    arena: Address,
-    /// Bytes of buffers and scratch memory.
+    pub(super) arena: Address,
+    /// Bytes of buffers, and of scratch memory that is part of theirs.
     pub(super) arena_bytes: u64,
-    /// Memory for partial results of a single instruction.
+    /// Memory for partial results of a single instruction. A rank that samples has it apart from its buffers, as
+    /// a batch may need more.
     pub(super) scratch: Address,
+    pub(super) scratch_bytes: u64,
     /// A row of zeros.
     pub(super) zeros: Address,
     /// The row sections over which kernels over edges are launched, with their hubs.
@@ -49,6 +52,8 @@ pub(super) struct DeviceRank {
     pub(super) flagged: Vec<crate::Failure>,
     /// Merged launches, by list and index of the first instruction.
     pub(super) merged: BTreeMap<(Phase, usize), Merged>,
+    /// What it has to sample, if it does.
+    pub(super) sampling: Option<Sampling>,
     /// Recorded where messages may be packed.
     pub(super) computed: Event,
     /// For each tag, the event after its messages are packed.
@@ -57,48 +62,12 @@ pub(super) struct DeviceRank {
     pub(super) sent: u64,
 }
 
-/// The targets that losses and metrics compare own vertices with; address 0 if absent.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Targets {
-    /// Per vertex, one bit for each of the training, validation and test set.
-    pub(super) sets: Address,
-    /// Per vertex, its class.
-    pub(super) labels: Address,
-    /// Per vertex, one number per class.
-    pub(super) values: Address,
-    /// The weight of each class.
-    pub(super) weights: Address,
-}
-
 /// Memory that a rank's instructions need besides buffers.
 #[derive(Default)]
 struct Needs {
     scratch_bytes: u64,
     zero_bytes: u64,
     flags: u64,
-}
-
-impl Targets {
-    /// Copies the targets to the device.
-    fn new(gpu: &mut Gpu, part: &Part) -> Result<Self, DriverError> {
-        let set = |v: usize| {
-            let bits = part.splits.iter().enumerate();
-            bits.map(|(n, set)| u32::from(set.get(v) == Some(&true)) << n)
-                .sum()
-        };
-        let sets: Vec<u32> = (0..part.inner).map(set).collect();
-        let mut targets = Self {
-            sets: gpu.put_list(&sets)?,
-            weights: gpu.put_list(&part.weights.each)?,
-            ..Self::default()
-        };
-        match &part.labels {
-            Labels::None => {}
-            Labels::Single(labels) => targets.labels = gpu.put_list(labels)?,
-            Labels::Values { values, .. } => targets.values = gpu.put_list(values)?,
-        }
-        Ok(targets)
-    }
 }
 
 impl DeviceRank {
@@ -131,6 +100,8 @@ impl DeviceRank {
             arena: Address::default(),
             arena_bytes: 0,
             scratch: Address::default(),
+            scratch_bytes: 0,
+            sampling: None,
             zeros: Address::default(),
             tables: Tables::new(hub_edges),
             targets,
@@ -155,13 +126,25 @@ impl DeviceRank {
         }
         let layout = &device_rank.own.layout;
         let scratch = 4 * layout.scratch;
-        device_rank.arena_bytes = layout.total_bytes.max(scratch + needs.scratch_bytes);
+        let samples = device_rank.samples();
+        device_rank.scratch_bytes = needs.scratch_bytes;
+        device_rank.arena_bytes = match samples {
+            true => layout.total_bytes,
+            false => layout.total_bytes.max(scratch + needs.scratch_bytes),
+        };
         device_rank.arena = gpu.driver.allocate(device_rank.arena_bytes.max(4))?;
-        device_rank.scratch = device_rank.arena.plus(scratch);
-        let persistent = layout.persistent_bytes;
+        device_rank.scratch = match samples {
+            true => gpu.driver.allocate(needs.scratch_bytes.max(4))?,
+            false => device_rank.arena.plus(scratch),
+        };
+        // Batches may move buffers before anything is written to them.
+        let cleared = match samples {
+            true => layout.total_bytes,
+            false => layout.persistent_bytes,
+        };
         device_rank.merge(gpu)?;
-        if persistent > 0 {
-            gpu.driver.clear(gpu.main, device_rank.arena, persistent)?;
+        if cleared > 0 {
+            gpu.driver.clear(gpu.main, device_rank.arena, cleared)?;
         }
         let host_bytes = device_rank.own.layout.host_bytes;
         if host_bytes > 0 {
@@ -188,6 +171,13 @@ impl DeviceRank {
             let (mut flags, order) = (0, (0..chunks).collect());
             for step in crate::steps::Steps::new(program.list(phase), order, 1, 1) {
                 self.own.place.chunk = step.chunk;
+                if let Some(launch) = step.instr.launch() {
+                    step_contexts.add(&launch.scalars, &launch.sites, step.iteration);
+                }
+                if step.batch.is_some() && !step.instr.whole().communicates() {
+                    // Each batch makes room for what it needs.
+                    continue;
+                }
                 let rows = self.own.part.own(step.chunk).len() as u64;
                 let instr = if matches!(step.instr, Instr::Finish(_)) {
                     step.instr
@@ -213,12 +203,9 @@ impl DeviceRank {
                 }
                 let scratch = self.scratch_bytes(instr, rows);
                 needs.scratch_bytes = needs.scratch_bytes.max(scratch);
-                if let Some(launch) = step.instr.launch() {
-                    step_contexts.add(&launch.scalars, &launch.sites, step.iteration);
-                }
                 for section in self.sections(gpu, &step)? {
                     let Section { loaded, size, .. } = &section;
-                    let floats = super::launch::scratch_floats(loaded, size, instr.chunk());
+                    let floats = scratch_floats(loaded, size, instr.chunk());
                     needs.scratch_bytes = needs.scratch_bytes.max(4 * floats);
                 }
             }
@@ -226,11 +213,6 @@ impl DeviceRank {
         }
         self.own.place.chunk = None;
         Ok(needs)
-    }
-
-    /// Address of a list.
-    pub(super) fn list(&self, gpu: &Gpu, list: List) -> Result<Address, Fault> {
-        gpu.at(self.own.number, list)
     }
 
     /// Address of a word of the rank's buffers.
@@ -245,7 +227,7 @@ impl DeviceRank {
     }
 
     /// Host address of a buffer.
-    fn hosted(&self, id: BufferId) -> HostAddress {
+    pub(super) fn hosted(&self, id: BufferId) -> HostAddress {
         self.host.plus(4 * self.own.buffer(id).start as u64)
     }
 
@@ -318,13 +300,14 @@ impl DeviceRank {
         floats: &[f32],
     ) -> Result<(), DriverError> {
         let (at, _) = self.buffer(id);
-        let bytes = super::state::bytes(&self.own.packed(id, floats));
+        let words = self.own.packed(id, floats);
+        let bytes = super::state::bytes(&words);
         match floats.is_empty() {
             true => Ok(()),
             false if self.own.program.is_hosted(id) => {
-                gpu.driver.write_host(&bytes, self.hosted(id))
+                gpu.driver.write_host(bytes, self.hosted(id))
             }
-            false => gpu.driver.upload(gpu.main, &bytes, at),
+            false => gpu.driver.upload(gpu.main, bytes, at),
         }
     }
 
@@ -360,9 +343,9 @@ impl DeviceRank {
         {
             4 * u64::from(one.inner) * u64::from(one.columns)
         } else if let Instr::Loss(_) = instr {
-            8 * u64::from(Entry::Loss.blocks(rows))
+            sums_bytes(Entry::Loss, rows, 1)
         } else if let Instr::Metrics(_) = instr {
-            8 * u64::from(METRICS * Entry::Metrics.blocks(rows))
+            sums_bytes(Entry::Metrics, rows, METRICS)
         } else if let Instr::HaloExchange(one) = instr
             && one.skip.is_some_and(|skip| skip.rule.limit().is_some())
         {

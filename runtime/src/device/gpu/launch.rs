@@ -5,53 +5,28 @@ use super::device_rank::DeviceRank;
 use super::driver::{Address, DriverError, Launch, Matrix};
 use super::state::Gpu;
 use super::step_contexts::Moments;
+use super::tables::{Section, Tables};
 use super::touched::touched;
 use crate::fault::Fault;
 use crate::part::Part;
-use crate::part::lists::{List, Over, Table};
+use crate::part::lists::{List, Numbers, Over, Table};
 use crate::sparse;
 use crate::steps::Step;
-use gnnc_codegen::cuda::{Hubs, Parameter, Size, by_degree};
+use gnnc_codegen::cuda::{Parameter, Size};
 use gnnc_ir::kernel::Walk;
 use gnnc_ir::kernel::{Body, Kernel};
 use gnnc_ir::program::instr;
 use gnnc_ir::program::memory::ALIGN;
 use gnnc_ir::program::{self, Chunk, Extent, Instr, Product};
-use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::Arc;
-
-/// A range of rows in one launch.
-pub(super) struct Section {
-    pub(super) loaded: Arc<Loaded>,
-    pub(super) rows: Range<u64>,
-    pub(super) size: Size,
-    hubs: OnDevice,
-    order: Address,
-}
-
-/// Hubs and row orders of sections, by the table walked and the rows.
-pub(super) struct Tables {
-    /// Edges from which a row is a hub.
-    most: u64,
-    known: BTreeMap<(Table, u64, u64), (OnDevice, u64, u64)>,
-    orders: BTreeMap<(Table, u64, u64), Address>,
-}
-
-/// Device addresses of the lists in [`Hubs`].
-#[derive(Clone, Copy, Default)]
-struct OnDevice {
-    rows: Address,
-    first_chunks: Address,
-    chunk_rows: Address,
-    chunk_edges: Address,
-}
 
 /// The edges a kernel walks.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Edges<'a> {
     /// Their table; `None` if the kernel walks rows.
-    table: Option<Table>,
+    pub(super) table: Option<Table>,
+    /// The list of `indices`, if it is not that of the table.
+    ends: Option<List>,
     pub(super) indptr: &'a [u64],
     pub(super) indices: &'a [u32],
     pub(super) positions: &'a [u32],
@@ -105,70 +80,13 @@ impl From<Stop> for crate::RuntimeError {
     }
 }
 
-impl Tables {
-    pub(super) fn new(most: u64) -> Self {
-        Self {
-            most,
-            known: BTreeMap::new(),
-            orders: BTreeMap::new(),
-        }
-    }
-
-    /// The order of rows, copied to the device on first use; null for ascending order.
-    fn order(
-        &mut self,
-        gpu: &mut Gpu,
-        (table, indptr): (Table, &[u64]),
-        rows: &Range<u64>,
-    ) -> Result<Address, Stop> {
-        let key = (table, rows.start, rows.end);
-        if let Some(known) = self.orders.get(&key) {
-            return Ok(*known);
-        }
-        let at = gpu.put_list(&by_degree(
-            indptr,
-            rows.start as usize..rows.end as usize,
-            self.most,
-        ))?;
-        self.orders.insert(key, at);
-        Ok(at)
-    }
-
-    /// The hubs among rows, copied to the device on first use; with the numbers of hubs and of
-    /// their chunks.
-    fn of(
-        &mut self,
-        gpu: &mut Gpu,
-        (table, indptr): (Table, &[u64]),
-        rows: &Range<u64>,
-    ) -> Result<(OnDevice, u64, u64), Stop> {
-        let key = (table, rows.start, rows.end);
-        if let Some(known) = self.known.get(&key) {
-            return Ok(*known);
-        }
-        let range = rows.start as usize..rows.end as usize;
-        let hubs = Hubs::of(indptr, range, self.most);
-        let there = match hubs.rows.is_empty() {
-            true => OnDevice::default(),
-            false => OnDevice {
-                rows: gpu.put_list(&hubs.rows)?,
-                first_chunks: gpu.put_list(&hubs.first_chunks)?,
-                chunk_rows: gpu.put_list(&hubs.chunk_rows)?,
-                chunk_edges: gpu.put_list(&hubs.chunk_edges)?,
-            },
-        };
-        let found = (there, hubs.rows.len() as u64, hubs.chunk_rows.len() as u64);
-        self.known.insert(key, found);
-        Ok(found)
-    }
-}
-
 impl<'a> Edges<'a> {
     /// The edges of a table, if the rank has it.
     fn of(part: &'a Part, table: Option<Table>) -> Option<Self> {
         let (walkable, positions) = part.table(table?)?;
         Some(Self {
             table,
+            ends: None,
             indptr: &walkable.csr.indptr,
             indices: &walkable.csr.indices,
             positions,
@@ -204,7 +122,7 @@ impl DeviceRank {
         };
         let mut tables = std::mem::replace(&mut self.tables, Tables::new(0));
         let sections = self.edges(&loaded, step.instr).and_then(|edges| {
-            let section = |rows: Range<u64>| section(gpu, &mut tables, &loaded, edges, rows);
+            let section = |rows: Range<u64>| self.section(gpu, &mut tables, (&loaded, edges), rows);
             ranges.into_iter().map(section).collect()
         });
         self.tables = tables;
@@ -225,7 +143,11 @@ impl DeviceRank {
             && walk != Walk::Rows
         {
             let edges = Edges::of(&self.own.part, Table::edges(launch.rows, set, walk));
-            return Ok(edges.ok_or(Fault::Missing("edges"))?);
+            let mut edges = edges.ok_or(Fault::Missing("edges"))?;
+            edges.ends = List::vertices(&self.own.program, launch, set);
+            let vertices = edges.ends.and_then(|list| self.own.part.list(list));
+            edges.indices = vertices.and_then(Numbers::rows).unwrap_or(edges.indices);
+            return Ok(edges);
         }
         Ok(Edges::default())
     }
@@ -242,7 +164,7 @@ impl DeviceRank {
     }
 
     /// Addresses of the first entries of rows and of the ends of entries; 0 if no edges are walked.
-    pub(super) fn entries(&self, gpu: &Gpu, edges: &Edges) -> Result<[Address; 2], Fault> {
+    pub(super) fn entries(&self, gpu: &mut Gpu, edges: &Edges) -> Result<[Address; 2], Stop> {
         let Some(table) = edges.table else {
             return Ok(Default::default());
         };
@@ -264,11 +186,11 @@ impl DeviceRank {
     /// The operands of a launch.
     pub(super) fn operands(
         &self,
-        gpu: &Gpu,
+        gpu: &mut Gpu,
         launch: &program::Launch,
         iteration: u32,
         step_contexts: &Moments,
-    ) -> Result<Operands, Fault> {
+    ) -> Result<Operands, Stop> {
         let first = |at: &program::Ref| {
             let skipped = self.own.skipped_bytes(*at, launch.chunk);
             Address(self.slot(*at, iteration).0.wrapping_sub(skipped))
@@ -291,7 +213,11 @@ impl DeviceRank {
         step: &Step,
         operands: &Operands,
     ) -> Result<(), Stop> {
-        for section in self.sections(gpu, step)? {
+        let sections = self.sections(gpu, step)?;
+        for Section { loaded, size, .. } in &sections {
+            self.scratch_of(gpu, 4 * scratch_floats(loaded, size, step.instr.chunk()))?;
+        }
+        for section in sections {
             self.launch_section(gpu, step.instr, &section, operands)?;
         }
         Ok(())
@@ -354,18 +280,22 @@ impl DeviceRank {
         let edges = self.edges(loaded, instr)?;
         let pointer = |list: &[Address], n: u16| list.get(usize::from(n)).map_or(0, |at| at.0);
         let hubs = section.hubs;
-        let there = |list: fn(Table) -> List| match edges.table {
-            Some(table) => self.list(gpu, list(table)),
-            None => Ok(Address::default()),
-        };
-        let listed = |n: usize, list: fn(Table) -> List| match operands.lists.get(n) {
-            Some(fetched) => Ok(*fetched),
-            None if operands.lists.is_empty() => there(list),
-            // A launch fetches lists the device does not keep; this address is not read.
-            None => Ok(Address::default()),
-        };
-        let indptr = there(List::First)?;
-        let (indices, positions) = (listed(0, List::Ends)?, listed(1, List::Positions)?);
+        let mut lists = [Address::default(); 3];
+        if let Some(table) = edges.table {
+            let ends = edges.ends.unwrap_or(List::Ends(table));
+            let read = [List::First(table), ends, List::Positions(table)];
+            for (n, (at, list)) in lists.iter_mut().zip(read).enumerate() {
+                // A launch may fetch the last two, which the device then does not keep. One that it neither
+                // fetches nor keeps is not read.
+                let fetched = n.checked_sub(1).and_then(|n| operands.lists.get(n));
+                *at = match fetched {
+                    Some(fetched) => *fetched,
+                    None if n == 0 || operands.lists.is_empty() => self.list(gpu, list)?,
+                    None => Address::default(),
+                };
+            }
+        }
+        let [indptr, indices, positions] = lists;
         let argument = |parameter: &Parameter| match *parameter {
             Parameter::Indptr => indptr.0,
             Parameter::Indices => indices.0,
@@ -427,37 +357,4 @@ fn added(kernel: &Kernel, chunk: Option<Chunk>) -> Option<u64> {
 pub(super) fn scratch_floats(loaded: &Loaded, size: &Size, chunk: Option<Chunk>) -> u64 {
     let before = added(&loaded.kernel, chunk).unwrap_or(0);
     before.next_multiple_of(ALIGN) + loaded.source.schedule.scratch_floats(size)
-}
-
-fn section(
-    gpu: &mut Gpu,
-    tables: &mut Tables,
-    loaded: &Arc<Loaded>,
-    edges: Edges,
-    rows: Range<u64>,
-) -> Result<Section, Stop> {
-    let first = |row: u64| edges.indptr.get(row as usize).copied().unwrap_or(0);
-    let (hubs, count, chunks) = match edges.table {
-        Some(table) => tables.of(gpu, (table, edges.indptr), &rows)?,
-        None => Default::default(),
-    };
-    let order = match edges.table {
-        Some(table) if loaded.source.schedule.ordered() => {
-            tables.order(gpu, (table, edges.indptr), &rows)?
-        }
-        _ => Address::default(),
-    };
-    let size = Size {
-        rows: rows.end - rows.start,
-        edges: first(rows.end) - first(rows.start),
-        chunks,
-        hubs: count,
-    };
-    Ok(Section {
-        loaded: Arc::clone(loaded),
-        rows,
-        size,
-        hubs,
-        order,
-    })
 }

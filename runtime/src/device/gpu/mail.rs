@@ -27,14 +27,18 @@ pub(super) struct Mail {
     /// The ranks of this process.
     here: Range<u32>,
     stages: Vec<Stage>,
+    /// Whether messages are of batches, of which each has another size.
+    of_batches: bool,
     /// Free stages by size in bytes. A stage is reused only for messages of its size, so that a
-    /// second identical run needs no more memory.
+    /// second identical run needs no more memory. Those of batches have powers of two.
     free: BTreeMap<u64, VecDeque<usize>>,
     /// Messages by sender, receiver and tag, in order.
     letters: BTreeMap<(u32, u32, u32), VecDeque<usize>>,
     /// Numbers known to the CPU, by the same key: ranks of one process need no device memory for
     /// them.
     told: BTreeMap<(u32, u32, u32), VecDeque<f32>>,
+    /// Lists about batches, likewise.
+    lists: BTreeMap<(u32, u32, u32), VecDeque<Vec<u32>>>,
 }
 
 /// The streams of a rank.
@@ -47,13 +51,15 @@ pub(super) struct Streams {
 }
 
 impl Mail {
-    pub(super) fn new(here: Range<u32>) -> Self {
+    pub(super) fn new(here: Range<u32>, of_batches: bool) -> Self {
         Self {
             here,
+            of_batches,
             stages: Vec::new(),
             free: BTreeMap::new(),
             letters: BTreeMap::new(),
             told: BTreeMap::new(),
+            lists: BTreeMap::new(),
         }
     }
 
@@ -64,7 +70,8 @@ impl Mail {
 
     /// Whether all messages have been taken.
     pub(super) fn is_empty(&self) -> bool {
-        self.letters.values().all(VecDeque::is_empty)
+        let lists = self.lists.values().all(VecDeque::is_empty);
+        lists && self.letters.values().all(VecDeque::is_empty)
     }
 
     /// Bytes of message memory.
@@ -82,6 +89,14 @@ impl Mail {
         round: &Round,
     ) -> Result<u64, Stop> {
         let (rank, Streams { compute, messages }) = (from.own.number, from.streams);
+        // Lists of a batch are copied on the compute stream, which the message stream waits for.
+        for rows in steps
+            .sends(round)
+            .iter()
+            .flat_map(|message| steps.rows(message))
+        {
+            from.placed(gpu, rows)?;
+        }
         gpu.driver.record(from.computed, compute)?;
         gpu.driver.wait(messages, from.computed)?;
         let (mut bytes_sent, mut sent, mut received) = (0, Vec::new(), Vec::new());
@@ -140,7 +155,7 @@ impl Mail {
         let (on, bytes) = (gpu.main, size_of_val(floats) as u64);
         let at = gpu.driver.allocate(bytes)?;
         let message = |peer| Message { peer, at, bytes };
-        let mut plain = bytes_of(floats);
+        let mut plain = bytes_of(floats).to_vec();
         if self.here.contains(&from) {
             gpu.driver.upload(on, &plain, at)?;
             let others = (0..ranks).filter(|rank| !self.here.contains(rank));
@@ -200,6 +215,25 @@ impl Mail {
         self.told.get_mut(&(from, to, tag))?.pop_front()
     }
 
+    /// Tells a list: from a rank, to a rank, with a tag.
+    pub(super) fn tell_list(&mut self, key: (u32, u32, u32), list: Vec<u32>) {
+        self.lists.entry(key).or_default().push_back(list);
+    }
+
+    /// The next list from each of the ranks; `None` if one of them has told none yet.
+    pub(super) fn lists(&mut self, to: u32, from: &[u32], tag: u32) -> Option<Vec<Vec<u32>>> {
+        let waits = |from: &u32| {
+            self.lists
+                .get(&(*from, to, tag))
+                .is_none_or(VecDeque::is_empty)
+        };
+        if from.iter().any(waits) {
+            return None;
+        }
+        let mut next = |from: &u32| self.lists.get_mut(&(*from, to, tag))?.pop_front();
+        from.iter().map(&mut next).collect()
+    }
+
     fn message(&self, peer: u32, stage: usize, bytes: u64) -> Message {
         let at = self.stages[stage].at;
         Message { peer, at, bytes }
@@ -216,6 +250,10 @@ impl Mail {
         on: Stream,
         bytes: u64,
     ) -> Result<usize, DriverError> {
+        let bytes = match self.of_batches {
+            true => bytes.next_power_of_two(),
+            false => bytes,
+        };
         if let Some(stage) = self.free.get_mut(&bytes).and_then(VecDeque::pop_front) {
             if self.stages[stage].used {
                 driver.wait(on, self.stages[stage].emptied)?;

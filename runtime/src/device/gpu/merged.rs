@@ -6,7 +6,6 @@ use super::launch::{Edges, Operands, Stop};
 use super::state::{Gpu, read};
 use super::step_contexts::Moments;
 use super::touched::touched;
-use crate::RuntimeError;
 use crate::fault::Fault;
 use gnnc_codegen::cuda::schedule::BLOCK;
 use gnnc_codegen::cuda::together::Set;
@@ -31,12 +30,17 @@ struct Kept {
 }
 
 impl DeviceRank {
-    /// Finds launches to merge, and copies their tables to the device. Buffers never move.
+    /// Finds launches to merge, and copies their tables to the device. If buffers move, this is done anew.
     ///
     /// # Errors
     /// If the device fails.
-    pub(super) fn merge(&mut self, gpu: &mut Gpu) -> Result<(), RuntimeError> {
+    pub(super) fn merge(&mut self, gpu: &mut Gpu) -> Result<(), Stop> {
         let program = self.own.program.clone();
+        for merged in std::mem::take(&mut self.merged).into_values() {
+            for launch in merged.launches {
+                gpu.driver.release(launch.table)?;
+            }
+        }
         for phase in Phase::ALL {
             for found in together(program.list(phase), &program) {
                 let mut launches = Vec::new();
@@ -52,7 +56,7 @@ impl DeviceRank {
     }
 
     /// Merges several launches of the same kernel; `None` if none of them has any rows.
-    fn kept(&self, gpu: &mut Gpu, same: &[Once]) -> Result<Option<Kept>, RuntimeError> {
+    fn kept(&self, gpu: &mut Gpu, same: &[Once]) -> Result<Option<Kept>, Stop> {
         let missing = || Stop::Fault(Fault::Missing("a kernel"));
         let [first, ..] = same else {
             return Ok(None);

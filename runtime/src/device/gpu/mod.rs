@@ -7,6 +7,8 @@
 //! rank. So every event is recorded before anything waits for it, and sums are added in rank order,
 //! regardless of speed.
 
+mod asking;
+mod batch;
 mod code;
 mod communicate;
 mod compute;
@@ -14,6 +16,8 @@ mod device_rank;
 pub mod driver;
 mod ends;
 mod launch;
+mod listed;
+mod losses;
 mod mail;
 mod merged;
 mod moves;
@@ -21,6 +25,7 @@ mod run;
 pub mod single;
 mod state;
 mod step_contexts;
+mod tables;
 mod touched;
 
 use crate::options::RunOptions;
@@ -75,14 +80,8 @@ impl OnDevice {
             refuse_distances(program)?;
             refuse_rings(program)?;
         }
-        if programs
-            .all()
-            .iter()
-            .any(|program| program.sampling.is_some())
-        {
-            let why =
-                "it trains on sampled batches, which run on the processor only; leave out --device";
-            return Err(RuntimeError::Program(why.to_owned()));
+        for program in programs.all() {
+            refuse_batches(program, here.len() < count)?;
         }
         let places = here.start as usize..here.end as usize;
         let ranks = start::ranks(programs, data, partition, options, (places, count))?;
@@ -115,6 +114,10 @@ impl OnDevice {
             )?);
         }
         step_contexts.allocate(&mut *gpu.driver)?;
+        for device_rank in &mut device_ranks {
+            device_rank.prepare_to_sample(&mut gpu, &step_contexts)?;
+        }
+        let of_batches = programs.all().iter().any(|one| one.sampling.is_some());
         let fork = gpu.driver.event(false)?;
         let mut joins = Vec::new();
         for _ in run::streams(&device_ranks) {
@@ -125,7 +128,7 @@ impl OnDevice {
             gpu,
             device_ranks,
             step_contexts,
-            mail: Mail::new(here),
+            mail: Mail::new(here, of_batches),
             fork,
             joins,
             began: Instant::now(),
@@ -150,6 +153,22 @@ fn within(here: &Range<u32>, count: usize) -> Result<(), RuntimeError> {
         "this process would run ranks {} to {} of {count}; give it all ranks, or one",
         here.start, here.end
     )))
+}
+
+/// Refuses batches for which ranks of several processes would tell each other lists, and those of which no rank
+/// has all edges: all ranks here share one copy of the graph.
+fn refuse_batches(program: &gnnc_ir::program::Program, several: bool) -> Result<(), RuntimeError> {
+    if program.sampling.is_some() && several {
+        let why = "it trains on sampled batches, which several processes do on processors only; run all ranks in \
+                   one process by --workers N, train on the whole graph by --placement graph, or leave out --device";
+        return Err(RuntimeError::Program(why.to_owned()));
+    }
+    if program.draws_apart() {
+        let why = "ranks draw from their own edges only (topology own), which is for ranks of several processes \
+                   on processors; leave out topology own, or --device";
+        return Err(RuntimeError::Program(why.to_owned()));
+    }
+    Ok(())
 }
 
 /// Refuses rules by distance across processes: their ranks cannot tell each other which blocks they
@@ -279,6 +298,10 @@ impl AtRest for Resting<'_> {
     }
 
     fn memory_bytes(&self) -> u64 {
-        self.device_rank.arena_bytes + self.device_rank.own.graph_bytes() + self.message_bytes
+        let DeviceRank {
+            own, arena_bytes, ..
+        } = &self.device_rank;
+        let of_batches = self.gpu.of_batches.bytes(own.number);
+        arena_bytes + own.graph_bytes() + self.message_bytes + of_batches
     }
 }

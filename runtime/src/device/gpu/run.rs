@@ -1,6 +1,7 @@
 //! Runs instruction lists. Ranks take turns; each runs until it needs a message that no rank has
 //! sent yet, so that events are recorded before anything waits for them.
 
+use super::asking::tells;
 use super::device_rank::DeviceRank;
 use super::driver::{Captured, DriverError, Event, Stream};
 use super::launch::Stop;
@@ -51,6 +52,9 @@ struct Turn<'a> {
     comm_steps: CommSteps,
     /// Index of the next of them.
     next: usize,
+    /// Whether the instruction at hand waits for lists of other ranks, and has told its own.
+    waits: bool,
+    told: bool,
     begun: Option<(Event, u64)>,
     done: bool,
     phase: Phase,
@@ -68,11 +72,11 @@ struct Timed<'a> {
     sent: u64,
 }
 
-/// Whether a list enqueues the same work in every epoch.
+/// Whether a list enqueues the same work in every epoch, on the same memory.
 fn same_always(program: &Program, list: &[Instr]) -> bool {
     let mut skips = false;
     gnnc_ir::program::traffic::for_each_skip(list, &mut |_, _, _| skips = true);
-    program.pipeline.is_none() && !skips
+    program.pipeline.is_none() && program.sampling.is_none() && !skips
 }
 
 impl Device {
@@ -111,6 +115,7 @@ impl Device {
         let mut stale = Vec::with_capacity(self.device_ranks.len());
         for device_rank in &mut self.device_ranks {
             device_rank.flagged.clear();
+            device_rank.begin_batches();
             let begun = device_rank.own.begin(phase, step_context);
             stale.push(begun.map_err(|fault| device_rank.own.failure(fault.to_string()))?);
         }
@@ -272,6 +277,8 @@ impl Device {
             at_hand: None,
             comm_steps: CommSteps::default(),
             next: 0,
+            waits: false,
+            told: false,
             begun: None,
             done: false,
             phase,
@@ -312,6 +319,13 @@ impl Device {
         let mut moved = false;
         loop {
             if let Some(step) = turn.at_hand {
+                if turn.waits {
+                    if !self.tell_lists(place, &step, &mut turn.told)? {
+                        return Ok(moved);
+                    }
+                    (turn.waits, moved) = (false, true);
+                    self.issue(place, turn, &step, step_context)?;
+                }
                 while turn.comm_steps.get(turn.next).is_some() {
                     if !self.comm_step(place, &turn.comm_steps, &mut turn.next)? {
                         return Ok(moved);
@@ -351,6 +365,10 @@ impl Device {
                 ..
             } = self;
             let device_rank = &mut device_ranks[place];
+            (turn.waits, turn.told) = (tells(step.instr), false);
+            if turn.waits {
+                continue;
+            }
             let at = turn.steps.path().next().unwrap_or(0);
             if at < turn.merged {
                 continue;
@@ -359,11 +377,31 @@ impl Device {
                 turn.merged = end;
                 continue;
             }
-            turn.next = 0;
-            if !device_rank.plan(gpu, &step, step_context, &mut turn.comm_steps)? {
-                device_rank.compute(gpu, &step, step_context, step_contexts)?;
-            }
+            self.issue(place, turn, &step, step_context)?;
         }
+    }
+
+    /// Lists the steps of an instruction that communicates, or enqueues it.
+    fn issue(
+        &mut self,
+        place: usize,
+        turn: &mut Turn,
+        step: &Step,
+        step_context: &StepContext,
+    ) -> Result<(), Stop> {
+        let Self {
+            gpu,
+            device_ranks,
+            step_contexts,
+            ..
+        } = self;
+        let device_rank = &mut device_ranks[place];
+        turn.next = 0;
+        let planned = device_rank.plan(gpu, step, step_context, &mut turn.comm_steps)?;
+        if !planned && !tells(step.instr) {
+            device_rank.compute(gpu, step, step_context, step_contexts)?;
+        }
+        Ok(())
     }
 
     /// Records the next timed event.

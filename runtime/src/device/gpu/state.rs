@@ -2,6 +2,7 @@
 
 use super::code::Code;
 use super::driver::{Address, Driver, DriverError, Launch, Stream, Touched};
+use super::listed::OfBatches;
 use crate::RuntimeError;
 use crate::fault::Fault;
 use crate::part::lists::{List, Numbers};
@@ -18,6 +19,7 @@ pub(super) struct Gpu {
     pub(super) main: Stream,
     pub(super) code: Code,
     lists: Lists,
+    pub(super) of_batches: OfBatches,
 }
 
 /// Addresses of lists, by name: one copy per rank, or a single one if all ranks share the list.
@@ -36,28 +38,18 @@ fn key(rank: u32, list: List) -> (Option<u32>, List) {
     ((!list.shared()).then_some(rank), list)
 }
 
-/// Numbers that are copied bit for bit.
-pub(super) trait Plain: Copy {
-    fn push(self, bytes: &mut Vec<u8>);
-}
+/// Numbers that are copied bit for bit. They have no padding.
+pub(super) trait Plain: Copy {}
 
-macro_rules! plain {
-    ($($kind:ty),*) => {
-        $(impl Plain for $kind {
-            fn push(self, bytes: &mut Vec<u8>) {
-                bytes.extend_from_slice(&self.to_ne_bytes());
-            }
-        })*
-    };
-}
-
-plain!(u32, u64, i32, f32);
+impl Plain for u32 {}
+impl Plain for u64 {}
+impl Plain for i32 {}
+impl Plain for f32 {}
 
 /// Numbers as bytes.
-pub(super) fn bytes<T: Plain>(numbers: &[T]) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(size_of_val(numbers));
-    numbers.iter().for_each(|number| number.push(&mut bytes));
-    bytes
+pub(super) fn bytes<T: Plain>(numbers: &[T]) -> &[u8] {
+    // SAFETY: the numbers have no padding, and every bit pattern is valid for bytes.
+    unsafe { numbers.align_to() }.1
 }
 
 impl Gpu {
@@ -69,6 +61,7 @@ impl Gpu {
             main,
             code,
             lists: Lists::default(),
+            of_batches: OfBatches::default(),
         })
     }
 
@@ -80,7 +73,7 @@ impl Gpu {
         }
         let bytes = bytes(numbers);
         let at = self.driver.allocate(bytes.len() as u64)?;
-        self.driver.upload(self.main, &bytes, at)?;
+        self.driver.upload(self.main, bytes, at)?;
         Ok(at)
     }
 

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 type Sites = Vec<(Site, u32)>;
 
 /// The numbers of all launches.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Moments {
     /// Positions of each list of sites among the keys.
     sites: BTreeMap<Sites, usize>,
@@ -65,8 +65,8 @@ impl Moments {
         on: Stream,
         step_context: &StepContext,
     ) -> Result<(), DriverError> {
-        let epoch = step_context.epoch as u32;
-        let key = |(site, iteration): &(Site, u32)| site.key(step_context.seed, epoch, *iteration);
+        let StepContext { seed, draw, .. } = *step_context;
+        let key = |(site, iteration): &(Site, u32)| site.key(seed, draw, *iteration);
         let keys: Vec<u64> = self.keys.iter().map(key).collect();
         let scalars = self
             .scalars
