@@ -7,7 +7,10 @@
 
 use gnnc::Cache;
 use gnnc::device::library_folders;
+use gnnc::ir::graph::model::Relaxation;
+use gnnc::ir::plan::Placement;
 use gnnc::ir::program::trace::Phase;
+use gnnc::ir::words::sampling::{Fanout, SamplingSettings};
 use gnnc::runtime::device::cuda::LiveOptions;
 use gnnc::{Device, LoadOptions, Loaded, Source, TrainOptions, Trainer};
 use serde::Deserialize;
@@ -29,6 +32,44 @@ struct Request {
     /// Bytes of memory that training may take on the device; what is free if not given.
     #[serde(default)]
     device_memory: Option<u64>,
+    /// Seeds of a batch; on the whole graph if not given.
+    #[serde(default)]
+    batch: Option<u32>,
+    /// Neighbors of each hop of a batch, from the seeds on.
+    #[serde(default)]
+    fanouts: Vec<u32>,
+    /// Threads of the processor: for kernels if it is the device, otherwise to draw a batch.
+    #[serde(default = "one")]
+    threads: usize,
+    /// Threads that draw batches ahead.
+    #[serde(default)]
+    samplers: u32,
+}
+
+fn one() -> usize {
+    1
+}
+
+impl Request {
+    /// How it is trained.
+    fn options(&self, given: &TrainOptions) -> TrainOptions {
+        let mut options = TrainOptions {
+            device_memory: self.device_memory,
+            threads: self.threads,
+            ..given.clone()
+        };
+        if let Some(batch) = self.batch {
+            options.placement = Placement::Minibatch;
+            options.allow = vec![Relaxation::Sample];
+            options.knobs.sampling = SamplingSettings {
+                batch: Some(batch),
+                fanouts: self.fanouts.iter().map(|n| Fanout::Each(*n)).collect(),
+                samplers: (self.samplers > 0).then_some(self.samplers),
+                ..SamplingSettings::default()
+            };
+        }
+        options
+    }
 }
 
 /// A graph that is read for the first request and kept.
@@ -64,10 +105,7 @@ impl Bench {
 
     fn answer(&mut self, request: &Request) -> Result<Value, Box<dyn Error>> {
         let begin = Instant::now();
-        let options = TrainOptions {
-            device_memory: request.device_memory,
-            ..self.options.clone()
-        };
+        let options = request.options(&self.options);
         let loaded = self.load(request)?;
         let compiled = gnnc::compile(&loaded.model, &loaded.workload)?;
         let mut trainer = Trainer::new(loaded, &compiled, &options)?;

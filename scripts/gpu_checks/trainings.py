@@ -9,6 +9,8 @@ from pathlib import Path
 from .processes import Child, say, write
 
 EPOCHS = 5  # after which losses are compared
+# The same of examples whose epochs have a step for each batch: rounding grows with every step.
+EPOCHS_OF_BATCHES = 1
 STALE = ["--allow", "stale"]
 PLACEMENTS = {
     "graph": [],
@@ -24,7 +26,11 @@ PLACEMENTS = {
 PLACED = ["gcn_cora", "gat_cora", "gcn_8_squirrel"]
 TOGETHER = [("gcn_cora", "graph"), ("gat_cora", "graph"), ("gcn_cora", "tensor"), ("gcn_cora", "push-pull")]
 FIRST = ["gcn_cora", "gat_cora"]  # what is looked at before everything else
-KEPT = ("train_loss", "test_accuracy", "epoch_seconds")
+KEPT = ("train_loss", "epoch_seconds", "metric")
+# Batches of the placements that train on them.
+BATCHES = ["--allow", "sample", "--batch", "32", "--fanouts", "10,10"]
+ON_BATCHES = {"minibatch": [], "push-pull": [], "model-migration": ["--merges", "1"]}
+BATCHED = ["sage_cora", "gat_cora"]
 
 
 def examples(folder):
@@ -33,19 +39,37 @@ def examples(folder):
     return {path.stem: bool(re.search(r'"data/\w+\.npz"', path.read_text())) for path in paths}
 
 
-def few(example):
+def few(folder, example):
     """An example for a few epochs."""
+    text = (folder / "examples" / f"{example}.gir").read_text()
+    by_batch = re.search(r"^\s*batch = ", text, re.MULTILINE)
+    return [example, "--epochs", str(EPOCHS_OF_BATCHES if by_batch else EPOCHS)]
+
+
+def some(example):
+    """An example on the whole graph for a few epochs."""
     return [example, "--epochs", str(EPOCHS)]
 
 
 def placed(example, placement):
     """An example on four ranks. The default partitioner differs between processor and GPU."""
-    return [*few(example), "--workers", "4", "--partitioner", "metis", "--placement", placement, *PLACEMENTS[placement]]
+    return [*some(example), "--workers", "4", "--partitioner", "metis", "--placement", placement, *PLACEMENTS.get(placement, [])]
+
+
+def batched(example, placement):
+    """An example on sampled batches, on four ranks."""
+    return [*placed(example, placement), *BATCHES, *ON_BATCHES[placement]]
+
+
+def scored(said):
+    """What a run says of the test vertices: the name of the metric and its value; None without one."""
+    name = f"test_{said.get('metric') or 'accuracy'}"
+    return (name, said[name]) if said.get(name) is not None else None
 
 
 def together(example, placement):
     """An example on two ranks."""
-    return [*few(example), "--workers", "2", "--partitioner", "metis", "--placement", placement]
+    return [*some(example), "--workers", "2", "--partitioner", "metis", "--placement", placement]
 
 
 def command(gnnc, training, words=()):
@@ -70,8 +94,9 @@ def answer(child):
 def all_of(folder):
     """Everything that the processor is asked."""
     here = [name for name, there in examples(folder).items() if there]
-    wanted = [training for name in here for training in (few(name), [name])]
+    wanted = [training for name in here for training in (few(folder, name), [name])]
     wanted += [placed(name, placement) for name in PLACED for placement in PLACEMENTS]
+    wanted += [batched(name, placement) for name in BATCHED for placement in ON_BATCHES]
     return wanted + [together(*pair) for pair in TOGETHER]
 
 
@@ -94,7 +119,9 @@ class Answers:
 
     def add(self, training, found):
         """Keeps an answer."""
-        self.known[" ".join(training)] = {key: found[key] for key in (*KEPT, "error") if key in found}
+        score = scored(found)
+        kept = [*KEPT, "error", *([score[0]] if score else [])]
+        self.known[" ".join(training)] = {key: found[key] for key in kept if key in found}
         write(self.path, json.dumps({"binary": self.binary, "answers": self.known}, indent=1) + "\n")
 
 

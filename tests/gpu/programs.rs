@@ -53,11 +53,16 @@ const RES: &str = "let h = x |> linear(8) |> gcn_conv(8)
 
 /// A model on a small graph that it can learn.
 fn loaded(body: &str) -> Loaded {
+    on_features(body, 12)
+}
+
+/// The same on so many features.
+fn on_features(body: &str, features: u32) -> Loaded {
     let graph = PlantedPartition {
         vertices: 150,
         edges: 1_400,
         attributes: Attributes {
-            features: 12,
+            features,
             classes: 4,
             ..Attributes::default()
         },
@@ -71,7 +76,7 @@ fn loaded(body: &str) -> Loaded {
     );
     let source = Source::new("test.gir", text);
     let facts = GraphFacts {
-        features: 12,
+        features,
         classes: 4,
         vertex_types: 0,
         relations: 0,
@@ -247,14 +252,14 @@ fn models_train_as_on_the_processor() {
     }
 }
 
-/// Batches of each placement: what the processor draws is what the device trains on.
-#[test]
-fn batches_train_as_on_the_processor() {
-    let Some(device) = device("batches_train_as_on_the_processor") else {
-        return;
-    };
-    let _alone = open::alone();
-    let batches = |workers, placement, layers, sampling: SamplingSettings| TrainOptions {
+/// Training on batches of 23 seeds, by 3 neighbors a layer.
+fn on_batches(
+    workers: u32,
+    placement: Placement,
+    layers: usize,
+    sampling: SamplingSettings,
+) -> TrainOptions {
+    TrainOptions {
         workers,
         placement,
         allow: Relaxation::ALL.to_vec(),
@@ -267,7 +272,17 @@ fn batches_train_as_on_the_processor() {
             ..Knobs::default()
         },
         ..options()
+    }
+}
+
+/// Batches of each placement: what the processor draws is what the device trains on.
+#[test]
+fn batches_train_as_on_the_processor() {
+    let Some(device) = device("batches_train_as_on_the_processor") else {
+        return;
     };
+    let _alone = open::alone();
+    let batches = on_batches;
     let plain = SamplingSettings::default;
     let late = SamplingSettings {
         delay: Some(2),
@@ -412,13 +427,20 @@ fn a_small_device_trains_as_a_large_one() {
         return;
     };
     let _alone = open::alone();
-    for (name, body, workers) in [("gcn", GCN, 1), ("gcnii", GCNII, 1), ("gat", GAT, 2)] {
-        let loaded = loaded(body);
+    let on = |workers| TrainOptions {
+        workers,
+        ..options()
+    };
+    let mut batches = on_batches(2, Placement::Minibatch, 2, SamplingSettings::default());
+    batches.knobs.sampling.batch = Some(4);
+    for (name, body, features, here) in [
+        ("gcn", GCN, 12, on(1)),
+        ("gcnii", GCNII, 12, on(1)),
+        ("gat", GAT, 12, on(2)),
+        ("sage on batches", SAGE, 500, batches),
+    ] {
+        let loaded = on_features(body, features);
         let compiled = gnnc::compile(&loaded.model, &loaded.workload).unwrap();
-        let here = TrainOptions {
-            workers,
-            ..options()
-        };
         let all = Trainer::new(&loaded, &compiled, &here).unwrap();
         let all = all.session.peak_memory_bytes().unwrap();
         let large = TrainOptions {
@@ -426,18 +448,15 @@ fn a_small_device_trains_as_a_large_one() {
             ..here
         };
         // The largest budget that is too small: the peak also counts memory outside buffers.
-        let small = [17, 15, 13, 11, 9].map(|share| TrainOptions {
-            device_memory: Some(all * share / 20),
+        let mut small = (20..45).rev().map(|share| TrainOptions {
+            device_memory: Some(all * share / 50),
             ..large.clone()
         });
         let moves = |options: &TrainOptions| {
             let trainer = Trainer::new(&loaded, &compiled, options);
             trainer.is_ok_and(|trainer| trainer.moves(Phase::Step).unwrap() > 0)
         };
-        let small = small
-            .into_iter()
-            .find(|options| moves(options))
-            .expect(name);
+        let small = small.find(|options| moves(options)).expect(name);
         let (large, small) = (run(&loaded, &large, EPOCHS), run(&loaded, &small, EPOCHS));
         assert_eq!(large.losses, small.losses, "{name}");
         assert!(large.parameters == small.parameters, "{name}");
