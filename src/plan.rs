@@ -46,6 +46,8 @@ pub struct PlanOptions {
     pub allow: Vec<Relaxation>,
     /// What runs tell about the classes of the model, for [`Objective::TimeToAccuracy`].
     pub pilot: Option<Pilot>,
+    /// After how many epochs there is an evaluation, if the time of an epoch is to have its share of it.
+    pub evaluate_every: Option<u32>,
     /// Cache of partitions.
     pub cache: Option<Cache>,
 }
@@ -61,6 +63,7 @@ impl PlanOptions {
             top: None,
             allow: Vec::new(),
             pilot: None,
+            evaluate_every: None,
             cache: None,
         }
     }
@@ -370,6 +373,7 @@ impl<'a> Planner<'a> {
             layers: self.layers,
             batches: &self.batches,
             pilot: self.options.pilot.as_ref(),
+            evaluate_every: self.options.evaluate_every,
         }
     }
 

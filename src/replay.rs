@@ -223,6 +223,7 @@ fn priced(
         top: None,
         // The plan allows them.
         allow: choice.relaxations.iter().map(|r| r.permission()).collect(),
+        evaluate_every: plan.evaluate_every,
         cache: cache.cloned(),
     };
     let again = plan::plan(loaded, compiled, &options)?;

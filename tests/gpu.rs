@@ -12,6 +12,8 @@
 #[path = "../codegen/tests/support/mod.rs"]
 mod support;
 
+#[path = "gpu/batches.rs"]
+mod batches;
 #[path = "gpu/kernels.rs"]
 mod kernels;
 #[path = "gpu/memory.rs"]

@@ -12,6 +12,8 @@
 #[path = "../codegen/tests/support/mod.rs"]
 mod support;
 
+#[path = "gpu/batches.rs"]
+mod batches;
 #[path = "gpu/memory.rs"]
 mod memory;
 #[path = "gpu/open.rs"]

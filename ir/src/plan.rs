@@ -143,6 +143,9 @@ pub struct Plan {
     pub cluster: Cluster,
     /// What the plan optimizes.
     pub objective: Objective,
+    /// After how many epochs there is an evaluation, if the time of an epoch has its share of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub evaluate_every: Option<u32>,
     /// What is to be reached, if the objective is the time to it and a pilot tells.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub goal: Option<Goal>,
@@ -303,6 +306,7 @@ mod tests {
             workload,
             cluster: Cluster::named("cpu").unwrap(),
             objective: Objective::Time,
+            evaluate_every: None,
             goal: None,
             chosen: Some(0),
             candidates: vec![candidate],

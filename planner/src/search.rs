@@ -72,6 +72,8 @@ pub struct PlanRequest<'a> {
     pub batches: &'a [BatchPlans],
     /// What runs tell about the classes of the model, if the time to an accuracy is the objective.
     pub pilot: Option<&'a Pilot>,
+    /// After how many epochs there is an evaluation, if the time of an epoch is to have its share of it.
+    pub evaluate_every: Option<u32>,
 }
 
 /// Makes the programs of candidates. A candidate without a program is listed with its error.
@@ -124,9 +126,7 @@ pub fn plan(request: &PlanRequest, lower: &dyn Lower) -> Plan {
     let mut priced: Vec<Priced> = Vec::new();
     for candidate in waiting {
         let better = priced.iter().filter(|p| {
-            p.allowed()
-                && p.estimate.fits
-                && measures(request.objective, &p.estimate)[0] < candidate.least
+            p.allowed() && p.estimate.fits && measures(request, &p.estimate)[0] < candidate.least
         });
         if request.top.is_some_and(|top| better.count() >= top) {
             continue;
@@ -151,7 +151,7 @@ pub fn plan(request: &PlanRequest, lower: &dyn Lower) -> Plan {
     match request.objective {
         Objective::TimeToAccuracy => target::arrange(request, &mut priced),
         Objective::Time | Objective::Memory | Objective::Bytes => {
-            priced.sort_by(|a, b| order(request.objective, a, b));
+            priced.sort_by(|a, b| order(request, a, b));
         }
     }
     if let Some(better) = between::between(request, lower, &priced) {
@@ -176,6 +176,7 @@ pub fn plan(request: &PlanRequest, lower: &dyn Lower) -> Plan {
         workload: request.workload.into(),
         cluster: request.cluster.clone(),
         objective: request.objective,
+        evaluate_every: request.evaluate_every,
         goal: request.goal(),
         chosen,
         candidates: candidates.collect(),
@@ -320,7 +321,7 @@ fn ready(
         if beat.is_some_and(hopeless) {
             return Ok(None);
         }
-        Ok(Some(cost(request.objective, &ready.estimate(request)?)))
+        Ok(Some(cost(request, &ready.estimate(request)?)))
     })?;
     // If no mixture has a program, the first one reports why.
     let ended = found.as_ref().is_some_and(|found| found.ended);

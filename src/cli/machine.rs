@@ -3,6 +3,7 @@
 use super::cache::CacheArgs;
 use super::files::{MAX_PLAN, read_text};
 use super::knobs::{BatchArgs, pins};
+use super::numbers::{EPOCHS, within};
 use super::output::{Failure, Output, input};
 use clap::{Args, ValueEnum};
 use gnnc::ir::cluster::{CLUSTERS, Cluster};
@@ -47,6 +48,9 @@ pub struct SearchArgs {
     /// interior (yes: only candidates that compute interior rows while halo rows are in flight; no: only others).
     #[arg(long, value_name = "KEY=VALUE,...", value_delimiter = ',')]
     pin: Vec<String>,
+    /// Count an evaluation after every N epochs as a part of them. By default, plans are for epochs alone.
+    #[arg(long, value_name = "N", value_parser = within(EPOCHS))]
+    evaluate_every: Option<u32>,
     /// Do not overlap communication with computation.
     #[arg(long)]
     no_overlap: bool,
@@ -95,6 +99,7 @@ impl SearchArgs {
             top: None,
             allow: self.allow.clone(),
             pilot: None,
+            evaluate_every: self.evaluate_every,
             cache: self.cache.open(out)?,
         })
     }

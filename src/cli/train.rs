@@ -232,6 +232,7 @@ impl Train {
         let options = PlanOptions {
             objective,
             pilot: told,
+            evaluate_every: Some(self.evaluate_every.unwrap_or(1)),
             pin: Pin {
                 knobs: self.knobs(None),
                 ..Pin::default()

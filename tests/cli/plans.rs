@@ -46,6 +46,49 @@ fn a_plan_as_text_and_json() {
     }
 }
 
+/// With evaluations that count, candidates are in the order of what an epoch and its share of one take; some other
+/// candidate may win.
+#[test]
+fn evaluations_count_as_often_as_there_are_some() {
+    let products = example("sage_products.gir");
+    let planned = |words: &[&str]| -> Value {
+        let plan = [
+            &["plan", &products, "--gpus", "8", "--format", "json"],
+            words,
+        ]
+        .concat();
+        gnnc(&plan).json()
+    };
+    let best = |plan: &Value| plan["candidates"][0]["placement"].clone();
+    let alone = planned(&[]);
+    assert!(alone.get("evaluate_every").is_none());
+    let mut winners = vec![best(&alone)];
+    for every in [1, 5, 1000] {
+        let plan = planned(&["--evaluate-every", &every.to_string()]);
+        assert_eq!(plan["evaluate_every"], every);
+        let took = |candidate: &Value| {
+            let [epoch, evaluation] =
+                ["epoch_seconds", "eval_seconds"].map(|key| candidate[key].as_f64().unwrap());
+            epoch + evaluation / f64::from(every)
+        };
+        let all = plan["candidates"].as_array().unwrap();
+        let fits = |candidate: &&Value| candidate["fits"] == true && candidate["allowed"] == true;
+        let times: Vec<f64> = all.iter().filter(fits).map(took).collect();
+        assert!(times.len() > 5);
+        // Numbers are rounded to six digits.
+        let ordered = times
+            .windows(2)
+            .all(|pair| pair[0] <= pair[1] * (1.0 + 1e-5));
+        assert!(ordered, "{every}: {times:?}");
+        winners.push(best(&plan));
+    }
+    assert_ne!(
+        winners[0], winners[1],
+        "an evaluation an epoch changes nothing"
+    );
+    assert_eq!(winners[0], winners[3], "{winners:?}");
+}
+
 #[test]
 fn the_command_plans_what_the_library_plans() {
     let cora = example("gcn_cora.gir");

@@ -1,6 +1,7 @@
 //! Whole training runs on a device against the processor: models, placements on several ranks,
 //! checkpoints.
 
+use crate::batches::on_batches;
 use crate::{device, open};
 use gnnc::graph::generate::{Attributes, PlantedPartition};
 use gnnc::graph::summary;
@@ -8,7 +9,7 @@ use gnnc::ir::graph::model::Relaxation;
 use gnnc::ir::plan::{Knobs, Partitioner, Placement};
 use gnnc::ir::program::trace::Phase;
 use gnnc::ir::program::{Length, Rule};
-use gnnc::ir::words::sampling::{CacheBy, Fanout, SamplingSettings};
+use gnnc::ir::words::sampling::SamplingSettings;
 use gnnc::ir::words::storage::Storage;
 use gnnc::ir::workload::GraphFacts;
 use gnnc::runtime::{Metrics, Tensor};
@@ -19,15 +20,15 @@ const EPOCHS: usize = 4;
 /// Largest difference in losses and parameters, relative to 1 and to the largest parameter.
 const CLOSE: f64 = 2e-4;
 
-const GCN: &str = "let h = x |> dropout(0.4) |> gcn_conv(12) |> relu
+pub const GCN: &str = "let h = x |> dropout(0.4) |> gcn_conv(12) |> relu
   let z = h |> dropout(0.4) |> gcn_conv(classes)";
-const SAGE: &str = "let h = x |> sage_conv(10) |> relu |> dropout(0.5)
+pub const SAGE: &str = "let h = x |> sage_conv(10) |> relu |> dropout(0.5)
   let z = h |> sage_conv(classes)";
-const GAT: &str = "let h = x |> dropout(0.3) |> gat_conv(4, heads = 2, dropout = 0.3) |> elu
+pub const GAT: &str = "let h = x |> dropout(0.3) |> gat_conv(4, heads = 2, dropout = 0.3) |> elu
   let z = h |> gat_conv(classes, concat = false)";
-const GIN: &str = "let h = x |> gin_conv(8) |> relu |> dropout(0.2)
+pub const GIN: &str = "let h = x |> gin_conv(8) |> relu |> dropout(0.2)
   let z = h |> linear(classes)";
-const GCNII: &str = "let h0 = x |> linear(8) |> relu
+pub const GCNII: &str = "let h0 = x |> linear(8) |> relu
   let h = h0
   repeat i in 1..=4 {
     let beta = log(0.5 / i + 1)
@@ -208,7 +209,7 @@ fn halves_train_as_floats_do() {
 }
 
 /// Compares the device with the processor, and two runs on the device.
-fn compare(name: &str, device: &Device, body: &str, options: &TrainOptions) {
+pub fn compare(name: &str, device: &Device, body: &str, options: &TrainOptions) {
     let loaded = loaded(body);
     let on_device = TrainOptions {
         device: device.clone(),
@@ -224,7 +225,7 @@ fn compare(name: &str, device: &Device, body: &str, options: &TrainOptions) {
     );
 }
 
-fn options() -> TrainOptions {
+pub fn options() -> TrainOptions {
     TrainOptions {
         seed: Some(3),
         cache: Some(open::cache()),
@@ -249,71 +250,6 @@ fn models_train_as_on_the_processor() {
         ("narrow", NARROW),
     ] {
         compare(name, &device, body, &options());
-    }
-}
-
-/// Training on batches of 23 seeds, by 3 neighbors a layer.
-fn on_batches(
-    workers: u32,
-    placement: Placement,
-    layers: usize,
-    sampling: SamplingSettings,
-) -> TrainOptions {
-    TrainOptions {
-        workers,
-        placement,
-        allow: Relaxation::ALL.to_vec(),
-        knobs: Knobs {
-            sampling: SamplingSettings {
-                batch: Some(23),
-                fanouts: vec![Fanout::Each(3); layers],
-                ..sampling
-            },
-            ..Knobs::default()
-        },
-        ..options()
-    }
-}
-
-/// Batches of each placement: what the processor draws is what the device trains on.
-#[test]
-fn batches_train_as_on_the_processor() {
-    let Some(device) = device("batches_train_as_on_the_processor") else {
-        return;
-    };
-    let _alone = open::alone();
-    let batches = on_batches;
-    let plain = SamplingSettings::default;
-    let late = SamplingSettings {
-        delay: Some(2),
-        ..plain()
-    };
-    let kept = SamplingSettings {
-        cache: Some(20),
-        cache_by: Some(CacheBy::Degree),
-        ..plain()
-    };
-    let moves = SamplingSettings {
-        merges: Some(1),
-        ..plain()
-    };
-    let (minibatch, push, migrate) = (
-        Placement::Minibatch,
-        Placement::PushPull,
-        Placement::ModelMigration,
-    );
-    for (name, body, options) in [
-        ("sage", SAGE, batches(1, minibatch, 2, plain())),
-        ("gat", GAT, batches(1, minibatch, 2, plain())),
-        ("gin", GIN, batches(1, minibatch, 1, plain())),
-        ("gcnii", GCNII, batches(1, minibatch, 4, plain())),
-        ("sage on 3", SAGE, batches(3, minibatch, 2, plain())),
-        ("gat on 3", GAT, batches(3, minibatch, 2, kept)),
-        ("sage in slices", SAGE, batches(3, push, 2, plain())),
-        ("late gcn in slices", GCN, batches(3, push, 2, late)),
-        ("sage that moves", SAGE, batches(3, migrate, 2, moves)),
-    ] {
-        compare(&format!("{name} on batches"), &device, body, &options);
     }
 }
 

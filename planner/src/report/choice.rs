@@ -34,6 +34,7 @@ pub(super) fn write_choice(out: &mut String, plan: &Plan, view: &View) {
     let (low, high) = (choice.range.low, choice.range.high);
     let seconds = choice.epoch_seconds;
     fact("epoch", &format!("{seconds}, between {low} and {high}"));
+    fact("evaluation", &evaluation(plan, choice));
     if let Some(price) = plan.cluster.price(seconds) {
         let devices = counted(plan.cluster.devices(), "device");
         fact("cost", &format!("{} an epoch, for {devices}", cost(price)));
@@ -84,6 +85,19 @@ pub fn cost(price: f64) -> String {
             format!("{p:.*}", zeros + 3)
         }
         p => format!("{p:.2e}"),
+    }
+}
+
+/// What an evaluation takes, and whether it counts.
+fn evaluation(plan: &Plan, choice: &Candidate) -> String {
+    let (own, epoch) = (choice.eval_seconds, choice.epoch_seconds.0);
+    let ratio = own.0 / epoch.max(f64::MIN_POSITIVE);
+    let takes = format!("{own}, {ratio:.2} times an epoch");
+    match (plan.evaluate_every, plan.objective) {
+        (Some(1), _) => format!("{takes}; one for each epoch counts"),
+        (Some(every), _) => format!("{takes}; one for every {every} epochs counts"),
+        (None, Objective::TimeToAccuracy) => takes,
+        (None, _) => format!("{takes}; does not count (--evaluate-every)"),
     }
 }
 

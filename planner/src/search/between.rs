@@ -38,7 +38,7 @@ pub(super) fn between<'a>(
         }
     }
     bases.truncate(PLACEMENTS);
-    let seconds = |priced: &Priced| measures(request.objective, &priced.estimate)[0];
+    let seconds = |priced: &Priced| measures(request, &priced.estimate)[0];
     let on = |base: &Priced, ranks: u32| {
         let mut spec = base.spec.clone();
         spec.ranks = ranks;

@@ -1,5 +1,6 @@
 //! A candidate as a plan lists it: its numbers, and why it won or lost.
 
+use super::order::seconds;
 use super::{PlanRequest, Priced, mixture};
 use gnnc_ir::plan::{Against, AlphaBasis, Candidate, KindCost, Main, Objective, Range, Volume};
 use gnnc_ir::words::spelling::counted;
@@ -117,6 +118,9 @@ impl Priced<'_> {
         }
         if chosen {
             let what = match request.objective {
+                Objective::Time if request.evaluate_every.is_some() => {
+                    "shortest epoch with evaluations"
+                }
                 Objective::Time | Objective::TimeToAccuracy => "shortest epoch",
                 Objective::Memory => "smallest peak memory",
                 Objective::Bytes => "fewest bytes sent",
@@ -125,9 +129,12 @@ impl Priced<'_> {
         }
         let behind = match request.objective {
             Objective::Time | Objective::TimeToAccuracy => {
-                let factor = epoch.seconds.0 / bests.epoch.seconds.0.max(f64::MIN_POSITIVE);
-                if significant(epoch.seconds.0) == significant(bests.epoch.seconds.0) {
+                let [own, other] = [estimate, bests].map(|one| seconds(request, one));
+                let factor = own / other.max(f64::MIN_POSITIVE);
+                if significant(own) == significant(other) {
                     "as fast as the best".to_owned()
+                } else if request.evaluate_every.is_some() {
+                    format!("{factor:.2} times the epoch time of the best, with evaluations")
                 } else {
                     format!("{factor:.2} times the epoch time of the best")
                 }

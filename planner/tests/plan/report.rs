@@ -73,6 +73,7 @@ fn planned(workload: &Workload, cluster: &Cluster, objective: Objective) -> Plan
         layers: 0,
         batches: &[],
         pilot: None,
+        evaluate_every: None,
     };
     plan(&request, &ANY)
 }
@@ -135,6 +136,7 @@ fn failed_lowerings_are_rejected() {
         layers: 0,
         batches: &[],
         pilot: None,
+        evaluate_every: None,
     };
     let plan = plan(&request, &UpTo(1));
     let others = request.candidates().len() - 1;
@@ -215,6 +217,7 @@ fn what_is_pinned_is_all_that_is_priced() {
             layers: 0,
             batches: &[],
             pilot: None,
+            evaluate_every: None,
         };
         let plan = plan(&request, &ANY);
         let names = plan.candidates.iter().map(|c| c.name());
