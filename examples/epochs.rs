@@ -64,7 +64,7 @@ impl Request {
             options.knobs.sampling = SamplingSettings {
                 batch: Some(batch),
                 fanouts: self.fanouts.iter().map(|n| Fanout::Each(*n)).collect(),
-                samplers: (self.samplers > 0).then_some(self.samplers),
+                samplers: Some(self.samplers),
                 ..SamplingSettings::default()
             };
         }

@@ -119,7 +119,22 @@ pub struct TrainOptions {
     pub stop: Stop,
 }
 
+/// Most threads of a worker that draw batches ahead if nothing says how many.
+const MOST_SAMPLERS: usize = 16;
+
 impl TrainOptions {
+    /// Threads of each worker that draw batches ahead. A GPU waits for batches longer than it computes, so by default
+    /// all cores but one draw for it; they change no result.
+    pub fn samplers(&self) -> u32 {
+        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+        let by_default = || match self.device {
+            Device::Cpu => 0,
+            Device::Cuda(_) => ((cores() - 1) / (self.workers as usize).max(1)).min(MOST_SAMPLERS),
+        };
+        let given = self.knobs.sampling.samplers;
+        given.unwrap_or_else(|| by_default() as u32)
+    }
+
     /// The learning rate at its full height.
     fn rate(&self, loaded: &Loaded) -> f64 {
         let of_model = loaded.model.train.optimizer.learning_rate();
@@ -285,7 +300,7 @@ impl Trainer {
         let partition = Arc::clone(&division.partition);
         let programs = compiled.programs(&place)?;
         division.fits(&place, &programs)?;
-        let samplers = place.knobs.sampling.samplers.unwrap_or(0);
+        let samplers = options.samplers();
         if let Some(judge) = &judge {
             judge.fits(&programs)?;
         }

@@ -462,7 +462,7 @@ impl Train {
             "placement": options.placement.to_string(),
             "workers": options.workers,
             "threads": options.threads,
-            "samplers": options.knobs.sampling.samplers.unwrap_or(0),
+            "samplers": options.samplers(),
             // After a resume, the checkpoint's, which the summary has.
             "seed": options.seed.or((self.resume.is_none()).then_some(settings.seed)),
             "epochs": options.epochs.unwrap_or(settings.epochs),

@@ -196,8 +196,8 @@ pub(super) const KNOBS: &[Knob] = &[
         alias: None,
         option: Form::Value("N"),
         values: "",
-        help: "Threads of each worker that draw batches ahead while it trains; by default 0, and a worker draws each batch \
-               when it needs it. Changes no result",
+        help: "Threads of each worker that draw batches ahead while it trains. With 0, the default on processors, a worker \
+               draws each batch when it needs it; for a GPU, all cores but one draw, 16 at most. Changes no result",
         set: |knobs, text| {
             within(SAMPLERS)(text).map(|threads| knobs.sampling.samplers = Some(threads))
         },
