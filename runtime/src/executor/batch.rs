@@ -90,7 +90,7 @@ impl Worker {
 
     /// Goes on with a batch of these sizes, and makes room for it if it is larger than those before.
     fn fit(&mut self, sizes: BatchSizes, instr: &Instr) -> Result<(), Fault> {
-        let Some(growth) = self.own.fit(sizes, instr) else {
+        let Some(growth) = self.own.fit(sizes, instr)? else {
             return Ok(());
         };
         let bytes = growth.layout.total_bytes;

@@ -33,24 +33,24 @@ pub(crate) struct BatchesByList {
     evaluates: bool,
 }
 
-/// Where the lists of a batch are kept: those of a set and a place under way of a list of instructions.
+/// Identifies a batch whose lists are kept: to train or to evaluate on, its place among those under way, and its set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Kept {
+pub(crate) struct Slot {
     evaluates: bool,
     under_way: usize,
     set: usize,
 }
 
 impl BatchesByList {
-    /// Where the lists of the batch at hand are kept, and a number that changes with them.
-    pub(crate) fn kept(&self) -> Option<(Kept, u64)> {
+    /// The batch at hand, and a number that changes with its lists.
+    pub(crate) fn slot_at_hand(&self) -> Option<(Slot, u64)> {
         let batch = self.at_hand()?;
-        let kept = Kept {
+        let slot = Slot {
             evaluates: self.evaluates,
             under_way: batch.at_hand,
             set: batch.set,
         };
-        Some((kept, batch.at_hand().version))
+        Some((slot, batch.at_hand().version))
     }
 
     /// Adds those of a list.

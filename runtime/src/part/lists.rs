@@ -130,6 +130,14 @@ impl List {
 }
 
 impl Over {
+    /// All vertices of the batch in place of those of a level, which are its first ones.
+    pub(crate) fn whole(self) -> Self {
+        match self {
+            Self::Level(level) => Self::Level(Level { number: 0, ..level }),
+            Self::Own | Self::All => self,
+        }
+    }
+
     /// The rows of an extent.
     pub(crate) fn of(rows: Extent) -> Self {
         match (rows.level(), rows.of_whole_graph()) {

@@ -40,14 +40,22 @@ impl Rank {
         })
     }
 
-    /// Goes on with a batch of these sizes while an instruction runs; what memory it needs if it is larger
-    /// than those before.
-    pub(crate) fn fit(&mut self, sizes: BatchSizes, instr: &Instr) -> Option<Growth> {
+    /// Goes on with a batch of these sizes while `instr` runs. If it does not fit, returns the new layout and what
+    /// moves to it.
+    ///
+    /// # Errors
+    /// If no batch is at hand.
+    pub(crate) fn fit(
+        &mut self,
+        sizes: BatchSizes,
+        instr: &Instr,
+    ) -> Result<Option<Growth>, Fault> {
         self.part.sizes.batch = sizes;
         if sizes.within(&self.capacity.most().batch) {
-            return None;
+            return Ok(None);
         }
-        let batch = self.part.batches.at_hand_mut()?;
+        let batch = self.part.batches.at_hand_mut();
+        let batch = batch.ok_or(Fault::Missing("batches"))?;
         batch.grown += 1;
         let most = self.capacity.most();
         let sizes = RankSizes {
@@ -75,11 +83,11 @@ impl Rank {
                 });
             }
         }
-        Some(Growth {
+        Ok(Some(Growth {
             capacity,
             layout,
             kept,
-        })
+        }))
     }
 }
 

@@ -168,7 +168,7 @@ fn device_evaluations_on_batches_are_those_of_the_processor() {
     }
 }
 
-/// Batches that outgrow their memory, 16 bits, periods and dropout: the losses of the processor.
+/// Batches that outgrow their memory, 16-bit storage, batches drawn ahead and dropout: losses as on the processor.
 #[test]
 fn device_losses_are_those_of_the_processor() {
     let mut grown = 0;

@@ -81,6 +81,11 @@ impl DrawEdges {
 }
 
 impl Program {
+    /// Whether it trains or evaluates on sampled batches.
+    pub fn samples(&self) -> bool {
+        self.sampling.is_some() || self.evaluation.is_some()
+    }
+
     /// Whether its ranks hold only the edges into their own vertices, to draw batches from.
     pub fn draws_apart(&self) -> bool {
         let lists = [&self.sampling, &self.evaluation];

@@ -17,13 +17,13 @@ use gnnc_ir::program::{BatchSizes, Instr, Ref};
 use gnnc_ir::words::types::{Level, Of};
 use std::sync::Arc;
 
-/// What a rank that samples has besides.
+/// What only a rank that samples has.
 pub(super) struct Sampling {
     /// The numbers that kernels of the batch at hand read, in memory of the rank's own.
     moments: Arc<Moments>,
-    /// The optimizer step and the key of random draws of which these are.
+    /// The optimizer step and the key of random draws that these numbers were written for.
     told: Option<(u64, u32)>,
-    /// Recorded where lists of batches may be replaced.
+    /// Recorded on the message stream; the compute stream waits for it before it overwrites lists.
     listed: Event,
 }
 
@@ -72,14 +72,14 @@ impl DeviceRank {
         Ok(Some(Arc::clone(&sampling.moments)))
     }
 
-    /// Begins a run, in which numbers of batches are others.
+    /// Begins a run: the numbers of batches must be written again.
     pub(super) fn begin_batches(&mut self) {
         if let Some(sampling) = &mut self.sampling {
             sampling.told = None;
         }
     }
 
-    /// Makes what the compute stream does next follow the messages that are packed by now.
+    /// Makes the compute stream wait for all packing enqueued so far.
     pub(super) fn wait_for_messages(&self, gpu: &mut Gpu) -> Result<(), Stop> {
         let sampling = self.sampling.as_ref();
         let listed = sampling.ok_or(Fault::Missing("batches"))?.listed;
@@ -110,7 +110,7 @@ impl DeviceRank {
         sizes: BatchSizes,
         instr: &Instr,
     ) -> Result<(), Stop> {
-        match self.own.fit(sizes, instr) {
+        match self.own.fit(sizes, instr)? {
             Some(growth) => self.grow(gpu, growth),
             None => Ok(()),
         }
@@ -125,6 +125,9 @@ impl DeviceRank {
         } = growth;
         let compute = self.streams.compute;
         let arena = gpu.driver.allocate(layout.total_bytes.max(4))?;
+        for copies in self.copies.into_iter().flatten() {
+            gpu.driver.synchronize(copies)?;
+        }
         self.wait_for_messages(gpu)?;
         gpu.driver.clear(compute, arena, layout.total_bytes)?;
         for one in kept.iter().filter(|one| one.words > 0) {
@@ -135,7 +138,9 @@ impl DeviceRank {
         gpu.driver.release(self.arena)?;
         (self.arena, self.arena_bytes) = (arena, layout.total_bytes);
         (self.own.layout, self.own.capacity) = (layout, capacity);
-        self.merge(gpu)
+        self.merge(gpu)?;
+        // Tables are copied on the main stream.
+        Ok(gpu.driver.synchronize(gpu.main)?)
     }
 
     /// Makes room for so many bytes of partial results.
@@ -146,8 +151,10 @@ impl DeviceRank {
         gpu.driver.synchronize(self.streams.messages)?;
         gpu.driver.synchronize(self.streams.compute)?;
         gpu.driver.release(self.scratch)?;
-        self.scratch_bytes = bytes + bytes / 4;
-        self.scratch = gpu.driver.allocate(self.scratch_bytes)?;
+        self.scratch_bytes = 0;
+        let room = bytes + bytes / 4;
+        self.scratch = gpu.driver.allocate(room)?;
+        self.scratch_bytes = room;
         Ok(())
     }
 

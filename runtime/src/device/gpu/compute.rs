@@ -19,7 +19,7 @@ use gnnc_ir::program::{self, Instr, Product, Ref, Transfer};
 use gnnc_ir::words::storage::Storage;
 use std::ops::Range;
 
-/// Only messages and copies are begun and finished.
+/// Only messages, lists and copies are begun and finished.
 const NO_COPY: Fault = Fault::Missing("two halves of an instruction that has none");
 const NO_KERNEL: Fault = Fault::Missing("a kernel for a message or a loop");
 
@@ -98,8 +98,8 @@ impl DeviceRank {
                 let (halves, ends) = ([begins, !begins], [from, to]);
                 self.host_move(gpu, (ends, chunk), (*tag, iteration), halves)
             }
-            // These are messages, which have steps of their own, and loops, which are run step by
-            // step.
+            // Messages have steps of their own, `asking.rs` tells lists, loops are run step by step, and `DrawEdges` is
+            // refused.
             Instr::HaloExchange(_)
             | Instr::HaloReduce(_)
             | Instr::AllReduce(_)

@@ -174,6 +174,9 @@ impl DeviceRank {
                 if let Some(launch) = step.instr.launch() {
                     step_contexts.add(&launch.scalars, &launch.sites, step.iteration);
                 }
+                if let Instr::SparseDropout(one) = step.instr {
+                    step_contexts.add(&[], &[one.site], step.iteration);
+                }
                 if step.batch.is_some() && !step.instr.whole().communicates() {
                     // Each batch makes room for what it needs.
                     continue;
@@ -198,9 +201,6 @@ impl DeviceRank {
                 if let Instr::Remember(_) = instr {
                     flags += self.own.part.halo_of.len() as u64 + 1;
                 }
-                if let Instr::SparseDropout(one) = instr {
-                    step_contexts.add(&[], &[one.site], step.iteration);
-                }
                 let scratch = self.scratch_bytes(instr, rows);
                 needs.scratch_bytes = needs.scratch_bytes.max(scratch);
                 for section in self.sections(gpu, &step)? {
@@ -213,6 +213,16 @@ impl DeviceRank {
         }
         self.own.place.chunk = None;
         Ok(needs)
+    }
+
+    /// Bytes of buffers and scratch memory.
+    pub(super) fn bytes(&self) -> u64 {
+        let apart = if self.samples() {
+            self.scratch_bytes
+        } else {
+            0
+        };
+        self.arena_bytes + apart
     }
 
     /// Address of a word of the rank's buffers.

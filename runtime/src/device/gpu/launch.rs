@@ -200,7 +200,7 @@ impl DeviceRank {
             inputs: slots(&launch.inputs),
             outputs: slots(&launch.outputs),
             lists: slots(&launch.lists),
-            ids: self.list(gpu, List::Ids(Over::of(launch.rows)))?,
+            ids: self.list(gpu, List::Ids(Over::of(launch.rows).whole()))?,
             scalars: step_contexts.scalars(&launch.scalars),
             keys: step_contexts.keys(&launch.sites, iteration),
         })

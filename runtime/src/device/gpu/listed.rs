@@ -5,7 +5,7 @@ use super::driver::Address;
 use super::launch::Stop;
 use super::state::{Gpu, Plain, bytes};
 use crate::fault::Fault;
-use crate::part::batch::Kept;
+use crate::part::batch::Slot;
 use crate::part::lists::{List, Numbers, Table};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -36,17 +36,24 @@ pub(super) enum OfHubs {
 
 /// The lists of batches by rank, in memory that later batches reuse.
 #[derive(Default)]
-pub(super) struct OfBatches(BTreeMap<(u32, Kept, Name), Copied>);
+pub(super) struct OfBatches(BTreeMap<(u32, Slot, Name), Copied>);
 
 /// A copy on the device.
 struct Copied {
     at: Address,
     /// Size of the memory.
     bytes: u64,
-    /// Whether the list has nothing.
+    /// Whether the list is empty.
     empty: bool,
-    /// The number that the batch's lists had when it was made.
+    /// The version of the batch's lists that this is a copy of.
     version: u64,
+}
+
+impl Name {
+    /// Whether messages are packed by the list.
+    fn packs(self) -> bool {
+        matches!(self, Self::List(List::Fetched(..) | List::OfLevel(..)))
+    }
 }
 
 impl Copied {
@@ -99,9 +106,9 @@ impl DeviceRank {
         name: Name,
         make: impl FnOnce() -> Cow<'l, [u8]>,
     ) -> Result<Address, Stop> {
-        let at_hand = self.own.part.batches.kept();
-        let (kept, version) = at_hand.ok_or(Fault::Missing("a batch"))?;
-        let key = (self.own.number, kept, name);
+        let at_hand = self.own.part.batches.slot_at_hand();
+        let (slot, version) = at_hand.ok_or(Fault::Missing("a batch"))?;
+        let key = (self.own.number, slot, name);
         let before = gpu.of_batches.0.get(&key);
         if let Some(there) = before.filter(|copied| copied.version == version) {
             return Ok(there.address());
@@ -110,9 +117,13 @@ impl DeviceRank {
         let list = make();
         let bytes = list.len() as u64;
         let compute = self.streams.compute;
-        // Messages of an earlier batch may still be packed by the list that this one replaces.
-        self.wait_for_messages(gpu)?;
-        if bytes > size {
+        // Messages of an earlier batch may still be packed by the list that this one overwrites.
+        let larger = bytes > size;
+        if size > 0 && (larger || name.packs()) {
+            self.wait_for_messages(gpu)?;
+        }
+        if larger {
+            gpu.of_batches.0.remove(&key);
             if size > 0 {
                 gpu.driver.synchronize(compute)?;
                 gpu.driver.release(at)?;

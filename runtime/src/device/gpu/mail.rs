@@ -27,10 +27,10 @@ pub(super) struct Mail {
     /// The ranks of this process.
     here: Range<u32>,
     stages: Vec<Stage>,
-    /// Whether messages are of batches, of which each has another size.
+    /// Whether a program samples, so that the sizes of messages vary.
     of_batches: bool,
     /// Free stages by size in bytes. A stage is reused only for messages of its size, so that a
-    /// second identical run needs no more memory. Those of batches have powers of two.
+    /// second identical run needs no more memory. If a program samples, sizes are rounded up to powers of two.
     free: BTreeMap<u64, VecDeque<usize>>,
     /// Messages by sender, receiver and tag, in order.
     letters: BTreeMap<(u32, u32, u32), VecDeque<usize>>,

@@ -16,11 +16,11 @@ use gnnc_ir::program::{Once, ScalarRef, together};
 pub(super) struct Merged {
     /// One past the last of these instructions.
     pub(super) end: usize,
-    launches: Vec<Kept>,
+    launches: Vec<MergedLaunch>,
 }
 
 /// One launch that replaces several launches of the same kernel.
-struct Kept {
+struct MergedLaunch {
     function: Function,
     table: Address,
     sets: u64,
@@ -56,7 +56,7 @@ impl DeviceRank {
     }
 
     /// Merges several launches of the same kernel; `None` if none of them has any rows.
-    fn kept(&self, gpu: &mut Gpu, same: &[Once]) -> Result<Option<Kept>, Stop> {
+    fn kept(&self, gpu: &mut Gpu, same: &[Once]) -> Result<Option<MergedLaunch>, Stop> {
         let missing = || Stop::Fault(Fault::Missing("a kernel"));
         let [first, ..] = same else {
             return Ok(None);
@@ -91,9 +91,12 @@ impl DeviceRank {
         }
         let table = together.source.table(&sets);
         let blocks = u32::try_from(table.blocks).map_err(|_| missing())?;
+        if blocks == 0 {
+            return Ok(None);
+        }
         let at = gpu.put_list(&table.numbers)?;
         used.push(read(at, 8 * table.numbers.len() as u64));
-        Ok((blocks > 0).then(|| Kept {
+        Ok(Some(MergedLaunch {
             function: together.function,
             table: at,
             sets: sets.len() as u64,

@@ -117,7 +117,7 @@ impl OnDevice {
         for device_rank in &mut device_ranks {
             device_rank.prepare_to_sample(&mut gpu, &step_contexts)?;
         }
-        let of_batches = programs.all().iter().any(|one| one.sampling.is_some());
+        let of_batches = programs.all().iter().any(|program| program.samples());
         let fork = gpu.driver.event(false)?;
         let mut joins = Vec::new();
         for _ in run::streams(&device_ranks) {
@@ -155,10 +155,10 @@ fn within(here: &Range<u32>, count: usize) -> Result<(), RuntimeError> {
     )))
 }
 
-/// Refuses batches for which ranks of several processes would tell each other lists, and those of which no rank
-/// has all edges: all ranks here share one copy of the graph.
+/// Refuses batches with several processes, whose ranks would have to exchange lists, and batches of which no rank has
+/// all edges.
 fn refuse_batches(program: &gnnc_ir::program::Program, several: bool) -> Result<(), RuntimeError> {
-    if program.sampling.is_some() && several {
+    if program.samples() && several {
         let why = "it trains on sampled batches, which several processes do on processors only; run all ranks in \
                    one process by --workers N, train on the whole graph by --placement graph, or leave out --device";
         return Err(RuntimeError::Program(why.to_owned()));
@@ -298,10 +298,8 @@ impl AtRest for Resting<'_> {
     }
 
     fn memory_bytes(&self) -> u64 {
-        let DeviceRank {
-            own, arena_bytes, ..
-        } = &self.device_rank;
+        let own = &self.device_rank.own;
         let of_batches = self.gpu.of_batches.bytes(own.number);
-        arena_bytes + own.graph_bytes() + self.message_bytes + of_batches
+        self.device_rank.bytes() + own.graph_bytes() + self.message_bytes + of_batches
     }
 }

@@ -76,7 +76,7 @@ struct Timed<'a> {
 fn same_always(program: &Program, list: &[Instr]) -> bool {
     let mut skips = false;
     gnnc_ir::program::traffic::for_each_skip(list, &mut |_, _, _| skips = true);
-    program.pipeline.is_none() && program.sampling.is_none() && !skips
+    program.pipeline.is_none() && !program.samples() && !skips
 }
 
 impl Device {

@@ -7,7 +7,7 @@ use super::launch::{Edges, Stop};
 use super::listed::{Name, OfHubs, made};
 use super::state::{Gpu, bytes};
 use crate::fault::Fault;
-use crate::part::batch::Kept;
+use crate::part::batch::Slot;
 use crate::part::lists::Table;
 use gnnc_codegen::cuda::{Hubs, Size, by_degree};
 use std::borrow::Cow;
@@ -20,7 +20,7 @@ pub(super) struct Section {
     pub(super) loaded: Arc<Loaded>,
     pub(super) rows: Range<u64>,
     pub(super) size: Size,
-    pub(super) hubs: OnDevice,
+    pub(super) hubs: HubLists,
     pub(super) order: Address,
 }
 
@@ -28,16 +28,16 @@ pub(super) struct Section {
 pub(super) struct Tables {
     /// Edges from which a row is a hub.
     pub(super) most: u64,
-    known: BTreeMap<(Table, u64, u64), OnDevice>,
+    known: BTreeMap<(Table, u64, u64), HubLists>,
     orders: BTreeMap<(Table, u64, u64), Address>,
     /// The hubs of tables of the batch at hand, and the version of its lists.
-    of_batches: BTreeMap<(Kept, Table), (u64, OnDevice)>,
+    of_batches: BTreeMap<(Slot, Table), (u64, HubLists)>,
 }
 
 /// Hubs of a section on the device: how many there are and how many chunks they have, and the addresses of the
 /// lists in [`Hubs`].
 #[derive(Clone, Copy, Default)]
-pub(super) struct OnDevice {
+pub(super) struct HubLists {
     count: u64,
     chunks: u64,
     pub(super) rows: Address,
@@ -82,7 +82,7 @@ impl Tables {
         gpu: &mut Gpu,
         (table, indptr): (Table, &[u64]),
         rows: &Range<u64>,
-    ) -> Result<OnDevice, Stop> {
+    ) -> Result<HubLists, Stop> {
         let key = (table, rows.start, rows.end);
         if let Some(known) = self.known.get(&key) {
             return Ok(*known);
@@ -90,8 +90,8 @@ impl Tables {
         let range = rows.start as usize..rows.end as usize;
         let hubs = Hubs::of(indptr, range, self.most);
         let found = match hubs.rows.is_empty() {
-            true => OnDevice::default(),
-            false => OnDevice {
+            true => HubLists::default(),
+            false => HubLists {
                 count: hubs.rows.len() as u64,
                 chunks: hubs.chunk_rows.len() as u64,
                 rows: gpu.put_list(&hubs.rows)?,
@@ -119,7 +119,7 @@ impl DeviceRank {
     ) -> Result<Section, Stop> {
         let first = |row: u64| edges.indptr.get(row as usize).copied().unwrap_or(0);
         let ordered = loaded.source.schedule.ordered();
-        let (mut hubs, mut order) = (OnDevice::default(), Address::default());
+        let (mut hubs, mut order) = (HubLists::default(), Address::default());
         if let Some(table) = edges.table {
             let walked = (table, edges.indptr);
             let of_batch = table.of_batch();
@@ -151,17 +151,17 @@ impl DeviceRank {
         })
     }
 
-    /// The hubs among the rows of a table of the batch at hand, which are all of its rows.
+    /// The hubs of a table of the batch at hand; `rows` are all of its rows.
     fn hubs_of_batch(
         &self,
         gpu: &mut Gpu,
         tables: &mut Tables,
         (table, indptr): (Table, &[u64]),
         rows: &Range<u64>,
-    ) -> Result<OnDevice, Stop> {
-        let at_hand = self.own.part.batches.kept();
-        let (kept, version) = at_hand.ok_or(Fault::Missing("a batch"))?;
-        if let Some((of, known)) = tables.of_batches.get(&(kept, table))
+    ) -> Result<HubLists, Stop> {
+        let at_hand = self.own.part.batches.slot_at_hand();
+        let (slot, version) = at_hand.ok_or(Fault::Missing("a batch"))?;
+        if let Some((of, known)) = tables.of_batches.get(&(slot, table))
             && *of == version
         {
             return Ok(*known);
@@ -169,12 +169,12 @@ impl DeviceRank {
         let range = rows.start as usize..rows.end as usize;
         let hubs = Hubs::of(indptr, range, tables.most);
         let found = match hubs.rows.is_empty() {
-            true => OnDevice::default(),
+            true => HubLists::default(),
             false => {
                 let mut put = |which, list| {
                     self.copied(gpu, Name::Hubs(table, which), || Cow::Borrowed(list))
                 };
-                OnDevice {
+                HubLists {
                     count: hubs.rows.len() as u64,
                     chunks: hubs.chunk_rows.len() as u64,
                     rows: put(OfHubs::Rows, bytes(&hubs.rows))?,
@@ -184,7 +184,7 @@ impl DeviceRank {
                 }
             }
         };
-        tables.of_batches.insert((kept, table), (version, found));
+        tables.of_batches.insert((slot, table), (version, found));
         Ok(found)
     }
 }

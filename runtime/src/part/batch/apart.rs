@@ -47,6 +47,7 @@ impl Batch {
     /// # Errors
     /// Answers that do not fit their questions; numbers that 32 bits do not hold.
     pub(crate) fn add_hop(&mut self, rank: u32, at: At) -> Result<Option<BatchSizes>, Fault> {
+        self.change();
         let batch = &mut self.under_way[self.at_hand];
         let answers = self
             .hops
