@@ -326,6 +326,15 @@ impl DeviceRank {
                 let mut all = touched(&loaded.kernel, edges, rows, operands);
                 let scratch = 4 * schedule.scratch_floats(size);
                 all.extend((scratch > 0).then(|| super::state::written(own_scratch, scratch)));
+                let listed = [
+                    (indptr, size_of_val(edges.indptr)),
+                    (indices, size_of_val(edges.indices)),
+                    (positions, size_of_val(edges.positions)),
+                ];
+                // Those that are fetched are operands.
+                let listed = listed.into_iter().filter(|_| operands.lists.is_empty());
+                let listed = listed.filter(|(at, bytes)| at.0 > 0 && *bytes > 0);
+                all.extend(listed.map(|(at, bytes)| super::state::read(at, bytes as u64)));
                 all
             }
             false => Vec::new(),

@@ -1,7 +1,7 @@
 //! Kernels that copy or add rows of matrices.
 
 use super::driver::{Address, DriverError, Stream, Touched};
-use super::state::Gpu;
+use super::state::{Gpu, read};
 use crate::communication;
 use crate::communication::moves::{Columns, Write};
 use gnnc_codegen::cuda::library::{Entry, lanes, number};
@@ -19,6 +19,10 @@ pub(super) struct Listed<'a> {
 
 /// Adds the bytes of rows to those that a launch touches.
 fn touch(rows: &Rows, written: bool, into: &mut Vec<Touched>) {
+    if let Some(list) = &rows.list {
+        let bytes = 4 * rows.count.min(list.rows.len()) as u64;
+        into.extend((bytes > 0).then(|| read(list.at, bytes)));
+    }
     if rows.contiguous() {
         into.push(Touched {
             at: rows.at,
