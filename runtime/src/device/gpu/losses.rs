@@ -51,6 +51,11 @@ struct Sums {
 }
 
 impl Targets {
+    /// The addresses, in the order in which kernels take them.
+    fn addresses(&self) -> [u64; 4] {
+        [self.sets, self.labels, self.values, self.weights].map(|at| at.0)
+    }
+
     /// Copies those of a rank's vertices to the device.
     pub(super) fn new(gpu: &mut Gpu, part: &Part) -> Result<Self, DriverError> {
         let mut targets = Self {
@@ -141,7 +146,8 @@ impl DeviceRank {
             grad,
             classes,
         } = loss;
-        self.make_room(gpu, self.rows_of_logits(*logits), Entry::Loss, 1)?;
+        let bytes = sums_bytes(Entry::Loss, self.rows_of_logits(*logits), 1);
+        self.scratch_of(gpu, bytes)?;
         let Compared {
             rows,
             targets,
@@ -157,21 +163,16 @@ impl DeviceRank {
         let (logits, grad) = (tensor(Some(*logits)), tensor(*grad));
         let weight = batch.map_or(self.own.part.weights.trained, Batch::weight);
         let terms = weight * f64::from(kind.per_vertex(*classes));
-        let Targets {
-            sets,
-            labels,
-            values,
-            weights,
-        } = targets;
+        let [sets, labels, values, weights] = targets.addresses();
         let arguments = [
             logits.0.0,
             logits.1,
             grad.0.0,
             grad.1,
-            sets.0,
-            labels.0,
-            values.0,
-            weights.0,
+            sets,
+            labels,
+            values,
+            weights,
             rows.start,
             rows.end,
             (*classes).into(),
@@ -215,7 +216,7 @@ impl DeviceRank {
         iteration: u32,
     ) -> Result<(), Stop> {
         let rows = self.rows_of_logits(metrics.logits);
-        self.make_room(gpu, rows, Entry::Metrics, METRICS)?;
+        self.scratch_of(gpu, sums_bytes(Entry::Metrics, rows, METRICS))?;
         let Compared {
             rows,
             targets,
@@ -223,19 +224,14 @@ impl DeviceRank {
         } = self.compared(gpu, metrics.logits, false)?;
         let stride = u64::from(self.own.program.buffer(metrics.logits.buffer).columns);
         let at = self.slot(metrics.logits, iteration);
-        let Targets {
+        let [sets, labels, values, weights] = targets.addresses();
+        let arguments = [
+            at.0,
+            stride,
             sets,
             labels,
             values,
             weights,
-        } = targets;
-        let arguments = [
-            at.0,
-            stride,
-            sets.0,
-            labels.0,
-            values.0,
-            weights.0,
             rows.start,
             rows.end,
             metrics.classes.into(),
@@ -271,18 +267,6 @@ impl DeviceRank {
                 rows.end - rows.start
             }
         }
-    }
-
-    /// Makes room for the sums of the blocks of an entry point, and for what is added to others.
-    fn make_room(
-        &mut self,
-        gpu: &mut Gpu,
-        rows: u64,
-        entry: Entry,
-        columns: u32,
-    ) -> Result<(), Stop> {
-        let bytes = sums_bytes(entry, rows, columns);
-        self.scratch_of(gpu, bytes)
     }
 
     /// Adds sums of doubles in scratch memory.

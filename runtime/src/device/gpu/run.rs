@@ -358,13 +358,6 @@ impl Device {
             if let Some(used) = &mut timed {
                 turn.begun = Some((self.mark(used, on)?, sent));
             }
-            let Self {
-                gpu,
-                device_ranks,
-                step_contexts,
-                ..
-            } = self;
-            let device_rank = &mut device_ranks[place];
             (turn.waits, turn.told) = (tells(step.instr), false);
             if turn.waits {
                 continue;
@@ -373,7 +366,9 @@ impl Device {
             if at < turn.merged {
                 continue;
             }
-            if let Some(end) = device_rank.launch_merged(gpu, (turn.phase, at), step_contexts)? {
+            let (gpu, moments) = (&mut self.gpu, &self.step_contexts);
+            let device_rank = &self.device_ranks[place];
+            if let Some(end) = device_rank.launch_merged(gpu, (turn.phase, at), moments)? {
                 turn.merged = end;
                 continue;
             }

@@ -41,6 +41,7 @@ fn key(rank: u32, list: List) -> (Option<u32>, List) {
 /// Numbers that are copied bit for bit. They have no padding.
 pub(super) trait Plain: Copy {}
 
+impl Plain for u8 {}
 impl Plain for u32 {}
 impl Plain for u64 {}
 impl Plain for i32 {}

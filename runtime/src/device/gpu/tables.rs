@@ -46,6 +46,26 @@ pub(super) struct HubLists {
     pub(super) chunk_edges: Address,
 }
 
+impl HubLists {
+    /// Copies the lists to the device by `put`, unless there are no hubs.
+    fn of(
+        hubs: &Hubs,
+        mut put: impl FnMut(OfHubs, &[u8]) -> Result<Address, Stop>,
+    ) -> Result<Self, Stop> {
+        if hubs.rows.is_empty() {
+            return Ok(Self::default());
+        }
+        Ok(Self {
+            count: hubs.rows.len() as u64,
+            chunks: hubs.chunk_rows.len() as u64,
+            rows: put(OfHubs::Rows, bytes(&hubs.rows))?,
+            first_chunks: put(OfHubs::FirstChunks, bytes(&hubs.first_chunks))?,
+            chunk_rows: put(OfHubs::ChunkRows, bytes(&hubs.chunk_rows))?,
+            chunk_edges: put(OfHubs::ChunkEdges, bytes(&hubs.chunk_edges))?,
+        })
+    }
+}
+
 impl Tables {
     pub(super) fn new(most: u64) -> Self {
         Self {
@@ -89,17 +109,7 @@ impl Tables {
         }
         let range = rows.start as usize..rows.end as usize;
         let hubs = Hubs::of(indptr, range, self.most);
-        let found = match hubs.rows.is_empty() {
-            true => HubLists::default(),
-            false => HubLists {
-                count: hubs.rows.len() as u64,
-                chunks: hubs.chunk_rows.len() as u64,
-                rows: gpu.put_list(&hubs.rows)?,
-                first_chunks: gpu.put_list(&hubs.first_chunks)?,
-                chunk_rows: gpu.put_list(&hubs.chunk_rows)?,
-                chunk_edges: gpu.put_list(&hubs.chunk_edges)?,
-            },
-        };
+        let found = HubLists::of(&hubs, |_, list| Ok(gpu.put_list(list)?))?;
         self.known.insert(key, found);
         Ok(found)
     }
@@ -168,22 +178,9 @@ impl DeviceRank {
         }
         let range = rows.start as usize..rows.end as usize;
         let hubs = Hubs::of(indptr, range, tables.most);
-        let found = match hubs.rows.is_empty() {
-            true => HubLists::default(),
-            false => {
-                let mut put = |which, list| {
-                    self.copied(gpu, Name::Hubs(table, which), || Cow::Borrowed(list))
-                };
-                HubLists {
-                    count: hubs.rows.len() as u64,
-                    chunks: hubs.chunk_rows.len() as u64,
-                    rows: put(OfHubs::Rows, bytes(&hubs.rows))?,
-                    first_chunks: put(OfHubs::FirstChunks, bytes(&hubs.first_chunks))?,
-                    chunk_rows: put(OfHubs::ChunkRows, bytes(&hubs.chunk_rows))?,
-                    chunk_edges: put(OfHubs::ChunkEdges, bytes(&hubs.chunk_edges))?,
-                }
-            }
-        };
+        let found = HubLists::of(&hubs, |which, list| {
+            self.copied(gpu, Name::Hubs(table, which), || Cow::Borrowed(list))
+        })?;
         tables.of_batches.insert((slot, table), (version, found));
         Ok(found)
     }
