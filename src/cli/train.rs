@@ -258,6 +258,8 @@ impl Train {
         let permitted = self.allow.contains(sample) || train.allow.contains(sample);
         let batches = self.knobs(None).with_batches(&train.sampling);
         let late = batches.sampling.delay.is_some_and(|delay| delay > 0);
+        // Rows of embeddings may be late where weights are not.
+        let late = late && batches.sampling.lazy != Some(true);
         let of_rows = !late && batches.sampling.slices.is_none();
         let moves = batches.sampling.merges.is_some() || batches.sampling.migrate.is_some();
         let known = permitted && batches.sampling.sampling().is_some();

@@ -111,6 +111,43 @@ fn embeddings_by_owner_train_the_same_on_any_number_of_workers() {
 }
 
 #[test]
+fn late_rows_train_the_same_on_any_number_of_workers() {
+    let folder = Folder::new();
+    let model = model(&folder, ROWS);
+    let late = ["--delay", "2", "--allow", "stale"];
+    let loss_with = |more: &[&str]| trained(text(&model), &[&LAZY, &late[..], more].concat()).0;
+    let alone = loss_with(&[]);
+    assert!(!near(trained(text(&model), &LAZY).0, alone), "{alone}");
+    for more in [
+        &["--workers", "2"][..],
+        &["--workers", "3", "--prefetch", "5"],
+        &["--workers", "2", "--no-overlap"],
+        &["--workers", "2", "--samplers", "1"],
+    ] {
+        let loss = loss_with(more);
+        assert!(near(loss, alone), "{more:?}: {loss}, {alone}");
+    }
+}
+
+#[test]
+fn delays_that_no_batch_can_have_are_refused() {
+    let folder = Folder::new();
+    let model = model(&folder, ROWS);
+    let refused = |more: &[&str], why| {
+        gnnc(["train", text(&model)].iter().chain(more)).fails(1, &[why]);
+    };
+    let lazy = |more: &[&str], why| refused(&[&LAZY, more].concat(), why);
+    lazy(&["--delay", "1"], "stale");
+    let stale = ["--allow", "stale"];
+    let few = [&stale[..], &["--delay", "2", "--prefetch", "2"]].concat();
+    lazy(&few, "at least 3 batches ahead, found --prefetch 2");
+    let many = [&stale[..], &["--delay", "8"]].concat();
+    lazy(&many, "expected at most 7");
+    let plain = [&LAZY[..6], &stale, &["--delay", "1"]].concat();
+    refused(&plain, "--lazy-embeddings");
+}
+
+#[test]
 fn embeddings_by_owner_resume_on_another_number_of_workers() {
     let folder = Folder::new();
     let model = model(&folder, ROWS);

@@ -5,6 +5,7 @@ use crate::steps::{Stepped, Steps};
 use gnnc::graph::partition::{Partition, PartitionInput, by_name};
 use gnnc::graph::sample::{Batches, Blocks, HopEdges, RankSeeds, Rule, Sampler};
 use gnnc::graph::{GraphData, Labels, Topology};
+use gnnc::ir::graph::ParamSpec;
 use gnnc::ir::graph::autodiff::{TrainingGraph, differentiate};
 use gnnc::ir::graph::eval::{DropoutKey, EvalBatch, EvalContext, EvalLayer, Tensor, evaluate};
 use gnnc::ir::words::sampling::{Exclude, Roots, Sampling};
@@ -170,12 +171,23 @@ impl<'a> Oracle<'a> {
         let mut blocks = Blocks::default();
         let mut loss = 0.0;
         // Delayed gradient descent: an epoch begins with the newest weights, and the batches of it read
-        // those from before the last `delay` steps.
+        // those from before the last `delay` steps. If embeddings are stepped lazily, only they are late.
         let delay = self.case.knobs.sampling.delay.unwrap_or(0) as usize;
+        let lazy = self.case.knobs.sampling.lazy == Some(true);
+        let late: Vec<bool> = self
+            .training
+            .graph
+            .params
+            .iter()
+            .map(|spec| !lazy || self.is_embedding(spec))
+            .collect();
         let mut versions = vec![self.context.params.clone()];
         for batch in 0..batches.count() {
             let newest = versions[batch as usize].clone();
-            self.context.params = versions[(batch as usize).saturating_sub(delay)].clone();
+            let before = &versions[(batch as usize).saturating_sub(delay)];
+            let params = before.iter().zip(&newest).zip(&late);
+            let params = params.map(|((old, new), late)| if *late { old } else { new });
+            self.context.params = params.cloned().collect();
             // What a step computes does not depend on which rank has which seeds of it.
             let seeds = match sampling.roots {
                 Roots::Home | Roots::Dealt => epoch.seeds(batch).to_vec(),
@@ -205,6 +217,10 @@ impl<'a> Oracle<'a> {
 }
 
 impl Oracle<'_> {
+    fn is_embedding(&self, spec: &ParamSpec) -> bool {
+        spec.ty.rows == Rows::Fixed(self.data.vertices())
+    }
+
     /// Steps all parameters by the gradients of a batch; lazily, only rows of embeddings that it has.
     fn descend(&mut self, results: &[Tensor], blocks: &Blocks) {
         let lazy = self.case.knobs.sampling.lazy == Some(true);
@@ -216,7 +232,7 @@ impl Oracle<'_> {
             let Some(grad) = self.training.grads[n] else {
                 continue;
             };
-            let is_embedding = spec.ty.rows == Rows::Fixed(self.data.vertices());
+            let is_embedding = self.is_embedding(spec);
             let stepped = Stepped {
                 values: &mut self.context.params[n].data,
                 columns: spec.ty.columns() as usize,

@@ -90,6 +90,29 @@ fn rows_are_stepped_as_the_papers_say() {
     }
 }
 
+#[test]
+fn late_rows_are_delayed_steps() {
+    let ways = [ONE, SEVERAL[0], SEVERAL[1], SEVERAL[2]];
+    for optimizer in optimizers() {
+        for body in [ROWS, TWICE] {
+            for (late, way) in [1, 2, 3, 7].into_iter().zip(ways) {
+                let some = few(Roots::Home);
+                let mut case = late_by(late, case(body, optimizer, &some, true));
+                let found = differences(&case, &some, way);
+                assert_eq!(found, None, "{optimizer:?} {body}, {late} late");
+                case.knobs.sampling.prefetch = Some(8);
+                let found = differences(&case, &some, way);
+                assert_eq!(found, None, "{optimizer:?} {body}, {late} late, prefetched");
+            }
+        }
+    }
+}
+
+pub fn late_by(late: u32, mut case: Case) -> Case {
+    case.knobs.sampling.delay = Some(late);
+    case
+}
+
 /// Losses of three epochs and of an evaluation, then the parameters and states.
 fn trained(case: &Case, way: Way) -> (Vec<f64>, Vec<Tensor>) {
     let mut trainer = case.start(way);
@@ -128,16 +151,24 @@ fn optimizers_that_leave_rows_without_gradient_as_they_are_step_the_same() {
 fn neither_threads_nor_periods_change_a_bit() {
     let adam = optimizers()[3];
     let way = SEVERAL[1];
-    let plain = case(ROWS, adam, &few(Roots::Home), true);
-    let expected = trained(&plain, way);
-    let others = [(0, 1), (1, 1), (4, 1), (2, 2)];
-    for (prefetch, threads) in others {
-        let mut other = case(ROWS, adam, &few(Roots::Home), true);
-        other.knobs.sampling.prefetch = Some(prefetch);
-        let found = trained(&other, Way { threads, ..way });
-        assert_eq!(found.0, expected.0, "{prefetch} {threads}");
-        for (a, b) in found.1.iter().zip(&expected.1) {
-            assert_eq!(a.values, b.values, "{prefetch} {threads}");
+    let others = [
+        (0, vec![(0, 1), (1, 1), (4, 1), (2, 2)]),
+        (2, vec![(3, 1), (6, 1), (3, 2)]),
+    ];
+    let mut losses = Vec::new();
+    for (late, ways) in others {
+        let case = || late_by(late, case(ROWS, adam, &few(Roots::Home), true));
+        let expected = trained(&case(), way);
+        for (prefetch, threads) in ways {
+            let mut other = case();
+            other.knobs.sampling.prefetch = Some(prefetch);
+            let found = trained(&other, Way { threads, ..way });
+            assert_eq!(found.0, expected.0, "{late} {prefetch} {threads}");
+            for (a, b) in found.1.iter().zip(&expected.1) {
+                assert_eq!(a.values, b.values, "{late} {prefetch} {threads}");
+            }
         }
+        losses.push(expected.0);
     }
+    assert_ne!(losses[0], losses[1], "late rows train another function");
 }

@@ -117,6 +117,9 @@ fn collect(instr: &Instr, program: &Program, found: &mut Vec<Access>) {
     } else if let Instr::Begin(transfer) = instr {
         let [begin, _] = halves(&transfer.what, program);
         found.extend(begin);
+    } else if let Instr::Finish(transfer) = instr {
+        let [_, finish] = halves(&transfer.what, program);
+        found.extend(finish);
     } else {
         instr.operands(&mut |operand| found.push(access(operand, program)));
     }
@@ -179,10 +182,11 @@ fn of_runs(found: &mut [Access], program: &Program) {
 /// The uses by the two halves of a communication. Both have those of the whole, except that the
 /// first half of a halo reduction does not use own rows: only the second half adds to them. Nor does
 /// the first half of [`ServeRows`](crate::program::instr::ServeRows), or of a redistribution of rows of
-/// a batch, use the rows that it fills.
+/// a batch, use the rows that it fills. A [`ServeRows`](crate::program::instr::ServeRows) that fills own
+/// rows first has read all that it reads after the first half.
 /// Between the halves, nothing may disturb what they use.
 pub fn halves(instr: &Instr, program: &Program) -> [Vec<Access>; 2] {
-    let finish = accesses(instr, program);
+    let mut finish = accesses(instr, program);
     let mut begin = finish.clone();
     if matches!(instr, Instr::HaloReduce(_)) {
         begin.retain(|access| access.rows == Touched::Halo);
@@ -190,6 +194,11 @@ pub fn halves(instr: &Instr, program: &Program) -> [Vec<Access>; 2] {
     let mut fills = matches!(instr, Instr::ServeRows(_));
     if let Instr::Redistribute(one) = instr {
         fills = matches!(one.moved, Moved::Level(_));
+    } else if let Instr::ServeRows(serve) = instr
+        && serve.fills_first()
+    {
+        finish.retain(|access| access.writes);
+        fills = false;
     }
     if fills {
         begin.retain(|access| !access.writes);

@@ -106,10 +106,10 @@ pub fn on_one_worker(class: &StatisticalClass) -> Result<PlacementSpec, &'static
                 sampling: sampled.settings(),
                 ..Knobs::default()
             };
-            // Owners that compute their batches by themselves have no late weights.
+            // Owners that compute their batches by themselves have no late weights but rows of embeddings.
             let placement = match sampled.delay {
-                0 => Placement::Minibatch,
-                _ => Placement::PushPull,
+                1.. if !sampled.lazy => Placement::PushPull,
+                _ => Placement::Minibatch,
             };
             Ok(on(placement, knobs))
         }

@@ -8,6 +8,7 @@ use crate::layout::Ranks;
 use crate::lower::apart::apart;
 use crate::lower::fetch::{from_owners, with_cache};
 use crate::lower::in_place::in_place;
+use crate::lower::prefetch::{Ahead, MOST_LATE};
 use crate::lower::{Batches, Training, by_batches};
 use gnnc_ir::EdgeSet;
 use gnnc_ir::program::Program;
@@ -20,13 +21,7 @@ pub fn lower(
     ranks: Ranks,
     spec: &PlacementSpec,
 ) -> Result<Program, LowerError> {
-    if spec.delay() > 0 {
-        return Err(LowerError::Illegal(
-            "late weights pay where ranks wait for sums of the first layer; leave out --delay, or train with \
-             placement push-pull"
-                .to_owned(),
-        ));
-    }
+    late_rows(spec)?;
     if spec.knobs.sampling.slices.is_some() {
         return Err(LowerError::Illegal(
             "the features of placement minibatch are by rows; leave out --slices, or train with placement \
@@ -56,6 +51,37 @@ pub fn lower(
     }
     let program = by_batches(training, ranks, &batches(training, spec)?, None)?;
     apart(with_rows(program, spec))
+}
+
+/// Checks that only rows of embeddings are late, and not by more batches than are drawn ahead.
+///
+/// # Errors
+/// Knobs of placement push-pull, or a delay and a number of periods that do not go together.
+fn late_rows(spec: &PlacementSpec) -> Result<(), LowerError> {
+    let late = spec.delay();
+    if late == 0 {
+        return Ok(());
+    }
+    let why = if !spec.lazy() {
+        "late weights pay where ranks wait for sums of the first layer, or for rows of embeddings; leave out --delay, \
+         train with placement push-pull, or step embeddings lazily with --lazy-embeddings"
+            .to_owned()
+    } else if late > MOST_LATE {
+        format!(
+            "found a delay of {late} batches, expected at most {MOST_LATE} for rows of embeddings"
+        )
+    } else if let Some(ahead) = spec.knobs.sampling.prefetch
+        && ahead < Ahead::least(late)
+    {
+        format!(
+            "rows that are {late} batches late are asked for at least {} batches ahead, found --prefetch {ahead}; give \
+             more, or leave out --prefetch",
+            Ahead::least(late)
+        )
+    } else {
+        return Ok(());
+    };
+    Err(LowerError::Illegal(why))
 }
 
 /// Checks that no model is to move.
@@ -103,9 +129,10 @@ pub(super) fn in_full(spec: &PlacementSpec) -> Result<(), LowerError> {
 }
 
 /// The program that gets the rows of its batches: from their owners, or else where they are. Tensors
-/// that may be offloaded to the host are copied row by row instead.
+/// that may be offloaded to the host are copied row by row instead, and so are rows that are late.
 pub(super) fn with_rows(program: Program, spec: &PlacementSpec) -> Program {
-    let program = from_owners(match spec.offload() {
+    let copied = spec.offload() || spec.lazy() && spec.delay() > 0;
+    let program = from_owners(match copied {
         true => program,
         false => in_place(program),
     });

@@ -24,7 +24,7 @@ use crate::lower::chunks::{MOST_CHUNKS, chunks};
 use crate::lower::delay::delayed;
 use crate::lower::interior::interior;
 use crate::lower::overlap::overlap;
-use crate::lower::prefetch::prefetch;
+use crate::lower::prefetch::{Ahead, prefetch};
 use crate::lower::storage::{store, store_alike};
 use crate::lower::{Training, with_gradients};
 use gnnc_ir::plan::{Placement, Relaxation};
@@ -337,11 +337,18 @@ fn arrange(
     if spec.overlap() {
         program = checked(overlap(program), features, "overlap");
     }
-    if spec.delay() > 0 {
+    let mut ahead = Ahead {
+        periods: spec.prefetch(),
+        late: 0,
+    };
+    if spec.lazy() {
+        ahead.late = spec.delay();
+        program = prefetch(program, &Phase::ALL, ahead);
+    } else if spec.delay() > 0 {
         program = checked(delayed(program, spec.delay())?, features, "delay");
-        program = prefetch(program, &[Phase::Eval], spec.prefetch());
+        program = prefetch(program, &[Phase::Eval], ahead);
     } else {
-        program = prefetch(program, &Phase::ALL, spec.prefetch());
+        program = prefetch(program, &Phase::ALL, ahead);
     }
     if spec.samples() {
         program = checked(program, features, "prefetch");

@@ -77,9 +77,9 @@ impl PlanRequest<'_> {
                     (sampling.cache, sampling.cache_by) = (None, None);
                     self.meshes(ranks)
                 }
-                // Nothing waits there that could be late, and features are by rows.
+                // Nothing waits there that could be late but rows of embeddings, and features are by rows.
                 OnBatches::Always => {
-                    sampling.delay = None;
+                    sampling.delay = sampling.delay.filter(|_| sampling.lazy == Some(true));
                     vec![None]
                 }
             };

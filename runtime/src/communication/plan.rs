@@ -113,11 +113,11 @@ impl Rank {
         } else if let Instr::Redistribute(one) = whole {
             plan.redistribute(one);
         } else if let Instr::ServeRows(one) = whole {
-            plan.serve(one.from, one.to, one.cache);
+            plan.serve(one.from, one.to, one.cache, one.fills_first());
         } else if let Instr::PushRows(one) = whole {
             plan.push(one);
         } else if let Instr::CacheRows(one) = whole {
-            plan.serve(one.from, one.to, None);
+            plan.serve(one.from, one.to, None, false);
         } else if let Instr::Shift(one) = whole {
             plan.shift(one);
         } else if let Instr::Send(stage_message) = whole {

@@ -9,8 +9,9 @@ use gnnc_ir::program::Ref;
 use gnnc_ir::program::instr::PushRows;
 
 impl Plan<'_> {
-    /// Rows go to the ranks that asked for them, and fill those of a level, or of the cache.
-    pub(super) fn serve(&mut self, from: Ref, to: Ref, cache: Option<Ref>) {
+    /// Rows go to the ranks that asked for them, and fill those of a level, or of the cache. A rank's own
+    /// rows are filled by the first half if it `fills_first`.
+    pub(super) fn serve(&mut self, from: Ref, to: Ref, cache: Option<Ref>, fills_first: bool) {
         let Some(batch) = self.own.part.batches.at_hand() else {
             return;
         };
@@ -30,18 +31,25 @@ impl Plan<'_> {
             }
             self.steps.round();
         }
-        if self.what.finishes {
+        let fills = match fills_first {
+            true => self.what.begins,
+            false => self.what.finishes,
+        };
+        if fills {
             let source = listed(&from, OfBatch::Rows, rank);
             let target = listed(&to, OfBatch::Places, rank);
             let put = CommStep::Put(source, target, Write::Replace);
             self.steps.add(put);
+            // Whatever comes next may change what was sent.
+            self.steps.add(CommStep::Packed);
+        }
+        if self.what.finishes {
             if let Some(cache) = cache {
                 let source = listed(&cache, OfBatch::Cached, rank);
                 let target = listed(&to, OfBatch::CachedPlaces, rank);
                 let put = CommStep::Put(source, target, Write::Replace);
                 self.steps.add(put);
             }
-            self.steps.add(CommStep::Packed);
             self.steps.add(CommStep::Await);
             for other in group.others(rank) {
                 let (from, rows) = (group.rank(other), listed(&to, OfBatch::Places, other));

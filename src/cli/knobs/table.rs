@@ -208,7 +208,8 @@ pub(super) const KNOBS: &[Knob] = &[
         option: Form::Value("N"),
         values: "",
         help: "Batches by which weights may be late in push-pull on batches, so that workers compute while they wait: 0 \
-               (the default), 2 or 3; needs --allow stale",
+               (the default), 2 or 3. With --lazy-embeddings, by which rows of embeddings may be late in minibatch: 0 to 7. \
+               Needs --allow stale",
         set: |knobs, text| within(LAGS)(text).map(|delay| knobs.sampling.delay = Some(delay)),
     },
     Knob {

@@ -151,6 +151,9 @@ fn device_rows_are_stepped_as_the_papers_say() {
             case.device = true;
             let found = differences(&case, &batches, way);
             assert_eq!(found, None, "{optimizer:?} {body}");
+            let late = lazy::late_by(2, case);
+            let found = differences(&late, &batches, way);
+            assert_eq!(found, None, "{optimizer:?} {body}, late");
         }
     }
 }

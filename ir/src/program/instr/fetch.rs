@@ -25,7 +25,8 @@ pub struct AskRows {
 pub struct ServeRows {
     /// Rows of own vertices.
     pub from: Ref,
-    /// Rows of the level that was asked for.
+    /// Rows of the level that was asked for. If the batch has a slot of them, its own rows are filled when
+    /// those of others are sent, so that all are of the same step; else when they arrive.
     pub to: Ref,
     /// Rows of other ranks that [`CacheRows`] filled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -146,6 +147,11 @@ impl Instruction for ServeRows {
 }
 
 impl ServeRows {
+    /// Whether the first half fills a rank's own rows.
+    pub fn fills_first(&self) -> bool {
+        self.to.in_loop
+    }
+
     pub(super) fn parse(from: &mut Reader<'_>) -> Result<Self, TextError> {
         Ok(Self {
             from: Ref::parse(from)?,
