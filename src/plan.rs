@@ -24,7 +24,7 @@ use gnnc_planner::lower::{Batches, pure};
 use gnnc_planner::parts::{BatchPlans, Parts, parts};
 use gnnc_planner::placement;
 use gnnc_planner::search::{self, Lower, Pin, PlacementSpec, PlanRequest};
-use gnnc_planner::simulate::timeline_all;
+use gnnc_planner::simulate::{Room, timeline_all};
 use serde::Serialize;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -339,7 +339,8 @@ impl<'a> Planner<'a> {
         let asked = &spec.knobs.sampling;
         let mut batches = self.batches.iter().filter(|_| spec.samples());
         if let Some(batches) = batches.find(|batches| batches.settings.same_batches(asked)) {
-            let found = batches.on(&parts, &self.workload).map_err(no_batches)?;
+            let mut found = batches.on(&parts, &self.workload).map_err(no_batches)?;
+            found.samplers = spec.samplers(&self.options.cluster);
             parts.batch = Some(found);
         }
         let training = self.compiled.training(spec)?;
@@ -349,7 +350,7 @@ impl<'a> Planner<'a> {
             None => parts,
         };
         if spec.offload() {
-            let device = self.options.cluster.device.memory;
+            let device = Room::from(&self.options.cluster.device);
             programs = search::offload_to_fit(&programs, &parts, device).map_err(|short| {
                 Error::Input(format!(
                     "with everything possible offloaded to the host, {} are still missing",

@@ -27,6 +27,7 @@ use gnnc_ir::plan::{Knobs, Partitioner, Placement};
 use gnnc_ir::program::trace::Phase;
 use gnnc_ir::program::traffic::{Reads, Sent, beyond, traffic};
 use gnnc_ir::program::{Program, RankSizes};
+use gnnc_ir::words::sampling::samplers_of_gpus;
 use gnnc_ir::words::schedule::Schedule;
 use gnnc_runtime::transport::mpi::World;
 use gnnc_runtime::{
@@ -119,20 +120,15 @@ pub struct TrainOptions {
     pub stop: Stop,
 }
 
-/// Most threads of a worker that draw batches ahead if nothing says how many.
-const MOST_SAMPLERS: usize = 16;
-
 impl TrainOptions {
-    /// Threads of each worker that draw batches ahead. A GPU waits for batches longer than it computes, so by default
-    /// all cores but one draw for it; they change no result.
+    /// Threads of each worker that draw batches ahead; they change no result. By default none draw for processors.
     pub fn samplers(&self) -> u32 {
-        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+        let cores = || std::thread::available_parallelism().map_or(1, usize::from) as u32;
         let by_default = || match self.device {
             Device::Cpu => 0,
-            Device::Cuda(_) => ((cores() - 1) / (self.workers as usize).max(1)).min(MOST_SAMPLERS),
+            Device::Cuda(_) => samplers_of_gpus(cores(), self.workers),
         };
-        let given = self.knobs.sampling.samplers;
-        given.unwrap_or_else(|| by_default() as u32)
+        self.knobs.sampling.samplers.unwrap_or_else(by_default)
     }
 
     /// The learning rate at its full height.

@@ -11,9 +11,12 @@ mod profile;
 pub use calibration::{Basis, Calibration, Efficiency};
 pub use error::ClusterError;
 pub use measured::{Costs, Measured, TermCosts};
-pub use profile::{CLUSTERS, DEVICES, LINKS, device_profile, host_profile, link_profile};
+pub use profile::{
+    CLUSTERS, DEVICES, LINKS, core_profile, device_profile, host_profile, link_profile,
+};
 
 use crate::program::work::KernelClass;
+use crate::words::sampling::samplers_of_gpus;
 use crate::words::units::{Bytes, Seconds};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -92,6 +95,8 @@ pub struct Host {
     pub bandwidth: f64,
     /// Time from the start of a copy to its first byte.
     pub latency: Seconds,
+    /// Cores of a node, which draw the batches of its devices.
+    pub cores: u32,
 }
 
 /// Nodes with equal devices. Ranks fill the first node, then the second, and so on.
@@ -166,6 +171,17 @@ impl Cluster {
     /// If the name is neither.
     pub fn named(name: &str) -> Result<Self, ClusterError> {
         profile::cluster(name)
+    }
+
+    /// Threads of each of so many ranks that draw batches ahead if nobody says how many: none on processors,
+    /// and those that the hosts of other devices have left.
+    pub fn samplers(&self, ranks: u32) -> u32 {
+        let sharing = self.devices_per_node.min(ranks);
+        let cores = self.host.map_or(0, |host| host.cores);
+        match self.device.kind {
+            DeviceKind::Cpu => 0,
+            DeviceKind::Gpu => samplers_of_gpus(cores, sharing),
+        }
     }
 
     /// The same devices and links with another number of devices, of nodes, or both.
@@ -279,8 +295,8 @@ impl Cluster {
         if let Some(host) = &self.host {
             let _ = write!(
                 text,
-                "\n[host]\nmemory_bytes = {}\nbandwidth = {:e}\nlatency = {:e}\n",
-                host.memory.0, host.bandwidth, host.latency.0
+                "\n[host]\nmemory_bytes = {}\nbandwidth = {:e}\nlatency = {:e}\ncores = {}\n",
+                host.memory.0, host.bandwidth, host.latency.0, host.cores
             );
         }
         let calibration = &self.calibration;

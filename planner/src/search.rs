@@ -345,7 +345,7 @@ fn divided(request: &PlanRequest, spec: &PlacementSpec) -> Result<Parts, String>
     let mut batch = batches.map(|batches| batches.on(&found, request.workload));
     let mut batch = batch.next();
     if let Some(Ok(batch)) = &mut batch {
-        batch.samplers = asked.samplers.unwrap_or(0);
+        batch.samplers = spec.samplers(request.cluster);
     }
     Ok(Parts {
         batch: batch.transpose().map_err(|e| e.to_string())?,

@@ -25,12 +25,12 @@ use crate::lower::offload::MemoryBudget;
 use crate::parts::Parts;
 use compile::Compiler;
 use fabric::Fabric;
-use gnnc_ir::cluster::{Basis, Cluster};
+use gnnc_ir::cluster::{Basis, Cluster, Device, DeviceKind};
 use gnnc_ir::plan::{AlphaBasis, KindCost, Range};
 use gnnc_ir::program::memory::host_bytes;
 use gnnc_ir::program::trace::{Event, Phase};
 use gnnc_ir::program::traffic::{Traffic, traffic};
-use gnnc_ir::program::{Capacity, Instr, Program};
+use gnnc_ir::program::{Capacity, Program};
 use gnnc_ir::words::spelling::counted;
 use gnnc_ir::words::units::{Bytes, Seconds};
 use run::Run;
@@ -122,7 +122,7 @@ pub fn simulate(
     let [setup, epoch, eval] = Phase::ALL.map(|phase| {
         let parts = parts.in_phase(phase);
         let fabric = Fabric::new(cluster, &parts, 0);
-        price(program.list(phase), program, cluster, &parts, &fabric)
+        price(phase, program, cluster, &parts, &fabric)
     });
     let peak = peak_memory(program, cluster, parts);
     Ok(estimate([setup, epoch, eval], peak, cluster, parts))
@@ -163,7 +163,7 @@ pub fn timeline(
     let parts = parts.in_phase(phase);
     let fabric = Fabric::new(cluster, &parts, 0);
     let compiler = Compiler::new(program, cluster, &fabric, &parts);
-    let (steps, names) = compiler.compile(program.list(phase));
+    let (steps, names) = compiler.compile(phase);
     let mut run = Run::tracing(&fabric, names, phase, ranks, 0);
     run.all(&steps);
     Ok(run.into_events())
@@ -180,8 +180,26 @@ pub fn peak_memory(program: &Program, cluster: &Cluster, parts: &Parts) -> Bytes
     memory::peak(program, cluster, parts)
 }
 
-/// The memory for buffers of each distinct rank, on a device of its own with `device` bytes.
-pub fn budgets(program: &Program, parts: &Parts, device: Bytes) -> Vec<MemoryBudget> {
+/// The memory of a device that programs have to fit into.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room {
+    /// What the device is: a GPU leaves to its host what only draws batches, but keeps more lists.
+    pub kind: DeviceKind,
+    /// Bytes of each rank.
+    pub bytes: Bytes,
+}
+
+impl From<&Device> for Room {
+    fn from(device: &Device) -> Self {
+        Self {
+            kind: device.kind,
+            bytes: device.memory,
+        }
+    }
+}
+
+/// The memory for buffers of each distinct rank, on a device of its own.
+pub fn budgets(program: &Program, parts: &Parts, device: Room) -> Vec<MemoryBudget> {
     memory::budgets(program, parts, device)
 }
 
@@ -217,7 +235,7 @@ fn check(program: &Program, cluster: &Cluster, parts: &Parts) -> Result<(), Simu
 }
 
 fn price(
-    instrs: &[Instr],
+    phase: Phase,
     program: &Program,
     cluster: &Cluster,
     parts: &Parts,
@@ -225,12 +243,12 @@ fn price(
 ) -> PhaseCost {
     let compiler = Compiler::new(program, cluster, fabric, parts);
     let around = compiler.around();
-    let (steps, names) = compiler.compile(instrs);
+    let (steps, names) = compiler.compile(phase);
     let mut run = Run::new(fabric, names);
     run.wait(around);
     run.all(&steps);
     // Only the messages' sum matters, so one number represents all of them.
-    let traffic = traffic(instrs, program, &parts.reads(), &parts.sizes);
+    let traffic = traffic(program.list(phase), program, &parts.reads(), &parts.sizes);
     PhaseCost {
         bytes: Bytes(traffic.total_bytes),
         traffic,

@@ -7,6 +7,7 @@ pub(crate) mod drawing;
 pub(crate) mod features;
 pub(crate) mod lists;
 mod needs;
+mod numbers;
 pub(crate) mod rows;
 pub(crate) mod sampled;
 mod samplers;
@@ -227,6 +228,11 @@ impl Part {
 
     /// Size in bytes, without the data that ranks share.
     pub(crate) fn bytes(&self) -> u64 {
+        self.walked_bytes() + self.batches.each().map(Batch::bytes).sum::<u64>()
+    }
+
+    /// Size in bytes of what is no batch and does not draw one.
+    pub(crate) fn walked_bytes(&self) -> u64 {
         let edges = self.edges.values().flatten().map(Edges::bytes);
         let features = self.features.iter().flatten().map(FeatureRows::bytes);
         let labels = match &self.labels {
@@ -241,7 +247,7 @@ impl Part {
         let bounds = self.chunks.own.len() + halo.map(Vec::len).sum::<usize>();
         let chunks = 8 * (bounds + self.between.len());
         let own = edges.sum::<usize>() + features.sum::<usize>() + labels + rows + splits + chunks;
-        own as u64 + self.batches.each().map(Batch::bytes).sum::<u64>()
+        own as u64
     }
 
     /// Goes on with a batch that was drawn, or with one of its sets; a batch that was not is drawn next.

@@ -341,6 +341,13 @@ impl Rank {
         found.ok_or(Fault::Missing("edges or features"))
     }
 
+    /// Bytes of the rank's part of the graph, plus its share of what all ranks keep once, without what batches
+    /// are drawn from.
+    pub(crate) fn walked_bytes(&self) -> u64 {
+        let whole = self.part.whole.bytes() as u64;
+        self.part.walked_bytes() + whole / u64::from(self.ranks.max(1))
+    }
+
     /// Bytes of the rank's part of the graph, plus its share of what all ranks keep once.
     pub(crate) fn graph_bytes(&self) -> u64 {
         let shared = self.part.batches.each().map(Batch::shared_bytes).max();

@@ -2,13 +2,15 @@
 
 use super::TrainOptions;
 use crate::plan::batch_plan;
-use crate::{Compiled, Error, Loaded};
+use crate::{Compiled, Device, Error, Loaded};
 use gnnc_graph::{Partition, summary};
+use gnnc_ir::cluster::DeviceKind;
 use gnnc_ir::program::Program;
 use gnnc_ir::words::units::Bytes;
 use gnnc_planner::parts::parts;
 use gnnc_planner::placement::PlacementSpec;
 use gnnc_planner::search::offload_to_fit;
+use gnnc_planner::simulate::Room;
 use gnnc_runtime::device::cuda::Live;
 use gnnc_runtime::device::gpu::driver::Driver;
 use std::sync::Arc;
@@ -73,7 +75,15 @@ pub(super) fn resting(
         parts.batch = Some(batch_plan(data, partition, batches, seed)?);
     }
     let parts = parts.of(first);
-    let offloaded = |programs: &[Program]| offload_to_fit(programs, &parts, Bytes(bytes));
+    // On processors the budget is that of a GPU of a plan, except that batches are drawn from a graph in it.
+    let room = Room {
+        kind: match options.device {
+            Device::Cpu if spec.samples() => DeviceKind::Cpu,
+            Device::Cpu | Device::Cuda(_) => DeviceKind::Gpu,
+        },
+        bytes: Bytes(bytes),
+    };
+    let offloaded = |programs: &[Program]| offload_to_fit(programs, &parts, room);
     let mut found = offloaded(&programs);
     let moved = |programs: &[Program]| programs.iter().any(|one| !one.hosted.is_empty());
     if spec.samples() && found.as_deref().map_or(true, moved) {

@@ -339,16 +339,28 @@ fn no_edges_are_kept_with_a_fanout_of_zero() {
     }
 }
 
+/// Threads that draw a batch together, and threads that draw batches ahead, which also make their numbers.
 #[test]
 fn threads_change_no_bit() {
-    let losses = |threads: usize| {
-        let some = sampling(13, vec![3, 3], Kind::Neighbor, Cut::Even);
-        let case = with(case("", GAT, untyped(planted(shape(false)))), &some);
-        let mut trainer = case.start(Way { threads, ..ONE });
-        let losses: Vec<f64> = (0..3).map(|_| trainer.epoch().unwrap().loss).collect();
-        (losses, trainer.session.parameters().unwrap())
-    };
-    assert_eq!(losses(1), losses(2));
+    for (n, (layers, body, typed)) in models().into_iter().enumerate() {
+        let way = [ONE, SEVERAL[1], pushed()[0]][n % 3];
+        let losses = |threads: usize, samplers: u32| {
+            let data = planted(shape(typed));
+            let data = if typed { data } else { untyped(data) };
+            let case = case(layers, body, data);
+            let some = sampling(13, vec![3; hops(&case)], Kind::Neighbor, Cut::Even);
+            let mut case = with(case, &some);
+            case.knobs.sampling.samplers = Some(samplers);
+            let mut trainer = case.start(Way { threads, ..way });
+            let losses: Vec<f64> = (0..3).map(|_| trainer.epoch().unwrap().loss).collect();
+            (losses, trainer.session.parameters().unwrap())
+        };
+        let expected = losses(1, 0);
+        for (threads, samplers) in [(2, 0), (1, 1), (1, 2)] {
+            let found = losses(threads, samplers);
+            assert_eq!(found, expected, "{body} {threads} {samplers}");
+        }
+    }
 }
 
 #[test]

@@ -28,7 +28,7 @@ enum Takes {
     Price,
 }
 
-const KEYS: [Key; 9] = [
+const KEYS: [Key; 10] = [
     key("nodes", &["nodes"], Takes::Count),
     key("gpus", &["devices_per_node"], Takes::Count),
     key("gpu", &["device", "profile"], Takes::Name),
@@ -36,6 +36,7 @@ const KEYS: [Key; 9] = [
     key("inside", &["inside", "profile"], Takes::Name),
     key("link", &["between", "profile"], Takes::Name),
     key("host", &["host", "memory_bytes"], Takes::Memory),
+    key("cores", &["host", "cores"], Takes::Count),
     key("price", &["price_per_hour"], Takes::Price),
     key("name", &["name"], Takes::Name),
 ];

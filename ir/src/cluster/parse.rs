@@ -191,7 +191,7 @@ fn read_host(root: &Section) -> Result<Option<Host>, ClusterError> {
     let Some(section) = root.section("host")? else {
         return Ok(base);
     };
-    section.only(&["memory_bytes", "bandwidth", "latency"])?;
+    section.only(&["memory_bytes", "bandwidth", "latency", "cores"])?;
     let missing = |key, help| section.missing(key, help);
     let memory = section
         .positive("memory_bytes")?
@@ -199,6 +199,7 @@ fn read_host(root: &Section) -> Result<Option<Host>, ClusterError> {
     let bandwidth = section.positive("bandwidth")?;
     let latency = section.not_negative("latency")?.map(Seconds);
     let latency = latency.or(base.map(|host| host.latency));
+    let cores = section.count("cores")?;
     Ok(Some(Host {
         memory: (memory.or(base.map(|host| host.memory)))
             .ok_or_else(|| missing("memory_bytes", "write the bytes of host memory of a node"))?,
@@ -209,6 +210,7 @@ fn read_host(root: &Section) -> Result<Option<Host>, ClusterError> {
             )
         })?,
         latency: latency.unwrap_or(Seconds(10e-6)),
+        cores: (cores.or(base.map(|host| host.cores))).unwrap_or(1),
     }))
 }
 

@@ -16,6 +16,15 @@ pub const ALL: u32 = u32::MAX;
 /// Most hops of a batch.
 pub const MAX_HOPS: usize = 16;
 
+/// Most threads of a worker that draw batches ahead if nothing says how many.
+const MOST_SAMPLERS: u32 = 16;
+
+/// Threads that draw batches ahead for each of so many workers on GPUs, if nothing says how many. A GPU waits for
+/// batches longer than it computes, so all cores but one draw for it.
+pub fn samplers_of_gpus(cores: u32, workers: u32) -> u32 {
+    (cores.saturating_sub(1) / workers.max(1)).min(MOST_SAMPLERS)
+}
+
 /// How the edges into a vertex are drawn, where there are more than the fanout.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,

@@ -5,9 +5,10 @@
 
 use super::{OnBatches, Row, Stages, row};
 use crate::parts::Parts;
+use gnnc_ir::cluster::Cluster;
 use gnnc_ir::plan::{Candidate, Knobs, Layout, Parameters, Partitioner, Placement, Relaxation};
 use gnnc_ir::words::mesh::Mesh;
-use gnnc_ir::words::sampling::SamplingSettings;
+use gnnc_ir::words::sampling::{SamplingSettings, Topology};
 use gnnc_ir::words::units::significant;
 
 /// A placement on a number of ranks with its knobs: everything a lowering has to know, and how the
@@ -84,6 +85,17 @@ impl PlacementSpec {
     /// Whether optimizers step only the rows of embeddings that a batch has.
     pub fn lazy(&self) -> bool {
         self.samples() && self.knobs.sampling.lazy == Some(true)
+    }
+
+    /// Threads of each rank that draw batches ahead on a cluster: as many as asked for, or as its hosts have left
+    /// if ranks hold all edges.
+    pub fn samplers(&self, cluster: &Cluster) -> u32 {
+        let sampling = &self.knobs.sampling;
+        let by_default = || match sampling.topology {
+            Some(Topology::Own) => 0,
+            Some(Topology::All) | None => cluster.samplers(self.ranks),
+        };
+        sampling.samplers.unwrap_or_else(by_default)
     }
 
     /// Whether batches leave out aggregations that depend on the data alone, which are made before.

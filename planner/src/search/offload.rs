@@ -3,13 +3,13 @@
 use super::{Lower, PlanRequest, Ready};
 use crate::lower::offload::{self, Short};
 use crate::parts::Parts;
-use crate::simulate::{budgets, host_memory};
+use crate::simulate::{Room, budgets, host_memory};
 use gnnc_ir::plan::Host;
 use gnnc_ir::program::traffic::moved;
 use gnnc_ir::program::{Instr, Program};
 use gnnc_ir::words::units::Bytes;
 
-/// Offloads tensors of programs so that they fit ranks with `device` bytes of memory each. Takes
+/// Offloads tensors of programs so that they fit ranks with so much memory each. Takes
 /// one program that represents all ranks, one per rank, or one per stage. Programs that fit are
 /// unchanged.
 ///
@@ -18,7 +18,7 @@ use gnnc_ir::words::units::Bytes;
 pub fn offload_to_fit(
     programs: &[Program],
     parts: &Parts,
-    device: Bytes,
+    device: Room,
 ) -> Result<Vec<Program>, Short> {
     let staged = programs.first().is_some_and(|p| p.pipeline.is_some());
     let Some(first) = programs.first().filter(|_| !staged) else {
@@ -74,7 +74,7 @@ impl Ready {
         let Some(host) = request.cluster.host else {
             return Err("the cluster has no host memory to offload to".to_owned());
         };
-        let device = request.cluster.device.memory;
+        let device = Room::from(&request.cluster.device);
         let full = |program: &Program| {
             let budgets = budgets(program, &self.parts, device);
             budgets.iter().any(|budget| budget.bytes == 0)

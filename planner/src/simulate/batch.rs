@@ -1,10 +1,11 @@
 //! Memory of the lists of a sampled batch, besides buffers.
 
+use gnnc_ir::cluster::DeviceKind;
 use gnnc_ir::kernel::Walk;
 use gnnc_ir::program::instr::ShareLevels;
 use gnnc_ir::program::trace::Phase;
-use gnnc_ir::program::{Among, BatchSizes, Extent, Instr, Program, RankSizes};
-use gnnc_ir::words::types::{EdgeSet, Level};
+use gnnc_ir::program::{Among, BatchSizes, Buffer, Extent, Instr, Program, RankSizes};
+use gnnc_ir::words::types::{EdgeSet, Level, Of};
 
 /// What a rank that samples keeps.
 #[derive(Default)]
@@ -23,6 +24,8 @@ pub(super) struct BatchNeeds {
     alone: bool,
     /// Batches under way.
     pub(super) under_way: u32,
+    /// Numbers of a batch, which threads that draw ahead make too.
+    numbers: Vec<Buffer>,
 }
 
 impl BatchNeeds {
@@ -42,8 +45,16 @@ impl BatchNeeds {
         needs
     }
 
-    /// Records the edges that an instruction walks.
+    /// Records the edges that an instruction walks, and the numbers that it writes.
     fn collect(&mut self, instr: &Instr, program: &Program) {
+        if let Instr::Numbers(numbers) = instr {
+            let of_rank = numbers
+                .outputs
+                .iter()
+                .filter(|one| one.drawn.level().of == Of::One);
+            let buffers = of_rank.map(|one| program.buffer(one.at.buffer).clone());
+            self.numbers.extend(buffers);
+        }
         let Some(launch) = instr.launch().filter(|launch| launch.rows.of_batch()) else {
             return;
         };
@@ -63,45 +74,83 @@ impl BatchNeeds {
     }
 
     /// Bytes of a rank's draws, of the edges as kernels walk them, and of the rows of each owner. So many
-    /// `samplers` draw two batches each ahead.
-    pub(super) fn bytes(&self, sizes: &RankSizes, samplers: u32) -> u64 {
+    /// `samplers` draw two batches each ahead. GPUs have the lists alone; the rest stays with their hosts.
+    pub(super) fn bytes(&self, sizes: &RankSizes, samplers: u32, kind: DeviceKind) -> u64 {
         if sizes.batch == BatchSizes::NONE {
             return 0;
         }
+        let lists = self.lists(sizes).bytes;
+        let under_way = u64::from(self.under_way);
+        if kind == DeviceKind::Gpu {
+            return lists * under_way;
+        }
         let edges: u64 = sizes.batch.edges.iter().sum();
-        let blocks = 12 * edges + 4 * sizes.batch.levels[0];
-        let lists = self.walked.iter().map(|(edges, by_source)| {
+        let batch = 12 * edges + 4 * sizes.batch.levels[0] + lists;
+        let samplers = u64::from(samplers);
+        let numbers = match samplers {
+            0 => 0,
+            _ => self.numbers.iter().map(|one| one.slot_bytes(sizes)).sum(),
+        };
+        4 * sizes.vertices * (1 + samplers) + (batch + numbers) * (under_way + 2 * samplers)
+    }
+
+    /// The lists of a batch that kernels and messages read.
+    pub(super) fn lists(&self, sizes: &RankSizes) -> Lists {
+        let walked = self.walked.iter().map(|(edges, by_source)| {
             let Extent::LevelEdges(layer, _) = *edges else {
-                return 0;
+                return Lists::default();
             };
             let below = layer.below().unwrap_or(layer);
             let count = sizes.rows(*edges);
             match by_source {
-                false => 8 * (sizes.batch.rows(layer) + 1) + 4 * count,
-                true => 8 * (sizes.batch.rows(below) + 1) + 8 * count,
+                false => Lists::new(2, 8 * (sizes.batch.rows(layer) + 1) + 4 * count),
+                true => Lists::new(3, 8 * (sizes.batch.rows(below) + 1) + 8 * count),
             }
         });
-        let vertices = self.vertices.iter().map(|edges| 4 * sizes.rows(*edges));
+        let vertices = self.vertices.iter();
+        let vertices = vertices.map(|edges| Lists::new(1, 4 * sizes.rows(*edges)));
         // Rows and places by owner, and about as many rows that others ask for.
         let asked = match (self.alone, self.asks) {
-            (true, _) | (_, None) => 0,
+            (true, _) | (_, None) => Lists::default(),
             (false, Some(level)) => {
-                8 * sizes.rows(Extent::Level(level)) + 4 * sizes.batch.remote(level.number)
+                let own = 8 * sizes.rows(Extent::Level(level));
+                Lists::new(3, own + 4 * sizes.batch.remote(level.number))
             }
         };
-        let all = self
-            .shares
-            .map_or(0, |share| all_bytes(share, sizes, self.sharers));
-        let batch = blocks + lists.sum::<u64>() + vertices.sum::<u64>() + asked + all;
-        let samplers = u64::from(samplers);
-        4 * sizes.vertices * (1 + samplers) + batch * (u64::from(self.under_way) + 2 * samplers)
+        let all = self.shares.map_or_else(Lists::default, |share| {
+            Lists::new(3, all_bytes(share, sizes, self.sharers))
+        });
+        walked
+            .chain(vertices)
+            .chain([asked, all])
+            .fold(Lists::default(), |sum, one| {
+                Lists::new(sum.count + one.count, sum.bytes + one.bytes)
+            })
+    }
+}
+
+/// Lists of a batch.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Lists {
+    pub(super) count: u64,
+    pub(super) bytes: u64,
+}
+
+impl Lists {
+    fn new(count: u64, bytes: u64) -> Self {
+        Self { count, bytes }
     }
 }
 
 /// Bytes of what the ranks of a process share to sample: the graph, and with several ranks the owners,
-/// rows and labels of all vertices, and for evaluations on batches their splits.
-pub(super) fn shared_bytes(program: &Program, sizes: &RankSizes, labels: u64) -> u64 {
-    if program.hops() == 0 {
+/// rows and labels of all vertices, and for evaluations on batches their splits. The hosts of GPUs have them.
+pub(super) fn shared_bytes(
+    program: &Program,
+    sizes: &RankSizes,
+    labels: u64,
+    kind: DeviceKind,
+) -> u64 {
+    if program.hops() == 0 || kind == DeviceKind::Gpu {
         return 0;
     }
     let splits = 3 * u64::from(program.evaluation.is_some());
@@ -124,8 +173,8 @@ pub(super) fn shared_bytes(program: &Program, sizes: &RankSizes, labels: u64) ->
 }
 
 /// Bytes of the edges into a rank's own vertices, if it draws from these only.
-pub(super) fn edge_bytes(program: &Program, sizes: &RankSizes) -> u64 {
-    match program.draws_apart() {
+pub(super) fn edge_bytes(program: &Program, sizes: &RankSizes, kind: DeviceKind) -> u64 {
+    match program.draws_apart() && kind == DeviceKind::Cpu {
         true => 4 * sizes.edges,
         false => 0,
     }

@@ -6,6 +6,7 @@ use super::{SimulateError, check};
 use crate::parts::Parts;
 use gnnc_ir::cluster::Cluster;
 use gnnc_ir::program::Program;
+use gnnc_ir::program::trace::Phase;
 use gnnc_ir::program::traffic::traffic;
 use gnnc_ir::words::units::{Bytes, Seconds};
 
@@ -41,7 +42,7 @@ pub(super) fn bound_of(
 ) -> Bound {
     let compiler = Compiler::new(program, cluster, fabric, parts);
     let around = compiler.around();
-    let (steps, _) = compiler.compile(&program.step);
+    let (steps, _) = compiler.compile(Phase::Step);
     let busiest = (0..fabric.classes.len())
         .flat_map(|class| busy(&steps, class))
         .fold(0.0, f64::max);

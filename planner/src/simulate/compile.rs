@@ -7,11 +7,12 @@ mod lines;
 mod merged;
 mod messages;
 
+use super::batch::BatchNeeds;
 use super::fabric::Fabric;
 use crate::parts::{ChunkShare, Degrees, Parts};
 use gnnc_ir::cluster::{Cluster, Costs, Link, SharedBy};
 use gnnc_ir::program::instr;
-use gnnc_ir::program::trace::Resource;
+use gnnc_ir::program::trace::{Phase, Resource};
 use gnnc_ir::program::work::{Counts, KernelClass, Work, demand};
 use gnnc_ir::program::{Instr, Neighbour, Program, RankSizes};
 use gnnc_ir::words::units::{Bytes, Flops};
@@ -177,6 +178,8 @@ pub(super) struct Compiler<'a> {
     costs: Option<&'a Costs>,
     /// Threads of each rank that draw batches while it trains.
     samplers: u32,
+    /// What batches of the list keep.
+    batches: BatchNeeds,
     /// Shares of chunks that were counted.
     chunks: &'a BTreeMap<u32, Vec<ChunkShare>>,
     /// The share of the current chunk; everything without chunks.
@@ -202,6 +205,7 @@ impl<'a> Compiler<'a> {
             names: Vec::new(),
             costs: measured.and_then(|measured| measured.of(program.ranks)),
             samplers: parts.batch.as_ref().map_or(0, |batch| batch.samplers),
+            batches: BatchNeeds::default(),
             chunks: &parts.chunks,
             share: ChunkShare::even(1),
             shares: of_classes(fabric, ChunkShare::even(1)),
@@ -214,7 +218,9 @@ impl<'a> Compiler<'a> {
     }
 
     /// The steps, and the names they refer to.
-    pub fn compile(mut self, instrs: &'a [Instr]) -> (Vec<Step>, Vec<Name>) {
+    pub fn compile(mut self, phase: Phase) -> (Vec<Step>, Vec<Name>) {
+        let instrs = self.program.list(phase);
+        self.batches = BatchNeeds::of(self.program, phase);
         let lines = lines(self.program, instrs, "", &mut self.names);
         let mut steps = self.list(&lines);
         self.merge(instrs, &lines, &mut steps);
@@ -280,19 +286,11 @@ impl<'a> Compiler<'a> {
             Some(pipeline) if matches!(whole, Instr::Remember(_)) => pipeline.interval.max(1),
             Some(_) | None => 1,
         };
-        // The work of what computes is declared beside the instruction.
-        let step = self.computed(line, 1.0 / f64::from(interval));
-        if let (Instr::Sample(_), Step::Compute { at, name, seconds }) = (whole, &step)
-            && self.samplers > 0
-        {
-            return Step::Draw {
-                at: at.clone(),
-                name: *name,
-                seconds: seconds.clone(),
-                samplers: self.samplers,
-            };
+        if let Instr::Sample(_) = whole {
+            return self.draw(line);
         }
-        step
+        // The work of what computes is declared beside the instruction.
+        self.computed(line, 1.0 / f64::from(interval))
     }
 
     /// The sets of a batch, which are taken for alike. Models go on after all but the last one.

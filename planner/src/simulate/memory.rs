@@ -1,6 +1,8 @@
 //! The memory of the rank that needs the most.
 
+use super::Room;
 use super::batch::{self, BatchNeeds};
+
 use super::sent::Sent;
 use crate::lower::offload::MemoryBudget;
 use crate::parts::{Messages, Parts};
@@ -54,24 +56,19 @@ pub(super) fn least(program: &Program, cluster: &Cluster, parts: &Parts) -> Byte
     Bytes(least)
 }
 
-/// The memory each rank of a program has for buffers on a device, after everything else. GPUs keep the
-/// most besides buffers, so it is that of a GPU.
-pub(super) fn budgets(program: &Program, parts: &Parts, device: Bytes) -> Vec<MemoryBudget> {
+/// The memory each rank of a program has for buffers on a device, after everything else.
+pub(super) fn budgets(program: &Program, parts: &Parts, device: Room) -> Vec<MemoryBudget> {
     let mut budgets = Vec::new();
-    each(
-        program,
-        parts,
-        DeviceKind::Gpu,
-        &|_| 1,
-        &mut |sizes, own| {
-            budgets.push(MemoryBudget {
-                capacity: parts.capacity(sizes),
-                bytes: device.0.saturating_sub(own),
-                lacking: own.saturating_sub(device.0),
-                lists: true,
-            });
-        },
-    );
+    let has = device.bytes.0;
+    let alone = |_| 1;
+    each(program, parts, device.kind, &alone, &mut |sizes, own| {
+        budgets.push(MemoryBudget {
+            capacity: parts.capacity(sizes),
+            bytes: has.saturating_sub(own),
+            lacking: own.saturating_sub(has),
+            lists: true,
+        });
+    });
     budgets
 }
 
@@ -129,8 +126,8 @@ fn each(
             let messages = one.messages;
             seen.push(one);
             let shared =
-                needs.whole_bytes(sizes) + batch::shared_bytes(program, sizes, needs.labels);
-            let edges = batch::edge_bytes(program, sizes);
+                needs.whole_bytes(sizes) + batch::shared_bytes(program, sizes, needs.labels, kind);
+            let edges = batch::edge_bytes(program, sizes, kind);
             let own = needs.bytes(sizes, sent) + shared / sharers + edges;
             let samplers = parts.batch.as_ref().map_or(0, |batch| batch.samplers);
             let batches = needs.batches.iter().map(|(phase, needs)| {
@@ -138,7 +135,7 @@ fn each(
                     Phase::Setup | Phase::Step => sizes,
                     Phase::Eval => &evaluated.sizes[rank],
                 };
-                needs.bytes(sizes, samplers)
+                needs.bytes(sizes, samplers, kind)
             });
             let own = own + batches.sum::<u64>();
             let messages = messages.saturating_add(sizes.inner.saturating_mul(row));

@@ -165,7 +165,7 @@ fn run(
     for Kind { program, fabric } in &alike.kinds {
         let compiler = Compiler::new(program, cluster, fabric, parts);
         let around = compiler.around();
-        let (steps, names) = compiler.compile(program.list(phase));
+        let (steps, names) = compiler.compile(phase);
         compiled.push((steps, names, around));
     }
     let width = parts.sizes.len();

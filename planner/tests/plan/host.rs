@@ -40,6 +40,7 @@ fn beside_a_host() -> Cluster {
     let mut cluster = cluster(1, 1);
     cluster.device.launch_floor = Seconds(0.0);
     cluster.host = Some(Host {
+        cores: 8,
         memory: Bytes(1 << 40),
         bandwidth: 1e9,
         latency: Seconds(1e-3),

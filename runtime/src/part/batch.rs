@@ -5,17 +5,16 @@ mod apart;
 use super::Edges;
 use super::apart::Hops;
 use super::asked::Asked;
-use super::drawing::{Drawer, Drawing, OfRun};
+use super::drawing::{Drawer, Drawing, OfRun, Read};
 use super::needs::BatchNeeds;
+use super::numbers::NumbersOf;
 use super::sampled::{OfList, Sampled};
 use super::under_way::UnderWay;
-use super::walks::{LayerWays, Listed, each_edge, scales};
+use super::walks::{LayerWays, Listed};
 use crate::RuntimeError;
 use crate::fault::Fault;
-use gnnc_graph::sample::{
-    At, Blocks, Cached, Gathered, Layer, message_length, room, write_message,
-};
-use gnnc_graph::{Labels, Topology};
+use gnnc_graph::Labels;
+use gnnc_graph::sample::{At, Blocks, Cached, Gathered, message_length, room, write_message};
 use gnnc_ir::EdgeSet;
 use gnnc_ir::program::instr::ShareLevels;
 use gnnc_ir::program::trace::Phase;
@@ -156,16 +155,14 @@ impl Batch {
             asks,
             pushes,
             lag,
+            numbers,
         } = needs;
-        let drawer = || {
-            Drawer::new(
-                shared,
-                of,
-                (layers.own.clone(), asks),
-                cached.as_ref(),
-                of_run,
-            )
+        let read = Read {
+            ways: layers.own,
+            asks,
+            numbers,
         };
+        let drawer = || Drawer::new(shared, of, &read, cached.as_ref(), of_run);
         Ok(Self {
             drawing: Drawing::new(drawer, of_run)?,
             rank: of_run.rank,
@@ -410,76 +407,29 @@ impl Batch {
         self.shared.bytes()
     }
 
+    /// Numbers of the batch, if a thread that drew it has made them.
+    pub(crate) fn made(&self, drawn: Drawn) -> Option<&[f32]> {
+        match drawn.level().of {
+            Of::All => None,
+            Of::One | Of::Sets | Of::Owned => {
+                let numbers = self.at_hand().numbers.get(self.set)?.get(&drawn);
+                numbers.map(Vec::as_slice)
+            }
+        }
+    }
+
     /// Writes numbers of the batch, one a row.
     pub(crate) fn write(&self, drawn: Drawn, out: &mut [f32]) {
-        let level = drawn.level();
-        let blocks = self.blocks(level.of);
-        let number = usize::from(level.number);
-        if number > blocks.layers() {
+        if let Some(made) = self.made(drawn) {
+            out.copy_from_slice(made);
             return;
         }
-        if let Drawn::Degree(_, set, end) = drawn {
-            let left_out = self.at_hand().drawn.left_out();
-            let lacks = |v: u32| u64::from(left_out.degree(v, set, end));
-            let degree = |v: &u32| (self.shared.degree(*v, set, end) - lacks(*v)) as f32;
-            let degrees = blocks.level(number).iter().map(degree);
-            out.iter_mut().zip(degrees).for_each(|(out, d)| *out = d);
-            return;
-        }
-        if number == 0 {
-            return;
-        }
-        let (layer, ids) = (blocks.layer(number), blocks.level(number - 1));
-        match drawn {
-            Drawn::Degree(..) => {}
-            Drawn::Kept(_, set) => {
-                let own = set.loops() as f32;
-                let rows = layer.edges.indptr.windows(2);
-                let kept = rows.map(|row| (row[1] - row[0]) as f32 + own);
-                out.iter_mut().zip(kept).for_each(|(out, kept)| *out = kept);
-            }
-            Drawn::Scale(_, set) => {
-                let typed = self.plain().is_some_and(|edges| edges.relations() > 0);
-                scales(layer, typed, set, ids, out);
-            }
-            Drawn::Relation(..) => {
-                let types = self.plain().map_or(&[][..], Topology::types);
-                self.each_edge(EdgeSet::Plain, layer, ids, |at, edge| {
-                    out[at] = f32::from(types[edge]);
-                });
-            }
-            Drawn::RelationDegree(..) => {
-                let degrees = &self.shared.type_degrees;
-                let left_out = self.at_hand().drawn.left_out();
-                self.each_edge(EdgeSet::Plain, layer, ids, |at, edge| {
-                    let lacks = self.plain().map_or(0, |plain| left_out.like(plain, edge));
-                    out[at] = (degrees[edge] - lacks) as f32;
-                });
-            }
-            Drawn::EdgeFeatures(_, set, columns) => {
-                let (features, width) = (self.shared.edge_features.of(set), columns as usize);
-                self.each_edge(set, layer, ids, |at, edge| {
-                    out[at * width..][..width].copy_from_slice(features.row(edge));
-                });
-            }
-        }
-    }
-
-    /// Visits the kept edges of a layer, with their places among all edges of its set.
-    fn each_edge(
-        &self,
-        set: EdgeSet,
-        layer: &Layer,
-        ids: &[u32],
-        mut visit: impl FnMut(usize, usize),
-    ) {
-        if let Some(edges) = self.shared.edges.of(set) {
-            each_edge(edges, layer, ids, &mut visit);
-        }
-    }
-
-    fn plain(&self) -> Option<&Topology> {
-        self.shared.edges.of(EdgeSet::Plain)
+        let numbers = NumbersOf {
+            shared: &self.shared,
+            blocks: self.blocks(drawn.level().of),
+            left_out: self.at_hand().drawn.left_out(),
+        };
+        numbers.write(drawn, out);
     }
 
     /// Size in bytes, without what ranks share.

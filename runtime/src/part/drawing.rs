@@ -4,6 +4,7 @@
 //! but the graph: no result depends on how many there are, or when they begin (Zheng et al., PVLDB 2022,
 //! section 4).
 
+use super::numbers::NumbersOf;
 use super::sampled::{OfList, Sampled, sampler};
 use super::samplers::Samplers;
 use super::under_way::UnderWay;
@@ -13,8 +14,9 @@ use crate::fault::Fault;
 use crate::launch::Launch;
 use gnnc_graph::Topology;
 use gnnc_graph::sample::{Answers, At, Cached, RankSeeds, Sampler};
-use gnnc_ir::words::sampling::Sampling;
+use gnnc_ir::words::sampling::{Drawn, Sampling};
 use gnnc_ir::words::types::{Level, Of};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Whose batches are drawn, and with what.
@@ -33,6 +35,17 @@ pub(crate) struct OfRun {
     pub(crate) launch: Launch,
 }
 
+/// What a program reads of a rank's own part of a batch.
+#[derive(Clone)]
+pub(super) struct Read {
+    /// How edges are walked.
+    pub(super) ways: LayerWays,
+    /// The level of which rows are fetched from other ranks.
+    pub(super) asks: Option<Level>,
+    /// Numbers of rows and edges.
+    pub(super) numbers: Vec<Drawn>,
+}
+
 /// Draws batches one after another.
 pub(super) struct Drawer {
     shared: Arc<Sampled>,
@@ -42,10 +55,9 @@ pub(super) struct Drawer {
     seeds: RankSeeds,
     /// Rows of other ranks that the rank keeps.
     cached: Option<Arc<Cached>>,
-    /// How edges are walked.
-    ways: LayerWays,
-    /// The level of which rows are fetched from other ranks.
-    asks: Option<Level>,
+    read: Read,
+    /// Whether it makes the numbers too, since the rank does something else meanwhile.
+    ahead: bool,
 }
 
 /// Draws batches in their order.
@@ -63,7 +75,7 @@ impl Drawer {
     pub(super) fn new(
         shared: &Arc<Sampled>,
         of: OfList,
-        (ways, asks): (LayerWays, Option<Level>),
+        read: &Read,
         cached: Option<&Arc<Cached>>,
         run: OfRun,
     ) -> Result<Self, RuntimeError> {
@@ -78,8 +90,8 @@ impl Drawer {
             rank: run.rank,
             seeds: seeds.with_cache(cached),
             cached: cached.map(Arc::clone),
-            ways,
-            asks,
+            read: read.clone(),
+            ahead: run.samplers > 0,
         })
     }
 
@@ -136,7 +148,7 @@ impl Drawer {
         (batch.number, batch.seeds) = (at.batch, self.seeds.of_all(at.batch));
         batch.of_epoch = self.seeds.used();
         batch.weight = self.shared.weight(&self.seeds, at.batch);
-        if let Some(Level { number, of }) = self.asks
+        if let Some(Level { number, of }) = self.read.asks
             && let Some(first) = batch.drawn.sets.first()
         {
             let level = usize::from(number);
@@ -156,8 +168,31 @@ impl Drawer {
         batch.layers.resize_with(sets, Layers::default);
         batch.distances.clear();
         for (number, layers) in batch.layers.iter_mut().enumerate() {
-            edges.list(&batch.drawn.sets[number].blocks, &self.ways, layers);
+            edges.list(&batch.drawn.sets[number].blocks, &self.read.ways, layers);
             batch.distances.push(self.seeds.sets().distance(number));
+        }
+        if self.ahead {
+            self.number(batch);
+        }
+    }
+
+    /// Makes the numbers of a batch that was drawn.
+    fn number(&self, batch: &mut UnderWay) {
+        batch
+            .numbers
+            .resize_with(batch.drawn.sets.len(), BTreeMap::new);
+        for (set, made) in batch.drawn.sets.iter().zip(&mut batch.numbers) {
+            let numbers = NumbersOf {
+                shared: &self.shared,
+                blocks: &set.blocks,
+                left_out: batch.drawn.left_out(),
+            };
+            for drawn in &self.read.numbers {
+                let out = made.entry(*drawn).or_default();
+                out.clear();
+                out.resize(numbers.count(*drawn), 0.0);
+                numbers.write(*drawn, out);
+            }
         }
     }
 }

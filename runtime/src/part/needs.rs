@@ -8,7 +8,7 @@ use gnnc_ir::program::instr::{DrawnBuffer, ShareLevels};
 use gnnc_ir::program::trace::Phase;
 use gnnc_ir::program::{Extent, Instr, Launch, Product, Program, Role};
 use gnnc_ir::words::sampling::{Drawn, Sampling};
-use gnnc_ir::words::types::{BySet, Level};
+use gnnc_ir::words::types::{BySet, Level, Of};
 
 /// The ways edges are walked.
 #[derive(Clone, Copy, Default)]
@@ -68,6 +68,8 @@ pub(crate) struct BatchNeeds {
     pub(crate) pushes: bool,
     /// Periods between the first and the last instruction of a batch.
     pub(crate) lag: u32,
+    /// Numbers of the rank's own part of a batch.
+    pub(crate) numbers: Vec<Drawn>,
 }
 
 impl BatchNeeds {
@@ -85,7 +87,16 @@ impl BatchNeeds {
             asks: program.asks(phase),
             pushes: phase == Phase::Step && program.pushes().is_some(),
             lag: program.lag(phase),
+            numbers: Vec::new(),
         };
+        for instr in program.batch_of(phase) {
+            if let Instr::Numbers(numbers) = instr {
+                let drawn = numbers.outputs.iter().map(|output| output.drawn);
+                needs
+                    .numbers
+                    .extend(drawn.filter(|one| one.level().of == Of::One));
+            }
+        }
         for launch in program.batch_of(phase).filter_map(Instr::launch) {
             needs.launch(program, launch);
         }

@@ -5,7 +5,9 @@ use super::asked::Asked;
 use super::walks::Layers;
 use gnnc_graph::sample::{AllBlocks, Blocks, RankBatch, RankSet};
 use gnnc_ir::program::BatchSizes;
+use gnnc_ir::words::sampling::Drawn;
 use gnnc_ir::words::types::BySet;
+use std::collections::BTreeMap;
 
 static NO_BLOCKS: Blocks = Blocks::NONE;
 
@@ -27,6 +29,8 @@ pub(super) struct UnderWay {
     pub(super) drawn: RankBatch,
     /// The edges of each set.
     pub(super) layers: Vec<Layers>,
+    /// The numbers of each set, if a thread makes them that draws ahead.
+    pub(super) numbers: Vec<BTreeMap<Drawn, Vec<f32>>>,
     /// Ranks that the model of each set goes on by; `None` after its last set.
     pub(super) distances: Vec<Option<u32>>,
     /// Its rows by owner.
@@ -51,7 +55,9 @@ impl UnderWay {
         let edges = layers.flat_map(BySet::values).flatten().map(Edges::bytes);
         let of_set = |set: &RankSet| 12 * set.blocks.edges() + 4 * set.sizes.levels[0];
         let blocks: u64 = self.drawn.sets.iter().map(of_set).sum();
-        let lists = edges.sum::<usize>() + self.asked.bytes() + self.all.bytes();
+        let numbers = self.numbers.iter().flat_map(BTreeMap::values);
+        let numbers = 4 * numbers.map(Vec::len).sum::<usize>();
+        let lists = edges.sum::<usize>() + numbers + self.asked.bytes() + self.all.bytes();
         (lists + self.drawn.gathered.bytes()) as u64 + blocks
     }
 }

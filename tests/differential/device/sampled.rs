@@ -182,6 +182,8 @@ fn device_losses_are_those_of_the_processor() {
             let batches = sampling(5, vec![3; hops(&case)], Kind::Labor, Cut::Short);
             let mut case = with(case, &batches);
             case.knobs.sampling.prefetch = Some(n as u32 % 3);
+            // Threads that draw ahead also make the numbers of a batch.
+            case.knobs.sampling.samplers = Some(u32::from(device) * (n as u32 / 2 % 3));
             case.knobs.storage = [Storage::F32, Storage::Bf16][n % 2];
             case.device = device;
             numbers(case, way)

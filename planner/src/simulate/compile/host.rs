@@ -1,7 +1,9 @@
-//! Costs of copies between ranks and their hosts, and of messages between stages.
+//! Costs of copies between ranks and their hosts, of batches that hosts draw, and of messages between stages.
 
+use super::lines::Line;
 use super::{Compiler, Half, Step};
 use crate::simulate::fabric::Class;
+use gnnc_ir::cluster::{DeviceKind, core_profile};
 use gnnc_ir::program::traffic::move_words;
 use gnnc_ir::program::work::{KernelClass, Work};
 use gnnc_ir::program::{Chunk, Ref, StageMessage};
@@ -38,6 +40,55 @@ impl Compiler<'_> {
             half,
             out: !self.program.is_hosted(from.buffer),
             seconds: self.fabric.classes.iter().map(seconds).collect(),
+        }
+    }
+
+    /// Draws a batch, by the rank's own core or by those of its host, which copies the lists that kernels
+    /// read.
+    pub(super) fn draw(&self, line: &Line) -> Step {
+        let mut step = self.computed(line, 1.0);
+        let by_host = self.cluster.device.kind == DeviceKind::Gpu;
+        if let (Step::Compute { seconds, .. }, Some((core, reached)), true) =
+            (&mut step, core_profile(), by_host)
+        {
+            let class = KernelClass::Copy;
+            let rate = core.memory_bandwidth * reached.of(class).memory;
+            for (seconds, class) in seconds.iter_mut().zip(&self.fabric.classes) {
+                let work = line.counts.work(&class.sizes);
+                let bytes = work.map_or(0, |work| work.read.0 + work.written.0);
+                *seconds = bytes as f64 / rate;
+            }
+        }
+        if let Step::Compute { at, name, seconds } = &step
+            && self.samplers > 0
+        {
+            step = Step::Draw {
+                at: at.clone(),
+                name: *name,
+                seconds: seconds.clone(),
+                samplers: self.samplers,
+            };
+        }
+        let Some(host) = self.cluster.host.filter(|_| by_host) else {
+            return step;
+        };
+        let copied = |class: &Class| {
+            let lists = self.batches.lists(&class.sizes);
+            // Copies of a stream follow each other as kernels do.
+            let starts = lists.count as f64 * self.cluster.device.launch_floor.0;
+            host.latency.0 + starts + lists.bytes as f64 / host.bandwidth
+        };
+        let copies = Step::Move {
+            at: line.at.clone(),
+            name: line.name,
+            half: Half::Whole,
+            out: false,
+            seconds: self.fabric.classes.iter().map(copied).collect(),
+        };
+        Step::Loop {
+            count: 1,
+            reverse: false,
+            body: vec![step, copies],
         }
     }
 

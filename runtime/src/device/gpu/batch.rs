@@ -15,6 +15,7 @@ use crate::steps::Step;
 use gnnc_ir::program::instr::{AddRows, FetchRows, Numbers, PutRows};
 use gnnc_ir::program::{BatchSizes, Instr, Ref};
 use gnnc_ir::words::types::{Level, Of};
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// What only a rank that samples has.
@@ -163,10 +164,16 @@ impl DeviceRank {
         for output in &numbers.outputs {
             let buffer = self.own.program.buffer(output.at.buffer);
             let rows = self.own.part.sizes.rows(buffer.extent) as usize;
-            let mut floats = vec![0.0; rows * output.drawn.columns() as usize];
-            if let Some(batch) = self.own.part.batches.at_hand() {
-                batch.write(output.drawn, &mut floats);
-            }
+            let batch = self.own.part.batches.at_hand();
+            let batch = batch.ok_or(Fault::Missing("batches"))?;
+            let floats = match batch.made(output.drawn) {
+                Some(made) => Cow::from(made),
+                None => {
+                    let mut floats = vec![0.0; rows * output.drawn.columns() as usize];
+                    batch.write(output.drawn, &mut floats);
+                    Cow::from(floats)
+                }
+            };
             if !floats.is_empty() {
                 let to = self.slot(output.at, 0);
                 gpu.driver

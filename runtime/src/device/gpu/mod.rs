@@ -300,6 +300,6 @@ impl AtRest for Resting<'_> {
     fn memory_bytes(&self) -> u64 {
         let own = &self.device_rank.own;
         let of_batches = self.gpu.of_batches.bytes(own.number);
-        self.device_rank.bytes() + own.graph_bytes() + self.message_bytes + of_batches
+        self.device_rank.bytes() + own.walked_bytes() + self.message_bytes + of_batches
     }
 }
