@@ -75,8 +75,9 @@ static struct product described(const struct description *d, const struct layout
                             (d->epilogue & BIAS) != 0, (d->epilogue & RELU) != 0, d->bias};
 }
 
-/* An algorithm is the shape that it was asked for, and what addresses it takes. Refused are preferences that allow sums in
- * 16 bits, or that ask for more than loads of 16 bytes: such an algorithm would depend on addresses. */
+/* An algorithm is the shape that it was asked for, of which it also takes fewer columns, and what addresses it takes.
+ * Refused are preferences that allow sums in 16 bits, or that ask for more than loads of 16 bytes: such an algorithm would
+ * depend on addresses. */
 int cublasLtMatmulAlgoGetHeuristic(struct handle *handle, const struct description *d, const struct layout *a, const struct layout *b,
                                    const struct layout *c, const struct layout *out, const struct preference *preference,
                                    int wanted, struct choice *found, int *count)
@@ -109,7 +110,9 @@ int cublasLtMatmul(struct handle *handle, const struct description *d, const flo
     p.a = a, p.b = b, p.c = out;
     if (stub_fails("cublasLtMatmul") || *alpha != 1 || *beta != 0 || c != out || c_lies != out_lies || !p.m || !p.n || !p.k)
         return INVALID;
-    if (of[0] != p.m || of[1] != p.n || of[2] != p.k || of[3] != d->epilogue || of[7] > bytes
+    if (of[1] != (uint64_t)p.n && stub_fails("other columns"))
+        return UNSUPPORTED;
+    if (of[0] != p.m || of[1] < (uint64_t)p.n || of[2] != p.k || of[3] != d->epilogue || of[7] > bytes
         || !stub_is_device((uint64_t)workspace, bytes) || (uint64_t)workspace % 256)
         return INVALID;
     /* What the heuristic picks may read a bias by 16 bytes. */

@@ -2,7 +2,8 @@
 //!
 //! Adding a row to all rows of a row-major result is, column-major, adding it to all columns: the
 //! bias of the library's epilogues. The algorithm for each shape is requested once and kept, so
-//! that all runs and replays use the same one.
+//! that all runs and replays use the same one. A request takes longer than many products, and batches
+//! have another number of rows each time, so shapes of about as many rows share one.
 
 use super::calls::check;
 use super::products::{Gemm, WORKSPACE, by_columns};
@@ -30,6 +31,21 @@ struct Shape {
     relu: bool,
     /// Alignment in bytes, up to 16, of factors and result.
     aligned: [u32; 3],
+}
+
+impl Shape {
+    /// The shape with its columns, which are the rows of a row-major result, rounded up by less than an
+    /// eighth. A transposed factor has them side by side, with a stride that may be too short for more.
+    fn rounded(self) -> Self {
+        let [m, n, k] = self.sizes;
+        let step = 1u32 << n.max(1).ilog2().saturating_sub(3);
+        let more = n.unsigned_abs().next_multiple_of(step);
+        let more = i32::try_from(more).ok().filter(|_| !self.transposed[1]);
+        Self {
+            sizes: [m, more.unwrap_or(n), k],
+            ..self
+        }
+    }
 }
 
 /// The handle of one stream.
@@ -107,25 +123,21 @@ impl Epilogue {
     /// As [`Epilogue::multiply`].
     pub fn knows(&mut self, product: &Product, end: ProductEnd) -> Result<bool, DriverError> {
         let shape = shape(&by_columns(product)?, product, end);
-        let described = Described::new(&shape, end.bias)?;
-        Ok(self.algorithm(described, shape)?.1.is_some())
+        Ok(self.algorithm(shape.rounded(), end.bias)?.is_some())
     }
 
     /// The algorithm for a shape, requested only once.
     fn algorithm(
         &mut self,
-        mut described: Described,
         shape: Shape,
-    ) -> Result<(Described, Option<sys::cublasLtMatmulAlgo_t>), DriverError> {
-        let found = match self.known.get(&shape) {
-            Some(known) => *known,
-            None => {
-                let chosen = described.choose(self.handle, &shape)?;
-                self.known.insert(shape, chosen);
-                chosen
-            }
-        };
-        Ok((described, found))
+        bias: Option<Address>,
+    ) -> Result<Option<sys::cublasLtMatmulAlgo_t>, DriverError> {
+        if let Some(known) = self.known.get(&shape) {
+            return Ok(*known);
+        }
+        let chosen = Described::new(&shape, bias)?.choose(self.handle, &shape)?;
+        self.known.insert(shape, chosen);
+        Ok(chosen)
     }
 
     /// Enqueues a product with its epilogue; no size may be 0.
@@ -141,9 +153,27 @@ impl Epilogue {
         let gemm = by_columns(product)?;
         let shape = shape(&gemm, product, end);
         let described = Described::new(&shape, end.bias)?;
-        let (described, algorithm) = self.algorithm(described, shape)?;
-        let none = CublasError(Status::CUBLAS_STATUS_NOT_SUPPORTED);
-        let algorithm = answered("cublasLtMatmulAlgoGetHeuristic", algorithm.ok_or(none))?;
+        let rounded = shape.rounded();
+        let algorithm = self.algorithm(rounded, end.bias)?;
+        let refused = CublasError(Status::CUBLAS_STATUS_NOT_SUPPORTED);
+        let mut answer = self.enqueue(stream, &gemm, &described, algorithm);
+        if answer == Err(refused) && rounded != shape {
+            // The algorithm of the rounded shape does not take this one.
+            let algorithm = self.algorithm(shape, end.bias)?;
+            answer = self.enqueue(stream, &gemm, &described, algorithm);
+        }
+        answered("cublasLtMatmul", answer)
+    }
+
+    /// Enqueues a product by an algorithm, if there is one.
+    fn enqueue(
+        &self,
+        stream: CUstream,
+        gemm: &Gemm,
+        described: &Described,
+        algorithm: Option<sys::cublasLtMatmulAlgo_t>,
+    ) -> Result<(), CublasError> {
+        let algorithm = algorithm.ok_or(CublasError(Status::CUBLAS_STATUS_NOT_SUPPORTED))?;
         let (Some(product), [a, b, c]) = (described.product, &described.layouts[..]) else {
             return Ok(());
         };
@@ -151,7 +181,7 @@ impl Epilogue {
         let (one, zero) = (1.0f32, 0.0f32);
         // SAFETY: the caller vouches for the matrices; descriptors and scalars are read
         // immediately.
-        let answer = unsafe {
+        unsafe {
             result::matmul(
                 self.handle,
                 product,
@@ -170,8 +200,7 @@ impl Epilogue {
                 WORKSPACE,
                 stream.cast(),
             )
-        };
-        answered("cublasLtMatmul", answer)
+        }
     }
 }
 
@@ -333,5 +362,41 @@ impl Drop for Described {
                 let _ = result::destroy_matmul_pref(preference);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shape(rows: i32, transposed: bool) -> Shape {
+        Shape {
+            transposed: [false, transposed],
+            sizes: [256, rows, 128],
+            strides: [256, 128, 256],
+            storages: [Storage::F32; 2],
+            biased: true,
+            relu: true,
+            aligned: [16; 3],
+        }
+    }
+
+    #[test]
+    fn shapes_of_about_as_many_rows_share_an_algorithm() {
+        let rounded = |rows| shape(rows, false).rounded().sizes[1];
+        assert_eq!([1, 7, 15, 16].map(rounded), [1, 7, 15, 16]);
+        assert_eq!(
+            [17, 1000, 1025, i32::MAX].map(rounded),
+            [18, 1024, 1152, i32::MAX]
+        );
+        for rows in (1..5000).step_by(7) {
+            let more = rounded(rows);
+            assert!(
+                more >= rows && 8 * (more - rows) < rows.max(8),
+                "{rows} {more}"
+            );
+        }
+        let turned = shape(1000, true);
+        assert_eq!(turned.rounded(), turned);
     }
 }
