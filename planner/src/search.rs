@@ -321,7 +321,8 @@ fn ready(
         if beat.is_some_and(hopeless) {
             return Ok(None);
         }
-        Ok(Some(cost(request, &ready.estimate(request)?)))
+        let estimate = ready.estimate_to_beat(request, beat)?;
+        Ok(estimate.map(|estimate| cost(request, &estimate)))
     })?;
     // If no mixture has a program, the first one reports why.
     let ended = found.as_ref().is_some_and(|found| found.ended);

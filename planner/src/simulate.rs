@@ -78,6 +78,16 @@ pub struct Estimate {
     pub basis: Basis,
 }
 
+impl Estimate {
+    /// Its times.
+    pub fn timed(&self) -> Timed {
+        Timed {
+            epoch: self.epoch.seconds,
+            eval: self.eval.seconds,
+        }
+    }
+}
+
 /// Why a program cannot be priced.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum SimulateError {
@@ -118,14 +128,46 @@ pub fn simulate(
     cluster: &Cluster,
     parts: &Parts,
 ) -> Result<Estimate, SimulateError> {
+    let found = simulate_unless(program, cluster, parts, &|_| false)?;
+    found.ok_or(SimulateError::Waiting)
+}
+
+/// The time of a program, without its memory.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Timed {
+    /// Of an epoch.
+    pub epoch: Seconds,
+    /// Of an evaluation.
+    pub eval: Seconds,
+}
+
+/// As [`simulate`], but `None` if it takes so long that it is `hopeless`: buffers are laid out only if it is not, which
+/// takes most of the time.
+///
+/// # Errors
+/// As [`simulate`].
+pub fn simulate_unless(
+    program: &Program,
+    cluster: &Cluster,
+    parts: &Parts,
+    hopeless: &dyn Fn(Timed) -> bool,
+) -> Result<Option<Estimate>, SimulateError> {
     check(program, cluster, parts)?;
-    let [setup, epoch, eval] = Phase::ALL.map(|phase| {
+    let phases = Phase::ALL.map(|phase| {
         let parts = parts.in_phase(phase);
         let fabric = Fabric::new(cluster, &parts, 0);
         price(phase, program, cluster, &parts, &fabric)
     });
+    let [_, epoch, eval] = &phases;
+    let timed = Timed {
+        epoch: epoch.seconds,
+        eval: eval.seconds,
+    };
+    if hopeless(timed) {
+        return Ok(None);
+    }
     let peak = peak_memory(program, cluster, parts);
-    Ok(estimate([setup, epoch, eval], peak, cluster, parts))
+    Ok(Some(estimate(phases, peak, cluster, parts)))
 }
 
 /// Assembles an estimate from the phases and the memory of a program.

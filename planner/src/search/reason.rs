@@ -129,7 +129,7 @@ impl Priced<'_> {
         }
         let behind = match request.objective {
             Objective::Time | Objective::TimeToAccuracy => {
-                let [own, other] = [estimate, bests].map(|one| seconds(request, one));
+                let [own, other] = [estimate, bests].map(|one| seconds(request, one.timed()));
                 let factor = own / other.max(f64::MIN_POSITIVE);
                 if significant(own) == significant(other) {
                     "as fast as the best".to_owned()
