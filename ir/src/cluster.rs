@@ -95,8 +95,13 @@ pub struct Host {
     pub bandwidth: f64,
     /// Time from the start of a copy to its first byte.
     pub latency: Seconds,
-    /// Cores of a node, which draw the batches of its devices.
+    /// Cores of a node, which draw the batches of its devices. Plans of earlier versions do not say how many.
+    #[serde(default = "one")]
     pub cores: u32,
+}
+
+fn one() -> u32 {
+    1
 }
 
 /// Nodes with equal devices. Ranks fill the first node, then the second, and so on.

@@ -278,6 +278,15 @@ fn hosts_are_known_or_described() {
     let told = file(told).unwrap();
     let host = told.host.unwrap();
     assert_eq!((host.bandwidth, host.memory.0), (1e10, 2 << 40));
+    // Its cores draw batches, shared by the devices of a node; those of processors draw for themselves.
+    assert_eq!(host.cores, 128);
+    let few = file(
+        "device.profile = \"A100\"\nhost.cores = 9\ndevices_per_node = 4\ninside.profile = \"pcie4\"",
+    );
+    let few = few.unwrap();
+    assert_eq!([1, 2, 4, 8].map(|ranks| few.samplers(ranks)), [8, 4, 2, 2]);
+    assert_eq!(Cluster::named("a100x1").unwrap().samplers(1), 16);
+    assert_eq!(Cluster::named("cpu").unwrap().samplers(1), 0);
     assert_eq!(Cluster::parse(&told.to_toml()).unwrap(), told);
     assert_eq!(Cluster::named("cpu").unwrap().host, None);
     let own = "[device]\nname = \"own\"\nkind = \"gpu\"\nflops = 1e12\nmemory_bandwidth = 1e11\n\
@@ -311,12 +320,12 @@ fn devices_have_a_source_and_are_found_by_name() {
 #[test]
 fn a_line_describes_what_a_file_describes() {
     let line = Cluster::inline(
-        "name=lab nodes=2 gpus=4,gpu=A5000 memory=20GiB link=25gb host=64GiB price=0.5",
+        "name=lab nodes=2 gpus=4,gpu=A5000 memory=20GiB link=25gb host=64GiB cores=24 price=0.5",
     )
     .unwrap();
     let file = "version = 1\nname = 'lab'\nnodes = 2\ndevices_per_node = 4\nprice_per_hour = 0.5\n\
                 device = { profile = 'a5000', memory_bytes = 21474836480 }\ninside.profile = 'pcie4'\n\
-                between.profile = '25gb'\nhost.memory_bytes = 68719476736";
+                between.profile = '25gb'\nhost.memory_bytes = 68719476736\nhost.cores = 24";
     assert_eq!(line, Cluster::parse(file).unwrap());
     assert_eq!(Cluster::parse(&line.to_toml()).as_ref(), Ok(&line));
     assert_eq!(line.price(Seconds(1800.0)), Some(2.0));
