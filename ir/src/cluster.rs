@@ -7,6 +7,7 @@ mod inline;
 mod measured;
 mod parse;
 mod profile;
+mod software;
 
 pub use calibration::{Basis, Calibration, Efficiency};
 pub use error::ClusterError;
@@ -14,6 +15,8 @@ pub use measured::{Costs, Measured, TermCosts};
 pub use profile::{
     CLUSTERS, DEVICES, LINKS, core_profile, device_profile, host_profile, link_profile,
 };
+
+pub use software::Software;
 
 use crate::program::work::KernelClass;
 use crate::words::sampling::samplers_of_gpus;
@@ -129,6 +132,9 @@ pub struct Cluster {
     pub price_per_hour: Option<f64>,
     /// How much of the peaks is reached.
     pub calibration: Calibration,
+    /// What starts kernels and messages.
+    #[serde(default, skip_serializing_if = "Software::is_own")]
+    pub software: Software,
 }
 
 impl Cluster {
@@ -176,6 +182,16 @@ impl Cluster {
     /// If the name is neither.
     pub fn named(name: &str) -> Result<Self, ClusterError> {
         profile::cluster(name)
+    }
+
+    /// The shortest time that any kernel takes.
+    pub fn launch_floor(&self) -> f64 {
+        self.device.launch_floor.0.max(self.software.launch.0)
+    }
+
+    /// Time from the start of a message to its first byte at the other end of a link.
+    pub fn latency_of(&self, link: &Link) -> f64 {
+        link.latency.0 + self.software.message.0
     }
 
     /// Threads of each of so many ranks that draw batches ahead if nobody says how many: none on processors,
@@ -304,6 +320,20 @@ impl Cluster {
                 host.memory.0, host.bandwidth, host.latency.0, host.cores
             );
         }
+        if !self.software.is_own() {
+            let Software {
+                name,
+                launch,
+                message,
+            } = &self.software;
+            let _ = write!(
+                text,
+                "\n[software]\nname = {}\nlaunch = {:e}\nmessage = {:e}\n",
+                quoted(name),
+                launch.0,
+                message.0
+            );
+        }
         let calibration = &self.calibration;
         let _ = write!(
             text,
@@ -392,6 +422,8 @@ impl Cluster {
                 "host.latency",
                 self.host.map_or(Seconds(0.0), |host| host.latency),
             ),
+            ("software.launch", self.software.launch),
+            ("software.message", self.software.message),
         ];
         for (key, Seconds(value)) in durations {
             if !(value >= 0.0 && value.is_finite()) {

@@ -82,6 +82,15 @@ pub fn text(plan: &Plan, view: &View) -> String {
             if cluster.nodes > 1 {
                 let _ = write!(text, ", {} between", cluster.between.name);
             }
+            if !cluster.software.is_own() {
+                let software = &cluster.software;
+                let [launch, message] = [software.launch, software.message];
+                let name = &software.name;
+                let _ = write!(
+                    text,
+                    ", software {name} (kernels take {launch} at least, messages {message} to start)"
+                );
+            }
             text
         }),
         (

@@ -28,7 +28,7 @@ enum Takes {
     Price,
 }
 
-const KEYS: [Key; 10] = [
+const KEYS: [Key; 11] = [
     key("nodes", &["nodes"], Takes::Count),
     key("gpus", &["devices_per_node"], Takes::Count),
     key("gpu", &["device", "profile"], Takes::Name),
@@ -37,6 +37,7 @@ const KEYS: [Key; 10] = [
     key("link", &["between", "profile"], Takes::Name),
     key("host", &["host", "memory_bytes"], Takes::Memory),
     key("cores", &["host", "cores"], Takes::Count),
+    key("software", &["software", "profile"], Takes::Name),
     key("price", &["price_per_hour"], Takes::Price),
     key("name", &["name"], Takes::Name),
 ];

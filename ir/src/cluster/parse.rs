@@ -4,7 +4,7 @@ use super::measured;
 use super::profile::{device_profile, host_profile, link_profile};
 use super::{
     Basis, CLUSTER_VERSION, Calibration, Cluster, ClusterError, Device, DeviceKind, Efficiency,
-    Host, Link, SharedBy,
+    Host, Link, SharedBy, Software,
 };
 use crate::program::work::KernelClass;
 use crate::words::spelling::closest;
@@ -56,6 +56,7 @@ pub(super) fn read(table: &Table) -> Result<Cluster, ClusterError> {
         "inside",
         "between",
         "host",
+        "software",
         "price_per_hour",
         "calibration",
     ])?;
@@ -93,6 +94,7 @@ pub(super) fn read(table: &Table) -> Result<Cluster, ClusterError> {
         inside: link("inside", devices_per_node > 1)?,
         between: link("between", nodes > 1)?,
         host: read_host(&root)?,
+        software: read_software(&root)?,
         price_per_hour: root.positive("price_per_hour")?,
         calibration: match root.section("calibration")? {
             Some(section) => read_calibration(&section, device.kind)?,
@@ -212,6 +214,28 @@ fn read_host(root: &Section) -> Result<Option<Host>, ClusterError> {
         latency: latency.unwrap_or(Seconds(10e-6)),
         cores: (cores.or(base.map(|host| host.cores))).unwrap_or(1),
     }))
+}
+
+/// The software: a profile, or what the file says of it; gnnc without either.
+fn read_software(root: &Section) -> Result<Software, ClusterError> {
+    let Some(section) = root.section("software")? else {
+        return Ok(Software::default());
+    };
+    section.only(&["profile", "name", "launch", "message"])?;
+    let profile = section.text("profile")?;
+    let base = match &profile {
+        Some(profile) => Software::profile(profile)?,
+        None => Software {
+            name: "described".to_owned(),
+            ..Software::default()
+        },
+    };
+    let seconds = |key| section.not_negative(key).map(|found| found.map(Seconds));
+    Ok(Software {
+        name: section.text("name")?.unwrap_or(base.name),
+        launch: seconds("launch")?.unwrap_or(base.launch),
+        message: seconds("message")?.unwrap_or(base.message),
+    })
 }
 
 fn read_link(section: &Section) -> Result<Link, ClusterError> {

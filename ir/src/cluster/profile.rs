@@ -1,6 +1,8 @@
 //! Data sheets of built-in devices, links and machines.
 
-use super::{Calibration, Cluster, ClusterError, Device, DeviceKind, Host, Link, SharedBy};
+use super::{
+    Calibration, Cluster, ClusterError, Device, DeviceKind, Host, Link, SharedBy, Software,
+};
 use crate::words::spelling::closest;
 use crate::words::units::{Bytes, Seconds};
 use std::collections::BTreeMap;
@@ -190,6 +192,7 @@ pub(super) fn cluster(name: &str) -> Result<Cluster, ClusterError> {
         host: host(row),
         price_per_hour: None,
         calibration: Calibration::profile(row.kind),
+        software: Software::default(),
     };
     cluster.check()?;
     Ok(cluster)

@@ -378,3 +378,35 @@ fn a_wrong_line_says_what_was_expected() {
     says("gpu=", "`gpu` is ``, expected a name");
     says("gpu=a5000 inside", "`inside` is ``, expected a name");
 }
+
+/// Software adds to what the device and the links take, and is written and read back.
+#[test]
+fn software_is_named_or_described() {
+    let file =
+        |more: &str| Cluster::parse(&format!("version = 1\ndevice.profile = \"A100\"\n{more}"));
+    let own = file("").unwrap();
+    assert!(own.software.is_own() && !own.to_toml().contains("software"));
+    assert_eq!(own.launch_floor(), own.device.launch_floor.0);
+    let eager = file("software.profile = \"Eager\"").unwrap();
+    assert_eq!(eager.launch_floor(), 20e-6);
+    let apart = eager.latency_of(&eager.inside) - eager.inside.latency.0;
+    assert!((apart - 20e-6).abs() < 1e-12, "{apart}");
+    assert_eq!(Cluster::parse(&eager.to_toml()).unwrap(), eager);
+    let line = Cluster::inline("gpu=A100 software=eager").unwrap();
+    assert_eq!(line.software, eager.software);
+    let told = file("[software]\nname = \"mine\"\nlaunch = 1e-6\n").unwrap();
+    // The device is slower than that.
+    assert_eq!(told.launch_floor(), told.device.launch_floor.0);
+    assert_eq!(
+        (told.software.name.as_str(), told.software.message),
+        ("mine", Seconds(0.0))
+    );
+    for (wrong, named) in [
+        ("software.profile = \"eagre\"", "did you mean `eager`"),
+        ("software.launch = -1.0", "software.launch"),
+        ("software.speed = 1", "software.speed"),
+    ] {
+        let said = file(wrong).unwrap_err().to_string();
+        assert!(said.contains(named), "{said}");
+    }
+}

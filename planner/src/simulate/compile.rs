@@ -379,7 +379,7 @@ impl<'a> Compiler<'a> {
 
     /// `max(launch floor, operations / rate, bytes / bandwidth)`.
     fn kernel(&self, work: &Work) -> f64 {
-        self.busy(work).max(self.cluster.device.launch_floor.0)
+        self.busy(work).max(self.cluster.launch_floor())
     }
 
     /// `max(operations / rate, bytes / bandwidth)`.
@@ -425,7 +425,9 @@ impl<'a> Compiler<'a> {
         } else {
             &self.cluster.inside
         };
-        link.latency.0 + f64::from(messages - 1) * self.cluster.calibration.message_gap.0
+        let gap = self.cluster.calibration.message_gap.0;
+        let gap = gap.max(self.cluster.software.message.0);
+        self.cluster.latency_of(link) + f64::from(messages - 1) * gap
     }
 }
 

@@ -328,7 +328,8 @@ impl Links<'_> {
             SharedBy::Node => (0..self.width as u32).filter(with).count(),
         };
         let bandwidth = link.bandwidth * self.cluster.calibration.link_efficiency;
-        (link.latency.0, sharing as f64 * bytes / bandwidth)
+        let latency = self.cluster.latency_of(link);
+        (latency, sharing as f64 * bytes / bandwidth)
     }
 }
 

@@ -75,7 +75,7 @@ impl Compiler<'_> {
         let copied = |class: &Class| {
             let lists = self.batches.lists(&class.sizes);
             // Copies of a stream follow each other as kernels do.
-            let starts = lists.count as f64 * self.cluster.device.launch_floor.0;
+            let starts = lists.count as f64 * self.cluster.launch_floor();
             host.latency.0 + starts + lists.bytes as f64 / host.bandwidth
         };
         let copies = Step::Move {

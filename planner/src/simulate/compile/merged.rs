@@ -22,7 +22,7 @@ impl Compiler<'_> {
                 };
                 let kernel = |at: &mut dyn Iterator<Item = usize>| -> f64 {
                     let all: f64 = at.map(busy).sum();
-                    all.max(self.cluster.device.launch_floor.0)
+                    all.max(self.cluster.launch_floor())
                 };
                 let kernels = kernels.iter();
                 kernels
