@@ -208,10 +208,17 @@ fn together(
             world.finish();
             answer
         }
-        Err(failure) => match world.leave(&failure.to_string()) {
-            true => Err(Failure::Reported(failure.exit_code())),
-            false => Err(failure),
-        },
+        Err(mut failure) => {
+            // Which process is the first to see that they differ is a matter of luck.
+            if world.mistaken() {
+                failure = gnnc::Error::Input(failure.to_string()).into();
+            }
+            let code = failure.exit_code();
+            match world.leave(&failure.to_string(), code == 1) {
+                true => Err(Failure::Reported(code)),
+                false => Err(failure),
+            }
+        }
     }
 }
 

@@ -68,6 +68,9 @@ pub(super) enum Trouble {
         process: u32,
         host: String,
         reason: String,
+        /// Whether its input is wrong.
+        #[serde(default)]
+        mistake: bool,
     },
     /// A process ended without a word, or says nothing any more.
     Gone {
@@ -99,6 +102,7 @@ impl Trouble {
                 process,
                 host,
                 reason,
+                ..
             } => gone(*process, host, format!("failed: {reason}")),
             Self::Gone { process, host, how } => gone(*process, host, how.clone()),
         }
@@ -297,12 +301,14 @@ impl Alive {
         }
     }
 
-    /// Fails outside the instructions of a rank. Returns whether process 0 will report it.
-    pub(super) fn leave(&self, reason: &str) -> bool {
+    /// Fails outside the instructions of a rank, perhaps by a mistake of its input. Returns whether process 0 will
+    /// report it.
+    pub(super) fn leave(&self, reason: &str, mistake: bool) -> bool {
         let trouble = Trouble::Process {
             process: self.process,
             host: self.host.clone(),
             reason: reason.to_owned(),
+            mistake,
         };
         self.fail(trouble);
         if self.process == 0 {
@@ -314,6 +320,12 @@ impl Alive {
             std::thread::sleep(Duration::from_millis(5));
         }
         reported()
+    }
+
+    /// Whether the first trouble is a mistake of another process's input.
+    pub(super) fn mistaken(&self) -> bool {
+        let first = self.trouble.get();
+        matches!(first, Some(Trouble::Process { process, mistake: true, .. }) if *process != self.process)
     }
 
     /// Says that all work is done.

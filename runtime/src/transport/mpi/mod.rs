@@ -268,9 +268,15 @@ impl World {
         }
     }
 
-    /// Tells all processes why this one ends. Returns whether process 0 will report it.
-    pub fn leave(&self, reason: &str) -> bool {
-        self.alive.leave(reason)
+    /// Tells all processes why this one ends, perhaps by a mistake of its input. Returns whether process 0 will
+    /// report it.
+    pub fn leave(&self, reason: &str, mistake: bool) -> bool {
+        self.alive.leave(reason, mistake)
+    }
+
+    /// Whether another process ended first, by a mistake of its input.
+    pub fn mistaken(&self) -> bool {
+        self.alive.mistaken()
     }
 
     /// Waits until all processes call this.
