@@ -128,8 +128,19 @@ pub fn simulate(
     cluster: &Cluster,
     parts: &Parts,
 ) -> Result<Estimate, SimulateError> {
-    let found = simulate_unless(program, cluster, parts, &|_| false)?;
-    found.ok_or(SimulateError::Waiting)
+    check(program, cluster, parts)?;
+    let phases = phases(program, cluster, parts);
+    let peak = peak_memory(program, cluster, parts);
+    Ok(estimate(phases, peak, cluster, parts))
+}
+
+/// The costs of all lists of a program.
+fn phases(program: &Program, cluster: &Cluster, parts: &Parts) -> [PhaseCost; 3] {
+    Phase::ALL.map(|phase| {
+        let parts = parts.in_phase(phase);
+        let fabric = Fabric::new(cluster, &parts, 0);
+        price(phase, program, cluster, &parts, &fabric)
+    })
 }
 
 /// The time of a program, without its memory.
@@ -141,8 +152,7 @@ pub struct Timed {
     pub eval: Seconds,
 }
 
-/// As [`simulate`], but `None` if it takes so long that it is `hopeless`: buffers are laid out only if it is not, which
-/// takes most of the time.
+/// As [`simulate`], but `None` if its time is `hopeless`. Laying out buffers takes most of the time, and is left out then.
 ///
 /// # Errors
 /// As [`simulate`].
@@ -153,11 +163,7 @@ pub fn simulate_unless(
     hopeless: &dyn Fn(Timed) -> bool,
 ) -> Result<Option<Estimate>, SimulateError> {
     check(program, cluster, parts)?;
-    let phases = Phase::ALL.map(|phase| {
-        let parts = parts.in_phase(phase);
-        let fabric = Fabric::new(cluster, &parts, 0);
-        price(phase, program, cluster, &parts, &fabric)
-    });
+    let phases = phases(program, cluster, parts);
     let [_, epoch, eval] = &phases;
     let timed = Timed {
         epoch: epoch.seconds,

@@ -209,7 +209,7 @@ fn together(
             answer
         }
         Err(mut failure) => {
-            // Which process is the first to see that they differ is a matter of luck.
+            // Any process may be the first to see that they differ.
             if world.mistaken() {
                 failure = gnnc::Error::Input(failure.to_string()).into();
             }

@@ -103,7 +103,7 @@ impl Cut {
     fn by_lag(&self, body: Vec<Instr>, tag: &mut u32) -> (Vec<Instr>, BTreeSet<BufferId>) {
         let mut lags: BTreeMap<u32, Vec<Instr>> = BTreeMap::new();
         let mut held = BTreeSet::new();
-        // Rows that an optimizer puts back are those of the moment.
+        // The optimizer steps current rows, and puts them back.
         let is_put = |to: Ref| {
             let puts = |instr: &Instr| matches!(instr, Instr::PutRows(put) if put.from.buffer == to.buffer);
             body.iter().any(puts)

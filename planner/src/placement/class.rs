@@ -106,7 +106,7 @@ pub fn on_one_worker(class: &StatisticalClass) -> Result<PlacementSpec, &'static
                 sampling: sampled.settings(),
                 ..Knobs::default()
             };
-            // Owners that compute their batches by themselves have no late weights but rows of embeddings.
+            // Owners compute their batches by themselves, so only rows of embeddings can be late.
             let placement = match sampled.delay {
                 1.. if !sampled.lazy => Placement::PushPull,
                 _ => Placement::Minibatch,

@@ -77,7 +77,7 @@ impl PlanRequest<'_> {
                     (sampling.cache, sampling.cache_by) = (None, None);
                     self.meshes(ranks)
                 }
-                // Nothing waits there that could be late but rows of embeddings, and features are by rows.
+                // Only rows of embeddings can be late there. Features are by rows.
                 OnBatches::Always => {
                     sampling.delay = sampling.delay.filter(|_| sampling.lazy == Some(true));
                     vec![None]

@@ -40,7 +40,7 @@ impl Plan<'_> {
             let target = listed(&to, OfBatch::Places, rank);
             let put = CommStep::Put(source, target, Write::Replace);
             self.steps.add(put);
-            // Whatever comes next may change what was sent.
+            // Later instructions may change the rows that were sent.
             self.steps.add(CommStep::Packed);
         }
         if self.what.finishes {
