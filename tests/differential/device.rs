@@ -75,6 +75,7 @@ impl<'a> Again<'a> {
             },
             partition,
             options: RunOptions {
+                samplers: options.samplers() as usize,
                 seed: train.seed,
                 learning_rate: train.optimizer.learning_rate(),
                 hub_edges: HUB_EDGES,
