@@ -15,9 +15,9 @@ use gnnc_planner::decouple::{DecoupleError, decouple};
 use gnnc_planner::facts::Facts;
 use gnnc_planner::forms::{Form, RewriteOptions, rewrite};
 use gnnc_planner::lower::{Batches, OnBatches, Training, evaluation, only_multiplies_features};
-use gnnc_planner::placement::{PlacementSpec, lower, lower_all, row};
+use gnnc_planner::placement::{PlacementSpec, lower, lower_all, pipeline_form, row};
 use gnnc_planner::sampled::sampled;
-use gnnc_planner::stale::{cuts, form, unrolled};
+use gnnc_planner::stale::{cuts, unrolled};
 use std::sync::OnceLock;
 
 /// Rules that compute attention scores per vertex and keep the order of products and aggregations.
@@ -178,7 +178,7 @@ pub(crate) fn forward_to(model: &Model, workload: &Workload, name: &str) -> Resu
 impl Compiled {
     /// Number of layers that a pipeline can divide; 0 if the model has no pipeline form.
     pub fn layers(&self) -> u32 {
-        form(&self.training.source).map_or(0, |form| cuts(&form).len() as u32 + 1)
+        pipeline_form(&self.training).map_or(0, |form| cuts(&form).len() as u32 + 1)
     }
 
     /// The program of rank 0 under a placement.

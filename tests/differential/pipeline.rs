@@ -6,7 +6,8 @@ use gnnc::ir::graph::autodiff::{TrainingGraph, differentiate};
 use gnnc::ir::graph::eval::{DropoutKey, EvalContext, Tensor, evaluate};
 use gnnc::ir::graph::op::{Input, Op};
 use gnnc::ir::{Graph, Rows};
-use gnnc::planner::stale::{StaleError, cuts, form, stages};
+use gnnc::planner::placement::pipeline_form;
+use gnnc::planner::stale::{StaleError, cuts, form, stages, sums_features};
 
 const GCN: &str = "let h = x |> dropout(0.3) |> gcn_conv(6) |> relu
      let h = h |> dropout(0.3) |> gcn_conv(5) |> relu
@@ -151,11 +152,14 @@ pub fn elements(form: &Graph, model: &Graph, params: &[Tensor]) -> Vec<Tensor> {
 
 #[test]
 fn one_chunk_is_the_model() {
-    for body in MODELS {
+    for (body, features_first) in MODELS
+        .iter()
+        .flat_map(|body| [(*body, false), (*body, true)])
+    {
         let mut case = case(body);
         case.loss();
         let model = case.loaded.model.graph.clone();
-        let form = form(&model).unwrap();
+        let form = form(&model, features_first).unwrap();
         form.verify().unwrap();
         let dropout = Some(DropoutKey { seed: 3, epoch: 2 });
         let context = case.context().clone();
@@ -182,7 +186,7 @@ fn the_gradient_is_that_of_the_loss_with_histories_held() {
         let mut case = case(body);
         case.loss();
         let model = case.loaded.model.graph.clone();
-        let form = form(&model).unwrap();
+        let form = form(&model, false).unwrap();
         let mut next = draw(seed);
         let context = EvalContext {
             params: elements(&form, &model, &case.context().params),
@@ -236,7 +240,7 @@ fn forms_can_be_cut_between_layers() {
         (GCNII, 4, vec![12, 12, 12]),
         (RES_PLUS, 4, vec![6, 6, 6]),
     ] {
-        let form = form(&case(body).loaded.model.graph).unwrap();
+        let form = form(&case(body).loaded.model.graph, false).unwrap();
         let cuts = cuts(&form);
         assert_eq!(cuts.len() + 1, layers, "{body}");
         let columns = |cut: &gnnc::planner::stale::Cut| {
@@ -270,9 +274,34 @@ fn forms_can_be_cut_between_layers() {
     }
 }
 
+/// A pipeline aggregates features once and for all where rewriting does so: of features without
+/// dropout that are not wider than what the layer makes of them, or stored as rows.
+#[test]
+fn pipelines_aggregate_features_where_the_form_does() {
+    let sums = |body: &str| {
+        let compiled = case(body).compiled;
+        let found = [
+            sums_features(&compiled.training.form),
+            sums_features(&pipeline_form(&compiled.training).unwrap()),
+        ];
+        assert_eq!(found[0], found[1], "{body}");
+        found[1]
+    };
+    let rest = "|> relu |> gcn_conv(6) |> relu |> gcn_conv(classes)";
+    assert!(sums(&format!("let z = x |> gcn_conv(64) {rest}")));
+    assert!(sums(&format!("let z = x |> sage_conv(2) {rest}")));
+    assert!(!sums(&format!(
+        "let z = x |> dropout(0.3) |> gcn_conv(2) {rest}"
+    )));
+    // Attention weighs the products of features with weights that are learned.
+    assert!(!sums(&format!(
+        "let z = x |> gat_conv(8, heads = 2) {rest}"
+    )));
+}
+
 #[test]
 fn what_has_no_form_is_refused() {
-    let refused = |body: &str| form(&case(body).loaded.model.graph).unwrap_err();
+    let refused = |body: &str| form(&case(body).loaded.model.graph, false).unwrap_err();
     let of_two = "let h = x |> gcn_conv(4) |> relu
      let g = h |> gcn_conv(4) |> relu
      let p = matmul(h, parameter(3, rows = 4)) + matmul(g, parameter(3, rows = 4))

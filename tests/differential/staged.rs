@@ -121,7 +121,7 @@ fn check(body: &str, way: Way) {
 pub fn check_case(mut case: Case, body: &str, way: Way) -> bool {
     case.loss();
     let model = case.loaded.model.graph.clone();
-    let form = form(&model).unwrap();
+    let form = form(&model, false).unwrap();
     let training = differentiate(&form).unwrap();
     let data = case.loaded.data.as_ref().unwrap();
     let chunk_of = way.chunks(data);
@@ -277,7 +277,7 @@ fn random_models_in_stages() {
     let strategy = (random::body(), random::shape(), way());
     let result = runner.run(&strategy, |(body, shape, way)| {
         let case = Case::new(random::LAYERS, &body, planted(shape));
-        match form(&case.loaded.model.graph) {
+        match form(&case.loaded.model.graph, false) {
             Err(StaleError::Type(why)) => prop_assert!(false, "{why}\n{body}"),
             Err(_) => return Ok(()),
             Ok(_) if way.stages * way.virtual_stages > case.compiled.layers() => return Ok(()),

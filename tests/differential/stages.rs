@@ -307,7 +307,7 @@ fn runs_of_layers_have_parameters_of_their_own() {
      let h = matmul(h, w) |> gcn_conv(6) |> relu |> gcn_conv(6) |> relu
      let h = matmul(h, w)
      let z = h |> gcn_conv(classes)";
-    let form = form(&case(shared).loaded.model.graph).unwrap();
+    let form = form(&case(shared).loaded.model.graph, false).unwrap();
     let error = |count, layers: &[u32]| stages(&form, count, layers).unwrap_err().to_string();
     let two = error(2, &[2, 2]);
     assert!(two.contains("of stage 1 and of stage 2"), "{two}");

@@ -14,7 +14,7 @@ mod spec;
 mod tensor;
 
 pub use class::on_one_worker;
-pub use pipeline::Stages;
+pub use pipeline::{Stages, pipeline_form};
 pub use spec::{Pin, PlacementSpec};
 
 use crate::error::LowerError;

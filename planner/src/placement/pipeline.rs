@@ -6,7 +6,8 @@ use super::PlacementSpec;
 use crate::error::LowerError;
 use crate::lower::Training;
 use crate::lower::stage::stage;
-use crate::stale::{StaleError, cuts, form, stages};
+use crate::stale::{StaleError, cuts, form, stages, sums_features};
+use gnnc_ir::Graph;
 use gnnc_ir::plan::{Knobs, Placement};
 use gnnc_ir::program::{Pipeline, Program};
 use gnnc_ir::words::spelling::counted;
@@ -108,6 +109,15 @@ impl From<Stages> for Knobs {
     }
 }
 
+/// The form that is divided into stages. It aggregates features before it multiplies them if
+/// rewriting found that to be cheaper.
+///
+/// # Errors
+/// Why the model has no such form.
+pub fn pipeline_form(training: &Training) -> Result<Graph, StaleError> {
+    form(&training.source, sums_features(&training.form))
+}
+
 /// Lowers a model for its stages.
 pub fn lower(training: &Training, spec: &PlacementSpec) -> Result<Vec<Program>, LowerError> {
     let given = Stages::of(spec);
@@ -139,7 +149,7 @@ pub fn lower(training: &Training, spec: &PlacementSpec) -> Result<Vec<Program>, 
             "found {virtual_stages} virtual stages for a single stage; use at least 2 stages, or 1 virtual stage"
         )));
     }
-    let form = form(&training.source)?;
+    let form = pipeline_form(training)?;
     let (runs, listed) = (
         count.saturating_mul(virtual_stages),
         given.layers.len() as u64,

@@ -11,6 +11,7 @@ mod reorder;
 mod stages;
 mod unroll;
 
+pub use reorder::sums_features;
 pub use stages::{Cut, Run, cuts, stages};
 pub use unroll::unrolled;
 
@@ -88,11 +89,12 @@ fn too_few(stages: u32, virtual_stages: u32, layers: u32) -> String {
 }
 
 /// The pipeline form of a forward graph, whose results are the loss and the logits. Histories are
-/// numbered in layer order.
+/// numbered in layer order. With `features_first`, aggregations of features precede their products
+/// with weights, so that those without dropout are made once and for all.
 ///
 /// # Errors
 /// Why there is no such form.
-pub fn form(graph: &Graph) -> Result<Graph, StaleError> {
-    let graph = reorder::weights_last(&unrolled(graph)?)?;
+pub fn form(graph: &Graph, features_first: bool) -> Result<Graph, StaleError> {
+    let graph = reorder::weights_last(&unrolled(graph)?, features_first)?;
     blend::blended(&graph)
 }

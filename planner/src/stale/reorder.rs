@@ -3,27 +3,50 @@
 
 use super::StaleError;
 use super::blend::Depths;
-use gnnc_ir::graph::op::Op;
+use gnnc_ir::graph::op::{Input, Op};
 use gnnc_ir::graph::{Graph, NodeId};
 use gnnc_ir::kernel::{End, Reduce};
 use gnnc_ir::words::scalar::Binary;
 
-/// The same function, in which aggregations after the first do not read products with weights,
-/// where possible.
-pub fn weights_last(graph: &Graph) -> Result<Graph, StaleError> {
+/// Whether a graph aggregates its features, or what is computed from them without parameters.
+pub fn sums_features(graph: &Graph) -> bool {
+    let depths = Depths::new(graph);
+    let mut of_features: Vec<bool> = Vec::with_capacity(graph.nodes.len());
+    for (id, node) in graph.iter() {
+        let features = matches!(node.op, Op::Input(Input::Features));
+        let below = node
+            .inputs
+            .iter()
+            .any(|input| of_features[input.0 as usize]);
+        let found = !depths.learned(id) && (features || below);
+        if found && sums(&node.op) {
+            return true;
+        }
+        of_features.push(found);
+    }
+    false
+}
+
+/// Whether an operator adds up what edges bring to their destinations.
+fn sums(op: &Op) -> bool {
+    matches!(op, Op::Gather(_, End::Dst, Reduce::Sum) | Op::GatherMean(_))
+}
+
+/// The same function, in which aggregations do not read products with weights, where possible.
+/// Products of features are left before their aggregation unless `features_first`.
+pub fn weights_last(graph: &Graph, features_first: bool) -> Result<Graph, StaleError> {
     let depths = Depths::new(graph);
     let mut out = graph.clone_without_nodes();
     let mut new: Vec<NodeId> = Vec::with_capacity(graph.nodes.len());
     for node in &graph.nodes {
         let of = |id: NodeId| new[id.0 as usize];
-        let sums = matches!(
-            node.op,
-            Op::Gather(_, End::Dst, Reduce::Sum) | Op::GatherMean(_)
-        );
-        let edges = node.inputs.first().filter(|_| sums);
+        let edges = node.inputs.first().filter(|_| sums(&node.op));
         let product = edges.and_then(|edges| message(graph, *edges));
         let id = match product {
-            Some(found) if depths.of(found.x) > 0 => {
+            Some(found)
+                if depths.of(found.x) > 0
+                    || features_first && found.operands().all(|id| !depths.learned(id)) =>
+            {
                 let mut edges = out.add(found.take, &[of(found.x)], node.scope)?;
                 for (op, other, first) in found.factors.into_iter().rev() {
                     let inputs = if first {
@@ -55,6 +78,14 @@ struct Message {
     /// From outside to inside: the operator, the factor, and whether the message is its first
     /// operand.
     factors: Vec<(Op, NodeId, bool)>,
+}
+
+impl Message {
+    /// All that edges bring but the weight.
+    fn operands(&self) -> impl Iterator<Item = NodeId> {
+        let factors = self.factors.iter().map(|(_, factor, _)| *factor);
+        std::iter::once(self.x).chain(factors)
+    }
 }
 
 fn message(graph: &Graph, mut id: NodeId) -> Option<Message> {
