@@ -283,6 +283,7 @@ fn priced(keys: &Keys, program: &Program) -> Result<String, String> {
         edge_imbalance_basis: gnnc::ir::plan::AlphaBasis::Measured,
         basis: gnnc::ir::cluster::Basis::Measured,
         degrees: Default::default(),
+        reads: Default::default(),
         chunks: Default::default(),
         batch: None,
     };

@@ -1,6 +1,7 @@
 //! The machines that a program is planned for: devices, links, and how much of their peaks is
 //! reached.
 
+mod cache;
 mod calibration;
 mod error;
 mod inline;
@@ -9,6 +10,7 @@ mod parse;
 mod profile;
 mod software;
 
+pub use cache::hit_rate;
 pub use calibration::{Basis, Calibration, Efficiency};
 pub use error::ClusterError;
 pub use measured::{Costs, Measured, TermCosts};
@@ -61,6 +63,9 @@ pub struct Device {
     pub memory: Bytes,
     /// Shortest time that any kernel takes.
     pub launch_floor: Seconds,
+    /// The last cache before the memory; if `None`, every row counts as read from memory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache: Option<Bytes>,
 }
 
 /// Scope of a link.
@@ -294,6 +299,9 @@ impl Cluster {
             device.memory.0,
             device.launch_floor.0
         );
+        if let Some(cache) = device.cache {
+            let _ = writeln!(text, "cache_bytes = {}", cache.0);
+        }
         if !device.tensor_flops.is_empty() {
             text.push_str("\n[device.tensor_flops]\n");
             for (name, flops) in &device.tensor_flops {
@@ -320,20 +328,7 @@ impl Cluster {
                 host.memory.0, host.bandwidth, host.latency.0, host.cores
             );
         }
-        if !self.software.is_own() {
-            let Software {
-                name,
-                launch,
-                message,
-            } = &self.software;
-            let _ = write!(
-                text,
-                "\n[software]\nname = {}\nlaunch = {:e}\nmessage = {:e}\n",
-                quoted(name),
-                launch.0,
-                message.0
-            );
-        }
+        self.software.print(&mut text);
         let calibration = &self.calibration;
         let _ = write!(
             text,
@@ -345,10 +340,14 @@ impl Cluster {
             calibration.message_gap.0
         );
         for class in KernelClass::ALL {
-            let Efficiency { compute, memory } = calibration.of(class);
+            let Efficiency {
+                compute,
+                memory,
+                cached,
+            } = calibration.of(class);
             let _ = writeln!(
                 text,
-                "{class} = {{ compute = {compute}, memory = {memory} }}"
+                "{class} = {{ compute = {compute}, memory = {memory}, cached = {cached} }}"
             );
         }
         if let Some(measured) = &calibration.measured {
@@ -383,6 +382,10 @@ impl Cluster {
             ("device.flops", self.device.flops),
             ("device.memory_bandwidth", self.device.memory_bandwidth),
             ("device.memory_bytes", self.device.memory.0 as f64),
+            (
+                "device.cache_bytes",
+                self.device.cache.map_or(1.0, |cache| cache.0 as f64),
+            ),
             ("inside.bandwidth", self.inside.bandwidth),
             ("between.bandwidth", self.between.bandwidth),
             ("price_per_hour", self.price_per_hour.unwrap_or(1.0)),

@@ -74,6 +74,9 @@ pub struct Candidate {
     pub epoch_seconds: Seconds,
     /// Time spent computing, mean over the ranks.
     pub compute_seconds: Seconds,
+    /// What of that are kernels that take no longer than to start them. Plans of earlier versions do not say it.
+    #[serde(default)]
+    pub floor_seconds: Seconds,
     /// Communication that nothing overlaps, mean over the ranks.
     pub exposed_communication_seconds: Seconds,
     /// Time spent waiting for other ranks, mean over the ranks.
@@ -275,6 +278,7 @@ mod tests {
             fits: true,
             epoch_seconds: Seconds(0.125),
             compute_seconds: Seconds(0.0625),
+            floor_seconds: Seconds(0.001),
             exposed_communication_seconds: Seconds(0.0625),
             bubble_seconds: Seconds(0.0),
             bytes: Bytes(96),

@@ -18,8 +18,8 @@ use gnnc_ir::words::spelling::counted;
 use gnnc_ir::words::types::NamedEdges;
 use gnnc_ir::workload::{Origin, PartLoad, PartitionSummary, Workload};
 use reach::Within;
-pub use replication::Degrees;
 use replication::replication;
+pub use replication::{Degrees, ReadShares};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use thiserror::Error;
@@ -54,6 +54,8 @@ pub struct Parts {
     pub basis: Basis,
     /// Degrees of the vertices.
     pub degrees: Degrees,
+    /// What the chunks of pipelines read.
+    pub reads: ReadShares,
     /// Each chunk's share, by number of chunks, for the numbers into which METIS cut the whole
     /// graph. For other numbers, chunks are assumed to be even; chunks of a part are assumed to be
     /// like those of the whole graph.
@@ -225,6 +227,7 @@ pub fn parts(
         Origin::Declared => Basis::Declared,
     };
     if ranks == 1 {
+        let degrees = Degrees::of(workload);
         let all = RankSizes {
             inner: workload.vertices,
             train: train(workload),
@@ -254,7 +257,8 @@ pub fn parts(
             edge_imbalance: 1.0,
             edge_imbalance_basis: AlphaBasis::Measured,
             basis: origin,
-            degrees: Degrees::of(workload),
+            reads: ReadShares::of_graph(workload, &degrees),
+            degrees,
             chunks: chunk_shares(workload),
             batch: None,
         });
@@ -349,6 +353,7 @@ fn measured(
         },
         sizes,
         basis,
+        reads: ReadShares::of_graph(workload, &degrees),
         degrees,
         chunks: chunk_shares(workload),
         batch: None,
@@ -419,6 +424,7 @@ fn estimated(workload: &Workload, ranks: u32, partitioner: Partitioner) -> Parts
         edge_imbalance,
         edge_imbalance_basis: AlphaBasis::Estimated,
         basis: Basis::Declared,
+        reads: ReadShares::of_graph(workload, &degrees),
         degrees,
         chunks: chunk_shares(workload),
         batch: None,

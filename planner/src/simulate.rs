@@ -45,6 +45,8 @@ pub struct PhaseCost {
     pub seconds: Seconds,
     /// Computation.
     pub compute_seconds: Seconds,
+    /// What of that are kernels that take no longer than to start them.
+    pub floor_seconds: Seconds,
     /// Communication while nothing is computed, including packing.
     pub exposed_communication_seconds: Seconds,
     /// Waiting for other ranks.

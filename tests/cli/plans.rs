@@ -53,7 +53,7 @@ fn evaluations_count_as_often_as_there_are_some() {
     let products = example("sage_products.gir");
     let planned = |words: &[&str]| -> Value {
         let plan = [
-            &["plan", &products, "--gpus", "8", "--format", "json"],
+            &["plan", &products, "--cluster", "t4x4", "--format", "json"],
             words,
         ]
         .concat();

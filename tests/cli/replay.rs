@@ -48,9 +48,18 @@ fn a_plan_is_run_as_it_says() {
 fn the_best_placement_is_run_at_once() {
     let folder = Folder::new();
     let cora = example("gcn_cora.gir");
-    let plan = plan(&folder, &["--pin", "ranks=2"]);
+    let plan = plan(&folder, &["--pin", "ranks=2", "--set", "hidden=32"]);
     let chosen = value(&plan)["candidates"][0].clone();
-    let best = ["train", &cora, "--workers", "2", "--placement", "best"];
+    let best = [
+        "train",
+        &cora,
+        "--set",
+        "hidden=32",
+        "--workers",
+        "2",
+        "--placement",
+        "best",
+    ];
     let short = ["--epochs", "2"];
     let report = gnnc(best.iter().chain(&short)).report();
     let line = |report: &str| {
@@ -96,7 +105,7 @@ fn plans_say_what_is_computed_while_halos_are_under_way() {
     let mesh = example("gcn_8_mesh.gir");
     let pinned = |pin: &str| {
         let pin = format!("placement=graph,ranks=8,partitioner=metis{pin}");
-        let args = ["plan", &mesh, "--cluster", "a5000x8", "--pin", &pin];
+        let args = ["plan", &mesh, "--cluster", "t4x8", "--pin", &pin];
         let plan = gnnc(args.iter().chain(&["--format", "json"])).json();
         plan["candidates"][0].clone()
     };
@@ -116,7 +125,7 @@ fn plans_say_what_is_computed_while_halos_are_under_way() {
         "plan",
         &mesh,
         "--cluster",
-        "a5000x8",
+        "t4x8",
         "--pin",
         "ranks=1,interior=yes",
     ];

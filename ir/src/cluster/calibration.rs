@@ -25,9 +25,16 @@ pub enum Basis {
 pub struct Efficiency {
     /// Fraction of the peak operations per second.
     pub compute: f64,
-    /// Fraction of the peak memory bandwidth, for bytes as [`crate::program::work`] counts
-    /// them; above 1 if a cache serves repeated reads.
+    /// Fraction of the peak memory bandwidth, for the bytes that no cache has. Without a known cache, for
+    /// bytes as [`crate::program::work`] counts them; then above 1 if a cache serves repeated reads.
     pub memory: f64,
+    /// The same for all bytes, wherever they come from: what caches and instructions keep up with.
+    #[serde(default = "one")]
+    pub cached: f64,
+}
+
+fn one() -> f64 {
+    1.0
 }
 
 /// How much of the peaks is reached.
@@ -109,6 +116,7 @@ impl Calibration {
             for (part, value) in [
                 ("compute", efficiency.compute),
                 ("memory", efficiency.memory),
+                ("cached", efficiency.cached),
             ] {
                 if !positive(value) {
                     return not_positive(format!("calibration.efficiency.{class}.{part}"), value);
@@ -121,29 +129,33 @@ impl Calibration {
 
 /// Efficiency by class, for machines that were not measured.
 fn built_in(kind: DeviceKind, class: KernelClass) -> Efficiency {
-    let (compute, memory) = match (kind, class) {
-        (DeviceKind::Gpu, KernelClass::Gemm) => (0.7, 0.8),
-        (DeviceKind::Gpu, KernelClass::SparseGemm) => (0.2, 0.5),
-        (DeviceKind::Gpu, KernelClass::Spmm) => (0.3, 0.9),
-        (DeviceKind::Gpu, KernelClass::SpmmT) => (0.3, 0.8),
-        (DeviceKind::Gpu, KernelClass::Edges) => (0.3, 0.5),
-        (DeviceKind::Gpu, KernelClass::EdgePass) => (0.3, 0.8),
-        (DeviceKind::Gpu, KernelClass::Map) => (0.3, 0.8),
-        (DeviceKind::Gpu, KernelClass::Reduce) => (0.3, 0.7),
-        (DeviceKind::Gpu, KernelClass::Copy) => (0.3, 0.7),
-        (DeviceKind::Gpu, KernelClass::Loss) => (0.2, 0.5),
-        (DeviceKind::Cpu, KernelClass::Gemm) => (0.7, 0.9),
-        (DeviceKind::Cpu, KernelClass::SparseGemm) => (0.1, 0.7),
-        (DeviceKind::Cpu, KernelClass::Spmm) => (0.2, 1.0),
-        (DeviceKind::Cpu, KernelClass::SpmmT) => (0.2, 0.9),
-        (DeviceKind::Cpu, KernelClass::Edges) => (0.1, 0.7),
-        (DeviceKind::Cpu, KernelClass::EdgePass) => (0.1, 0.8),
-        (DeviceKind::Cpu, KernelClass::Map) => (0.1, 0.8),
-        (DeviceKind::Cpu, KernelClass::Reduce) => (0.1, 0.8),
-        (DeviceKind::Cpu, KernelClass::Copy) => (0.1, 0.6),
-        (DeviceKind::Cpu, KernelClass::Loss) => (0.03, 0.5),
+    let (compute, memory, cached) = match (kind, class) {
+        (DeviceKind::Gpu, KernelClass::Gemm) => (0.7, 0.8, 0.8),
+        (DeviceKind::Gpu, KernelClass::SparseGemm) => (0.2, 0.5, 1.0),
+        (DeviceKind::Gpu, KernelClass::Spmm) => (0.3, 0.8, 2.5),
+        (DeviceKind::Gpu, KernelClass::SpmmT) => (0.3, 0.8, 2.5),
+        (DeviceKind::Gpu, KernelClass::Edges) => (0.3, 0.5, 0.6),
+        (DeviceKind::Gpu, KernelClass::EdgePass) => (0.3, 0.8, 2.0),
+        (DeviceKind::Gpu, KernelClass::Map) => (0.3, 0.8, 0.8),
+        (DeviceKind::Gpu, KernelClass::Reduce) => (0.3, 0.7, 0.7),
+        (DeviceKind::Gpu, KernelClass::Copy) => (0.3, 0.7, 0.7),
+        (DeviceKind::Gpu, KernelClass::Loss) => (0.2, 0.5, 0.5),
+        (DeviceKind::Cpu, KernelClass::Gemm) => (0.7, 0.9, 0.9),
+        (DeviceKind::Cpu, KernelClass::SparseGemm) => (0.1, 0.7, 0.7),
+        (DeviceKind::Cpu, KernelClass::Spmm) => (0.2, 1.0, 1.2),
+        (DeviceKind::Cpu, KernelClass::SpmmT) => (0.2, 0.9, 1.1),
+        (DeviceKind::Cpu, KernelClass::Edges) => (0.1, 0.7, 0.7),
+        (DeviceKind::Cpu, KernelClass::EdgePass) => (0.1, 0.8, 0.8),
+        (DeviceKind::Cpu, KernelClass::Map) => (0.1, 0.8, 0.8),
+        (DeviceKind::Cpu, KernelClass::Reduce) => (0.1, 0.8, 0.8),
+        (DeviceKind::Cpu, KernelClass::Copy) => (0.1, 0.6, 0.6),
+        (DeviceKind::Cpu, KernelClass::Loss) => (0.03, 0.5, 0.5),
     };
-    Efficiency { compute, memory }
+    Efficiency {
+        compute,
+        memory,
+        cached,
+    }
 }
 
 impl fmt::Display for Basis {

@@ -94,7 +94,7 @@ pub(super) fn read(table: &Table) -> Result<Cluster, ClusterError> {
         inside: link("inside", devices_per_node > 1)?,
         between: link("between", nodes > 1)?,
         host: read_host(&root)?,
-        software: read_software(&root)?,
+        software: Software::read(root.section("software")?)?,
         price_per_hour: root.positive("price_per_hour")?,
         calibration: match root.section("calibration")? {
             Some(section) => read_calibration(&section, device.kind)?,
@@ -116,6 +116,7 @@ fn read_device(section: &Section) -> Result<Device, ClusterError> {
         "memory_bandwidth",
         "memory_bytes",
         "launch_floor",
+        "cache_bytes",
     ])?;
     let base = section
         .text("profile")?
@@ -155,6 +156,15 @@ fn read_device(section: &Section) -> Result<Device, ClusterError> {
         "memory_bytes",
         "write the bytes of memory of one device, or a profile",
     )?;
+    let memory_bandwidth = or_base(
+        section.positive("memory_bandwidth")?,
+        |d| d.memory_bandwidth,
+        "memory_bandwidth",
+        "write the peak bytes per second, or a profile",
+    )?;
+    let cache = section
+        .positive("cache_bytes")?
+        .map(|bytes| Bytes(bytes as u64));
     Ok(Device {
         name: match (section.text("name")?, &base) {
             (Some(name), _) => name,
@@ -169,12 +179,7 @@ fn read_device(section: &Section) -> Result<Device, ClusterError> {
             "write the peak 32-bit operations per second, or a profile",
         )?,
         tensor_flops,
-        memory_bandwidth: or_base(
-            section.positive("memory_bandwidth")?,
-            |d| d.memory_bandwidth,
-            "memory_bandwidth",
-            "write the peak bytes per second, or a profile",
-        )?,
+        memory_bandwidth,
         memory: Bytes(memory as u64),
         launch_floor: Seconds(or_base(
             section.not_negative("launch_floor")?,
@@ -182,6 +187,7 @@ fn read_device(section: &Section) -> Result<Device, ClusterError> {
             "launch_floor",
             "write the seconds that the shortest kernel takes, or a profile",
         )?),
+        cache: cache.or(base.and_then(|base| base.cache)),
     })
 }
 
@@ -214,28 +220,6 @@ fn read_host(root: &Section) -> Result<Option<Host>, ClusterError> {
         latency: latency.unwrap_or(Seconds(10e-6)),
         cores: (cores.or(base.map(|host| host.cores))).unwrap_or(1),
     }))
-}
-
-/// The software: a profile, or what the file says of it; gnnc without either.
-fn read_software(root: &Section) -> Result<Software, ClusterError> {
-    let Some(section) = root.section("software")? else {
-        return Ok(Software::default());
-    };
-    section.only(&["profile", "name", "launch", "message"])?;
-    let profile = section.text("profile")?;
-    let base = match &profile {
-        Some(profile) => Software::profile(profile)?,
-        None => Software {
-            name: "described".to_owned(),
-            ..Software::default()
-        },
-    };
-    let seconds = |key| section.not_negative(key).map(|found| found.map(Seconds));
-    Ok(Software {
-        name: section.text("name")?.unwrap_or(base.name),
-        launch: seconds("launch")?.unwrap_or(base.launch),
-        message: seconds("message")?.unwrap_or(base.message),
-    })
 }
 
 fn read_link(section: &Section) -> Result<Link, ClusterError> {
@@ -310,13 +294,14 @@ fn read_calibration(section: &Section, kind: DeviceKind) -> Result<Calibration, 
             let Some(entry) = classes.section(class.name())? else {
                 continue;
             };
-            entry.only(&["compute", "memory"])?;
+            entry.only(&["compute", "memory", "cached"])?;
             let known = calibration.of(class);
-            let compute = entry.positive("compute")?.unwrap_or(known.compute);
-            let memory = entry.positive("memory")?.unwrap_or(known.memory);
-            calibration
-                .efficiency
-                .insert(class, Efficiency { compute, memory });
+            let told = Efficiency {
+                compute: entry.positive("compute")?.unwrap_or(known.compute),
+                memory: entry.positive("memory")?.unwrap_or(known.memory),
+                cached: entry.positive("cached")?.unwrap_or(known.cached),
+            };
+            calibration.efficiency.insert(class, told);
         }
     }
     if let Some(costs) = section.section("measured")? {

@@ -26,6 +26,8 @@ pub struct DeviceRow {
     gigabytes_per_second: f64,
     /// Memory in MiB.
     mebibytes: u64,
+    /// Last-level cache in MiB.
+    cache: u64,
     /// Time of the shortest kernel in microseconds.
     floor: f64,
     /// Link inside a node in built-in clusters.
@@ -43,32 +45,33 @@ pub struct DeviceRow {
 }
 
 /// Built-in devices. Peaks are from the vendors' data sheets, which each row names; TF32 is dense,
-/// half of what sheets give with sparsity. Memory is what the driver reports. `cpu-core` is one
+/// half of what sheets give with sparsity. Memory is what the driver reports. Caches are the L2 of NVIDIA's
+/// architecture white papers, the Infinity Cache of MI300X, and L2 and a share of L3 of `cpu-core`, one
 /// core of a server with AVX-512. Copies to the host reach about 0.8 to 0.9 of PCIe x16 of
 /// generation 3, 4 or 5 (15.75, 31.5, 63 GB/s). Host memory and cores are those of common servers
 /// (g4dn.12xlarge for T4, g5.48xlarge for A10, g6.48xlarge for L4, g6e.48xlarge for L40S, DGX-1,
 /// DGX A100, DGX H100, DGX B200, ND MI300X v5; workstations for A5000, A6000 and RTX).
 #[rustfmt::skip]
 pub const DEVICES: &[DeviceRow] = &[
-    //   name        TFLOP/s   TF32    GB/s      MiB  floor  inside           between  own    host   GiB cores
-    row("cpu-core",   0.213,    0.0,   14.0,   8_192, 2.0, "shared-memory",    "25gb", false,  0.0,     0,     1, "one core with AVX-512"),
-    row("T4",         8.1,      0.0,  320.0,  15_360, 6.0, "pcie3",            "50gb", false, 12.0,   192,    24, "NVIDIA T4 data sheet, Specifications"),
-    row("P100",       9.3,      0.0,  732.0,  16_280, 6.0, "pcie3",            "10gb", false, 12.0,   256,    20, "NVIDIA Tesla P100 PCIe data sheet, Specifications"),
-    row("V100",      15.7,      0.0,  900.0,  16_160, 5.0, "nvlink2",         "100gb", false, 12.0,   512,    40, "NVIDIA V100 data sheet, Specifications (SXM2)"),
-    row("A5000",     27.8,     55.6,  768.0,  24_564, 5.0, "pcie4",           "200gb", false, 25.0,   256,    16, "NVIDIA RTX A5000 data sheet, Specifications"),
-    row("A100-40",   19.5,    156.0, 1555.0,  40_960, 5.0, "nvlink3",         "200gb", true,  25.0, 1_024,   128, "NVIDIA A100 data sheet, Specifications (40 GB SXM)"),
-    row("A100-80",   19.5,    156.0, 2039.0,  81_920, 5.0, "nvlink3",         "200gb", true,  25.0, 2_048,   128, "NVIDIA A100 data sheet, Specifications (80 GB SXM)"),
-    row("H100",      67.0,    494.7, 3350.0,  81_559, 4.0, "nvlink4",         "400gb", true,  55.0, 2_048,   112, "NVIDIA H100 data sheet, Product Specifications (SXM)"),
-    row("H200",      67.0,    494.7, 4800.0, 143_771, 4.0, "nvlink4",         "400gb", true,  55.0, 2_048,   112, "NVIDIA H200 data sheet, Product Specifications (SXM)"),
-    row("RTX3090",   35.6,     35.6,  936.0,  24_576, 5.0, "pcie4",            "10gb", false, 25.0,   128,    16, "NVIDIA Ampere GA102 whitepaper, comparison table of GeForce RTX 3090"),
-    row("RTX4090",   82.6,     82.6, 1008.0,  24_564, 5.0, "pcie4",            "10gb", false, 25.0,   128,    16, "NVIDIA Ada GPU architecture whitepaper, comparison table of GeForce RTX 4090"),
-    row("A6000",     38.7,     77.4,  768.0,  49_140, 5.0, "pcie4",           "200gb", false, 25.0,   256,    16, "NVIDIA RTX A6000 data sheet, Specifications; TF32: GA102 whitepaper"),
-    row("A10",       31.2,     62.5,  600.0,  23_028, 5.0, "pcie4",           "100gb", false, 25.0,   768,    96, "NVIDIA A10 data sheet, Specifications"),
-    row("L4",        30.3,     60.0,  300.0,  23_034, 5.0, "pcie4",           "100gb", false, 25.0,   768,    96, "NVIDIA L4 data sheet, Specifications"),
-    row("L40S",      91.6,    183.0,  864.0,  46_068, 5.0, "pcie4",           "400gb", false, 25.0, 1_536,    96, "NVIDIA L40S data sheet, Specifications"),
-    row("H100-PCIe", 51.0,    378.0, 2000.0,  81_559, 4.0, "pcie5",           "400gb", false, 55.0, 1_024,    64, "NVIDIA H100 data sheet, Product Specifications (PCIe)"),
-    row("B200",      80.0,   1100.0, 8000.0, 183_359, 4.0, "nvlink5",         "400gb", true,  55.0, 2_048,   112, "NVIDIA Blackwell architecture technical brief, table of HGX B200"),
-    row("MI300X",   163.4,    653.7, 5300.0, 196_592, 5.0, "infinity-fabric", "400gb", true,  55.0, 1_850,    96, "AMD Instinct MI300X data sheet, Specifications").only_planned(),
+    //   name        TFLOP/s   TF32    GB/s      MiB cache  floor  inside           between  own    host   GiB cores
+    row("cpu-core",   0.213,    0.0,   14.0,   8_192,   4, 2.0, "shared-memory",    "25gb", false,  0.0,     0,     1, "one core with AVX-512"),
+    row("T4",         8.1,      0.0,  320.0,  15_360,   4, 6.0, "pcie3",            "50gb", false, 12.0,   192,    24, "NVIDIA T4 data sheet, Specifications"),
+    row("P100",       9.3,      0.0,  732.0,  16_280,   4, 6.0, "pcie3",            "10gb", false, 12.0,   256,    20, "NVIDIA Tesla P100 PCIe data sheet, Specifications"),
+    row("V100",      15.7,      0.0,  900.0,  16_160,   6, 5.0, "nvlink2",         "100gb", false, 12.0,   512,    40, "NVIDIA V100 data sheet, Specifications (SXM2)"),
+    row("A5000",     27.8,     55.6,  768.0,  24_564,   6, 5.0, "pcie4",           "200gb", false, 25.0,   256,    16, "NVIDIA RTX A5000 data sheet, Specifications"),
+    row("A100-40",   19.5,    156.0, 1555.0,  40_960,  40, 5.0, "nvlink3",         "200gb", true,  25.0, 1_024,   128, "NVIDIA A100 data sheet, Specifications (40 GB SXM)"),
+    row("A100-80",   19.5,    156.0, 2039.0,  81_920,  40, 5.0, "nvlink3",         "200gb", true,  25.0, 2_048,   128, "NVIDIA A100 data sheet, Specifications (80 GB SXM)"),
+    row("H100",      67.0,    494.7, 3350.0,  81_559,  50, 4.0, "nvlink4",         "400gb", true,  55.0, 2_048,   112, "NVIDIA H100 data sheet, Product Specifications (SXM)"),
+    row("H200",      67.0,    494.7, 4800.0, 143_771,  50, 4.0, "nvlink4",         "400gb", true,  55.0, 2_048,   112, "NVIDIA H200 data sheet, Product Specifications (SXM)"),
+    row("RTX3090",   35.6,     35.6,  936.0,  24_576,   6, 5.0, "pcie4",            "10gb", false, 25.0,   128,    16, "NVIDIA Ampere GA102 whitepaper, comparison table of GeForce RTX 3090"),
+    row("RTX4090",   82.6,     82.6, 1008.0,  24_564,  72, 5.0, "pcie4",            "10gb", false, 25.0,   128,    16, "NVIDIA Ada GPU architecture whitepaper, comparison table of GeForce RTX 4090"),
+    row("A6000",     38.7,     77.4,  768.0,  49_140,   6, 5.0, "pcie4",           "200gb", false, 25.0,   256,    16, "NVIDIA RTX A6000 data sheet, Specifications; TF32: GA102 whitepaper"),
+    row("A10",       31.2,     62.5,  600.0,  23_028,   6, 5.0, "pcie4",           "100gb", false, 25.0,   768,    96, "NVIDIA A10 data sheet, Specifications"),
+    row("L4",        30.3,     60.0,  300.0,  23_034,  48, 5.0, "pcie4",           "100gb", false, 25.0,   768,    96, "NVIDIA L4 data sheet, Specifications"),
+    row("L40S",      91.6,    183.0,  864.0,  46_068,  96, 5.0, "pcie4",           "400gb", false, 25.0, 1_536,    96, "NVIDIA L40S data sheet, Specifications"),
+    row("H100-PCIe", 51.0,    378.0, 2000.0,  81_559,  50, 4.0, "pcie5",           "400gb", false, 55.0, 1_024,    64, "NVIDIA H100 data sheet, Product Specifications (PCIe)"),
+    row("B200",      80.0,   1100.0, 8000.0, 183_359, 126, 4.0, "nvlink5",         "400gb", true,  55.0, 2_048,   112, "NVIDIA Blackwell architecture technical brief, table of HGX B200"),
+    row("MI300X",   163.4,    653.7, 5300.0, 196_592, 256, 5.0, "infinity-fabric", "400gb", true,  55.0, 1_850,    96, "AMD Instinct MI300X data sheet, Specifications").only_planned(),
 ];
 
 /// Built-in links: name, gigabytes per second in each direction, latency in microseconds,
@@ -101,12 +104,12 @@ pub const CLUSTERS: &[&str] = &[
 #[rustfmt::skip]
 const fn row(
     name: &'static str, teraflops: f64, tf32_teraflops: f64, gigabytes_per_second: f64,
-    mebibytes: u64, floor: f64, inside: &'static str, between: &'static str, own_card: bool,
+    mebibytes: u64, cache: u64, floor: f64, inside: &'static str, between: &'static str, own_card: bool,
     host: f64, host_gibibytes: u64, cores: u32, source: &'static str,
 ) -> DeviceRow {
     let kind = if host > 0.0 { DeviceKind::Gpu } else { DeviceKind::Cpu };
     DeviceRow {
-        name, kind, trains: true, source, teraflops, tf32_teraflops, gigabytes_per_second, mebibytes, floor,
+        name, kind, trains: true, source, teraflops, tf32_teraflops, gigabytes_per_second, mebibytes, cache, floor,
         inside, between, own_card, host, host_gibibytes, cores,
     }
 }
@@ -260,5 +263,6 @@ fn device(row: &DeviceRow) -> Device {
         memory_bandwidth: row.gigabytes_per_second * 1e9,
         memory: Bytes(row.mebibytes << 20),
         launch_floor: Seconds(row.floor / 1e6),
+        cache: Some(Bytes(row.cache << 20)),
     }
 }

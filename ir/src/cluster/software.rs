@@ -1,9 +1,11 @@
 //! The software that starts kernels and messages.
 
-use super::ClusterError;
+use super::parse::Section;
+use super::{ClusterError, quoted};
 use crate::words::spelling::closest;
 use crate::words::units::Seconds;
 use serde::{Deserialize, Serialize};
+use std::fmt::Write;
 
 /// What a program that trains takes to start kernels and messages, apart from the device and the links.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -52,6 +54,43 @@ impl Software {
                 known: known.map(str::to_owned).collect(),
             }),
         }
+    }
+
+    /// Reads a table of a cluster file: a profile, or what the table says; gnnc without a table.
+    pub(super) fn read(section: Option<Section>) -> Result<Self, ClusterError> {
+        let Some(section) = section else {
+            return Ok(Self::default());
+        };
+        section.only(&["profile", "name", "launch", "message"])?;
+        let profile = section.text("profile")?;
+        let base = match &profile {
+            Some(profile) => Self::profile(profile)?,
+            None => Self {
+                name: "described".to_owned(),
+                ..Self::default()
+            },
+        };
+        let seconds = |key| section.not_negative(key).map(|found| found.map(Seconds));
+        Ok(Self {
+            name: section.text("name")?.unwrap_or(base.name),
+            launch: seconds("launch")?.unwrap_or(base.launch),
+            message: seconds("message")?.unwrap_or(base.message),
+        })
+    }
+
+    /// Adds the table of a cluster file, unless the software is gnnc.
+    pub(super) fn print(&self, text: &mut String) {
+        if self.is_own() {
+            return;
+        }
+        // Writing to a String cannot fail.
+        let _ = write!(
+            text,
+            "\n[software]\nname = {}\nlaunch = {:e}\nmessage = {:e}\n",
+            quoted(&self.name),
+            self.launch.0,
+            self.message.0
+        );
     }
 
     /// Whether it is gnnc.

@@ -29,7 +29,8 @@ fn profiles_may_be_overridden() {
         spmm,
         Efficiency {
             compute: 0.3,
-            memory: 0.25
+            memory: 0.25,
+            cached: 2.5,
         }
     );
     assert_eq!([0, 3, 4, 7].map(|rank| cluster.node_of(rank)), [0, 0, 1, 1]);

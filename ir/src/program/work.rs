@@ -2,13 +2,14 @@
 //! specification.
 //!
 //! Bytes are what the loop nest requests: a row gathered once per edge counts once per edge,
-//! whatever caches save. How far a device falls short of its peak bandwidth on such traffic is
-//! up to calibration. Fused values are not counted. A fused multiply-add counts as two
+//! whatever caches save. [`Counts::picks`] tells which rows these are, and
+//! [`crate::cluster::Device::memory_seconds`] what of them comes from memory. Fused values are not counted. A fused multiply-add counts as two
 //! operations; exponentials and dropout draws count as [`TRANSCENDENTAL`].
 
 mod class;
 mod counts;
 mod demand;
+mod picks;
 mod strips;
 
 pub use class::KernelClass;
@@ -16,6 +17,7 @@ pub use counts::Counts;
 use counts::{Counted, loads};
 pub(in crate::program) use demand::Terms;
 pub use demand::{Demand, GROUPS, MESSAGES, TERM_COUNT, TERMS, demand};
+pub use picks::Pick;
 pub use strips::strips;
 
 use crate::graph::op::Loss;

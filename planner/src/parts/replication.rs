@@ -126,6 +126,37 @@ fn interpolate(known: &[(f64, f64)], k: f64) -> f64 {
     a0 + (a1 - a0) * (k / k0).ln() / (k1 / k0).ln()
 }
 
+/// How much of a graph the edges of METIS parts lead from, by the number of parts.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ReadShares {
+    /// For each power of two of parts, the share of the vertices that a part reads.
+    shares: Vec<f64>,
+}
+
+impl ReadShares {
+    /// Parts of a graph, up to 2^16.
+    pub(super) fn of_graph(workload: &Workload, degrees: &Degrees) -> Self {
+        let share = |power: u32| {
+            let parts = 1 << power;
+            let (alpha, ..) = replication(workload, degrees, parts, Partitioner::Metis);
+            ((1.0 + alpha) / f64::from(parts)).min(1.0)
+        };
+        Self {
+            shares: (0..=16).map(share).collect(),
+        }
+    }
+
+    /// The share of the vertices that one of so many parts reads: its own and its halo. All of them if
+    /// nothing is known.
+    pub fn of(&self, parts: u32) -> f64 {
+        let power = f64::from(parts.max(1)).log2();
+        let last = self.shares.len().saturating_sub(1);
+        let (below, above) = (power.floor() as usize, power.ceil() as usize);
+        let at = |n: usize| self.shares.get(n.min(last)).copied().unwrap_or(1.0);
+        at(below) + (power - power.floor()) * (at(above) - at(below))
+    }
+}
+
 /// A summary of the degrees.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Degrees {
@@ -197,6 +228,11 @@ impl Degrees {
             },
             groups,
         }
+    }
+
+    /// Standard deviation divided by the mean.
+    pub fn variation(&self) -> f64 {
+        self.variation
     }
 
     /// Edges of a part divided by the mean of k parts, if it has the vertices with the largest

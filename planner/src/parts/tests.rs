@@ -233,3 +233,23 @@ fn dense_graphs_are_replicated_as_much_as_their_degrees_force() {
     // Sparse graphs are not concerned.
     assert!(alpha(&workload(1003, 5_021), 8) < 1.0);
 }
+
+/// Chunks of a pipeline read what parts of a METIS partition do: fewer rows the more there are, and never fewer than
+/// their own.
+#[test]
+fn chunks_read_what_parts_do() {
+    let mut w = workload(232_965, 114_615_892);
+    w.replication = BTreeMap::from([(2, 0.96), (8, 2.61)]);
+    let reads = parts(&w, 4, Partitioner::Metis).unwrap().reads;
+    assert_eq!(reads.of(1), 1.0);
+    assert!((reads.of(8) - 3.61 / 8.0).abs() < 1e-12);
+    let shares: Vec<f64> = (1..300).map(|k| reads.of(k)).collect();
+    assert!(shares.windows(2).all(|pair| pair[1] <= pair[0] + 1e-12));
+    assert!(
+        (1..300)
+            .zip(&shares)
+            .all(|(k, share)| *share >= 1.0 / f64::from(k) - 1e-12)
+    );
+    assert!(reads.of(u32::MAX) > 0.0);
+    assert_eq!(ReadShares::default().of(64), 1.0);
+}

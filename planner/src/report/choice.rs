@@ -4,6 +4,7 @@ use super::{View, short_seconds, unchosen, wrap};
 use gnnc_ir::cluster::{Basis, Cluster};
 use gnnc_ir::plan::{Candidate, Layout, Main, Objective, Plan};
 use gnnc_ir::words::spelling::counted;
+use gnnc_ir::words::units::Seconds;
 use std::fmt::Write;
 
 /// Appends what is chosen and what is known about it.
@@ -35,6 +36,9 @@ pub(super) fn write_choice(out: &mut String, plan: &Plan, view: &View) {
     let seconds = choice.epoch_seconds;
     fact("epoch", &format!("{seconds}, between {low} and {high}"));
     fact("evaluation", &evaluation(plan, choice));
+    if let Some(text) = floor(plan, choice) {
+        fact("launches", &text);
+    }
     if let Some(price) = plan.cluster.price(seconds) {
         let devices = counted(plan.cluster.devices(), "device");
         fact("cost", &format!("{} an epoch, for {devices}", cost(price)));
@@ -99,6 +103,18 @@ fn evaluation(plan: &Plan, choice: &Candidate) -> String {
         (None, Objective::TimeToAccuracy) => takes,
         (None, _) => format!("{takes}; does not count (--evaluate-every)"),
     }
+}
+
+/// How much of computing waits for kernels to start, from a twentieth on.
+fn floor(plan: &Plan, choice: &Candidate) -> Option<String> {
+    let share = choice.floor_seconds.0 / choice.compute_seconds.0.max(f64::MIN_POSITIVE);
+    let floor = Seconds(plan.cluster.launch_floor());
+    (share >= 0.05).then(|| {
+        format!(
+            "{:.0} % of computing are kernels that take no longer than to start them ({floor})",
+            100.0 * share
+        )
+    })
 }
 
 /// Says so if the next candidate may be as fast, by the ranges of both.

@@ -30,6 +30,7 @@ impl Priced<'_> {
             fits: estimate.fits,
             epoch_seconds: rounded(epoch.seconds),
             compute_seconds: rounded(epoch.compute_seconds),
+            floor_seconds: rounded(epoch.floor_seconds),
             exposed_communication_seconds: rounded(epoch.exposed_communication_seconds),
             bubble_seconds: rounded(epoch.bubble_seconds),
             bytes: epoch.bytes,

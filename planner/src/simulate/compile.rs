@@ -8,17 +8,16 @@ mod merged;
 mod messages;
 
 use super::batch::BatchNeeds;
-use super::fabric::Fabric;
-use crate::parts::{ChunkShare, Degrees, Parts};
+use super::fabric::{Class, Fabric};
+use crate::parts::{ChunkShare, Parts};
 use gnnc_ir::cluster::{Cluster, Costs, Link, SharedBy};
 use gnnc_ir::program::instr;
 use gnnc_ir::program::trace::{Phase, Resource};
-use gnnc_ir::program::work::{Counts, KernelClass, Work, demand};
+use gnnc_ir::program::work::{Counts, KernelClass, Pick, Work, demand};
 use gnnc_ir::program::{Instr, Neighbour, Program, RankSizes};
 use gnnc_ir::words::units::{Bytes, Flops};
 use lines::{Line, lines};
 use messages::Messages;
-use std::collections::BTreeMap;
 use std::rc::Rc;
 
 /// The name of an instruction, and the resource it occupies.
@@ -171,21 +170,19 @@ pub(super) struct Compiler<'a> {
     program: &'a Program,
     cluster: &'a Cluster,
     fabric: &'a Fabric,
-    /// The sizes of each rank's data.
-    sizes: &'a [RankSizes],
-    degrees: &'a Degrees,
+    parts: &'a Parts,
     names: Vec<Name>,
     costs: Option<&'a Costs>,
     /// Threads of each rank that draw batches while it trains.
     samplers: u32,
     /// What batches of the list keep.
     batches: BatchNeeds,
-    /// Shares of chunks that were counted.
-    chunks: &'a BTreeMap<u32, Vec<ChunkShare>>,
     /// The share of the current chunk; everything without chunks.
     share: ChunkShare,
     /// The same share of the ranks of each class.
     shares: Vec<RankSizes>,
+    /// What ranks of each class hold of the vertices that edges lead from at a time.
+    reach: Vec<RankSizes>,
 }
 
 impl<'a> Compiler<'a> {
@@ -200,15 +197,14 @@ impl<'a> Compiler<'a> {
             program,
             cluster,
             fabric,
-            sizes: &parts.sizes,
-            degrees: &parts.degrees,
+            parts,
             names: Vec::new(),
             costs: measured.and_then(|measured| measured.of(program.ranks)),
             samplers: parts.batch.as_ref().map_or(0, |batch| batch.samplers),
             batches: BatchNeeds::default(),
-            chunks: &parts.chunks,
             share: ChunkShare::even(1),
             shares: of_classes(fabric, ChunkShare::even(1)),
+            reach: reach(program, fabric, parts),
         }
     }
 
@@ -263,7 +259,7 @@ impl<'a> Compiler<'a> {
             };
         }
         if matches!(whole, Instr::Batches(_)) {
-            let sizes = self.sizes.first();
+            let sizes = self.parts.sizes.first();
             let count = sizes.map_or(1, |sizes| sizes.batch.count.max(1) as u32);
             let mut phases = vec![(0, Vec::new())];
             for line in &line.body {
@@ -295,10 +291,8 @@ impl<'a> Compiler<'a> {
 
     /// The sets of a batch, which are taken for alike. Models go on after all but the last one.
     fn each_set(&mut self, body: &[Line]) -> Step {
-        let sets = self
-            .sizes
-            .first()
-            .map_or(1, |sizes| sizes.batch.sets.max(1)) as u32;
+        let sizes = self.parts.sizes.first();
+        let sets = sizes.map_or(1, |sizes| sizes.batch.sets.max(1)) as u32;
         let all = self.list(body);
         let stays = |line: &&Line| !line.instr.communicates();
         let last = body
@@ -317,7 +311,7 @@ impl<'a> Compiler<'a> {
     fn each_chunk(&mut self, reverse: bool, body: &[Line]) -> Step {
         let pipeline = self.program.pipeline;
         let count = pipeline.map_or(1, |pipeline| pipeline.chunks.max(1));
-        let mut shares = match self.chunks.get(&count) {
+        let mut shares = match self.parts.chunks.get(&count) {
             Some(counted) => counted.clone(),
             None => vec![ChunkShare::even(count)],
         };
@@ -341,9 +335,8 @@ impl<'a> Compiler<'a> {
 
     /// Computation that runs in a fraction of the epochs.
     fn computed(&self, line: &Line, share: f64) -> Step {
-        let classes = self.fabric.classes.iter().zip(&self.shares);
-        let seconds = classes
-            .map(|(class, sizes)| share * self.instruction(&line.counts, sizes, &class.sizes));
+        let classes = 0..self.fabric.classes.len();
+        let seconds = classes.map(|class| share * self.instruction(&line.counts, class));
         Step::Compute {
             at: line.at.clone(),
             name: line.name,
@@ -364,32 +357,40 @@ impl<'a> Compiler<'a> {
         self.fabric.nodes.len() == 1
     }
 
-    /// The time of an instruction over `sizes` on a rank that holds `held`: as measured for its
+    /// The time of an instruction over the share at hand, on a rank of a class: as measured for its
     /// demand, otherwise from peak rates and efficiencies.
-    fn instruction(&self, counts: &Counts, sizes: &RankSizes, held: &RankSizes) -> f64 {
+    fn instruction(&self, counts: &Counts, class: usize) -> f64 {
         let measured = self.costs.and_then(|costs| {
-            let demand = demand(self.program, counts.instr(), sizes, held)?;
+            let held = &self.fabric.classes[class].sizes;
+            let demand = demand(self.program, counts.instr(), &self.shares[class], held)?;
             costs.seconds(&demand)
         });
         measured.unwrap_or_else(|| {
-            let work = counts.work(sizes);
-            work.map_or(0.0, |work| self.kernel(&work))
+            self.busy(counts, class)
+                .map_or(0.0, |busy| busy.max(self.cluster.launch_floor()))
         })
     }
 
-    /// `max(launch floor, operations / rate, bytes / bandwidth)`.
+    /// The time of an instruction from peak rates and efficiencies, without the time of a launch. `None` for what
+    /// computes nothing.
+    fn busy(&self, counts: &Counts, class: usize) -> Option<f64> {
+        let work = counts.work(&self.shares[class])?;
+        let picks = counts.picks(&self.shares[class], &self.reach[class]);
+        Some(self.roofline(&work, &picks))
+    }
+
+    /// `max(launch floor, operations / rate, bytes / bandwidth)` of work that picks no rows.
     fn kernel(&self, work: &Work) -> f64 {
-        self.busy(work).max(self.cluster.launch_floor())
+        self.roofline(work, &[]).max(self.cluster.launch_floor())
     }
 
     /// `max(operations / rate, bytes / bandwidth)`.
-    fn busy(&self, work: &Work) -> f64 {
+    fn roofline(&self, work: &Work, picks: &[Pick]) -> f64 {
         let device = &self.cluster.device;
         let efficiency = self.cluster.calibration.of(work.class);
         let compute = work.flops.0 / (device.flops * efficiency.compute);
-        let bytes = (work.read.0 + work.written.0) as f64;
-        let memory = bytes / (device.memory_bandwidth * efficiency.memory);
-        compute.max(memory)
+        let variation = self.parts.degrees.variation();
+        compute.max(device.memory_seconds(work, picks, variation, efficiency))
     }
 
     /// Time to pass over `read` and `written` bytes. Zero if there are none, or if the link was
@@ -429,6 +430,29 @@ impl<'a> Compiler<'a> {
         let gap = gap.max(self.cluster.software.message.0);
         self.cluster.latency_of(link) + f64::from(messages - 1) * gap
     }
+}
+
+/// What ranks of each class hold of the vertices that edges lead from at a time: all, or in a pipeline, whose
+/// rows are sorted by chunk, those that one chunk reads.
+fn reach(program: &Program, fabric: &Fabric, parts: &Parts) -> Vec<RankSizes> {
+    let read = program.pipeline.map_or(1.0, |pipeline| {
+        let groups = pipeline.width(program.ranks);
+        parts
+            .reads
+            .of(groups.saturating_mul(pipeline.chunks.max(1)))
+    });
+    let of_class = |class: &Class| {
+        let held = &class.sizes;
+        let local = (held.inner + held.halo).max(1) as f64;
+        let share = (read * held.vertices as f64 / local).min(1.0);
+        let near = |rows: u64| (rows as f64 * share).ceil() as u64;
+        RankSizes {
+            inner: near(held.inner),
+            halo: near(held.halo),
+            ..*held
+        }
+    };
+    fabric.classes.iter().map(of_class).collect()
 }
 
 /// This share of the sizes of each class of ranks.

@@ -43,6 +43,8 @@ pub(super) struct Fabric {
     pub ranks: u32,
     pub classes: Vec<Class>,
     pub nodes: Vec<Node>,
+    /// Seconds of the shortest kernel; 0 where measured costs say what a launch takes.
+    pub floor: f64,
 }
 
 impl Fabric {
@@ -56,6 +58,10 @@ impl Fabric {
             ranks: parts.sizes.len() as u32,
             classes,
             nodes,
+            floor: match cluster.calibration.measured {
+                Some(_) => 0.0,
+                None => cluster.launch_floor(),
+            },
         }
     }
 }

@@ -31,6 +31,8 @@ struct State {
     clock: Vec<f64>,
     /// By class.
     compute: Vec<f64>,
+    /// What of that are kernels that take no longer than to start them, by class.
+    floor: Vec<f64>,
     /// By class.
     communication: Vec<f64>,
     /// When the links of a class have delivered everything sent, by class.
@@ -59,12 +61,19 @@ struct Tracing {
     other: Option<(u32, bool)>,
 }
 
+/// The rest of a time, of which so much was spent on something; nothing if it is as small as rounding.
+pub(super) fn waited(end: f64, busy: f64) -> Seconds {
+    let rest = end - busy;
+    Seconds(if rest > SAME * end { rest } else { 0.0 })
+}
+
 impl<'a> Run<'a> {
     pub fn new(fabric: &'a Fabric, names: Vec<Name>) -> Self {
         let zeros = vec![0.0; fabric.classes.len()];
         let state = State {
             clock: zeros.clone(),
             compute: zeros.clone(),
+            floor: zeros.clone(),
             communication: zeros.clone(),
             host: [zeros.clone(), zeros.clone()],
             copies: BTreeMap::new(),
@@ -135,6 +144,7 @@ impl<'a> Run<'a> {
         };
         let end = self.state.clock.iter().copied().fold(0.0, f64::max);
         let (compute, communication) = (mean(&self.state.compute), mean(&self.state.communication));
+        let floor = mean(&self.state.floor);
         // Both halves of a communication have the same name.
         let mut kinds: BTreeMap<&str, (u64, f64)> = BTreeMap::new();
         for (name, (count, seconds)) in self.names.iter().zip(&self.state.kinds) {
@@ -159,8 +169,9 @@ impl<'a> Run<'a> {
         PhaseCost {
             seconds: Seconds(end),
             compute_seconds: Seconds(compute),
+            floor_seconds: Seconds(floor),
             exposed_communication_seconds: Seconds(communication),
-            bubble_seconds: Seconds((end - compute - communication).max(0.0)),
+            bubble_seconds: waited(end, compute + communication),
             breakdown,
             ..PhaseCost::default()
         }
@@ -173,6 +184,9 @@ impl<'a> Run<'a> {
                 for (class, &seconds) in seconds.iter().enumerate() {
                     let end = self.state.clock[class] + seconds;
                     self.state.compute[class] += seconds;
+                    if seconds <= self.fabric.floor {
+                        self.state.floor[class] += seconds;
+                    }
                     self.finish(class, *name, at, seconds, end, 0);
                 }
             }

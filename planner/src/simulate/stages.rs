@@ -7,7 +7,7 @@ use super::alike::{Alike, Kind};
 use super::bound::{Bound, bound};
 use super::compile::{Compiler, Name, Step};
 use super::fabric::Fabric;
-use super::run::Run;
+use super::run::{Run, waited};
 use super::{Estimate, PhaseCost, SimulateError, estimate, memory, simulate, timeline};
 use crate::parts::Parts;
 use gnnc_ir::cluster::{Cluster, SharedBy};
@@ -346,6 +346,7 @@ fn cost(stages: Vec<Finished>, alike: &Alike, parts: &Parts, phase: Phase) -> Ph
         let cost = stage.cost;
         all.seconds = Seconds(all.seconds.0.max(cost.seconds.0));
         all.compute_seconds.0 += cost.compute_seconds.0 / count;
+        all.floor_seconds.0 += cost.floor_seconds.0 / count;
         all.exposed_communication_seconds.0 += cost.exposed_communication_seconds.0 / count;
         for kind in cost.breakdown {
             let known = kinds.entry(kind.name).or_default();
@@ -354,7 +355,7 @@ fn cost(stages: Vec<Finished>, alike: &Alike, parts: &Parts, phase: Phase) -> Ph
         all.traffic.include(sent[*kind]);
     }
     let busy = all.compute_seconds.0 + all.exposed_communication_seconds.0;
-    all.bubble_seconds = Seconds((all.seconds.0 - busy).max(0.0));
+    all.bubble_seconds = waited(all.seconds.0, busy);
     all.bytes = Bytes(all.traffic.total_bytes);
     all.breakdown = kinds
         .into_iter()

@@ -7,5 +7,6 @@ mod host;
 mod model;
 mod report;
 mod simulate;
+mod software;
 mod volumes;
 mod waiting;

@@ -302,6 +302,6 @@ fn a_price_gives_a_cost() {
         &planned(&reddit(), &cluster, Objective::Time),
         &View::default(),
     );
-    let line = "\ncost       0.00209 an epoch, for 8 devices\n";
+    let line = "\ncost       0.00147 an epoch, for 8 devices\n";
     assert!(report.contains(line), "{report}");
 }

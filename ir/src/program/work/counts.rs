@@ -1,5 +1,6 @@
 //! Counts of an instruction that do not depend on a rank's sizes.
 
+use super::picks::is_picked;
 use super::{TRANSCENDENTAL, Work, launched};
 use crate::kernel::expr::{Expr, Value};
 use crate::kernel::{Body, EdgePass, EdgeResult, Kernel};
@@ -42,6 +43,8 @@ pub(in crate::program) struct Counted<'a> {
     pub kernel: &'a Kernel,
     /// The inputs that it loads.
     pub loads: Vec<u16>,
+    /// Those of them whose rows it picks.
+    pub picked: Vec<u16>,
     /// Operations of the expressions in the inner loop, each evaluated once.
     pub inner: f64,
     /// Operations after the inner loop.
@@ -59,9 +62,15 @@ impl<'a> Counted<'a> {
             // Counted by [`pass_flops`].
             Body::EdgePass(_) => (0.0, 0.0),
         };
+        let loads = loads(kernel);
+        let picks = |n: &u16| {
+            let operand = kernel.inputs.get(usize::from(*n));
+            operand.is_some_and(|operand| is_picked(kernel, operand))
+        };
         Self {
             kernel,
-            loads: loads(kernel),
+            picked: loads.iter().copied().filter(picks).collect(),
+            loads,
             inner,
             finish,
         }

@@ -8,8 +8,9 @@
 mod batches;
 mod vectors;
 
+use super::picks::is_picked;
 use super::{Nest, launched, loads, stored};
-use crate::kernel::{At, Body, End, Kernel, Operand, Over, Walk};
+use crate::kernel::{At, Body, End, Kernel, Over, Walk};
 use crate::program::{Instr, Launch, Product, Program, RankSizes, Ref};
 use vectors::Vectors;
 
@@ -395,22 +396,17 @@ impl Terms {
         let kernel = program.kernel(launch.kernel);
         let grouped = Walk::of(&kernel.body).end();
         let loaded = loads(kernel);
-        let by_type = Walk::of(&kernel.body) == Walk::EdgesByType;
-        let picked = |operand: &Operand| match operand.at {
-            At::Edge if by_type => true,
-            At::Src => grouped == End::Dst,
-            At::Dst => grouped == End::Src,
-            At::Edge => grouped == End::Src,
-            At::List => true,
-            At::Row | At::One => false,
-        };
         let mut streamed = 0;
         for n in &loaded {
             let Some(operand) = kernel.inputs.get(*n as usize) else {
                 continue;
             };
             let once = nest.load_bytes(kernel, *n);
-            match launch.inputs.get(*n as usize).filter(|_| picked(operand)) {
+            match launch
+                .inputs
+                .get(*n as usize)
+                .filter(|_| is_picked(kernel, operand))
+            {
                 Some(at) => {
                     let times = match operand.at {
                         At::List => nest.rows,

@@ -27,7 +27,7 @@ impl Compiler<'_> {
             }
             Some(Collective::Redistribute(one)) => {
                 let moved = one.moved;
-                let rows: Vec<u64> = self.sizes.iter().map(|s| moved.own_rows(s)).collect();
+                let rows: Vec<u64> = self.parts.sizes.iter().map(|s| moved.own_rows(s)).collect();
                 let storage = self.program.buffer(one.to.buffer).storage;
                 let bytes = one.elements(self.program, &rows) * storage.bytes();
                 let adds = one.how == Redistribute::Reduce;
@@ -89,7 +89,7 @@ impl Compiler<'_> {
             Moved::New(_, Chunk { index, of, .. }) => {
                 let of = f64::from(of.max(1));
                 let read = |n: u32| {
-                    let share = self.degrees.read(f64::from(n) / of);
+                    let share = self.parts.degrees.read(f64::from(n) / of);
                     (bytes as f64 * share).round() as u64
                 };
                 read(index + 1).saturating_sub(read(index))
@@ -100,7 +100,7 @@ impl Compiler<'_> {
     /// Bytes of the lists and rows of batches that an instruction sends.
     fn fetched(&self, instr: &Instr) -> u64 {
         let one = std::slice::from_ref(instr);
-        traffic(one, self.program, &Reads::default(), self.sizes).fetch
+        traffic(one, self.program, &Reads::default(), &self.parts.sizes).fetch
     }
 
     /// Every rank sends so many bytes to another one, and hears as many from a third. If there are several

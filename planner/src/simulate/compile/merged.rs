@@ -3,7 +3,7 @@
 use super::lines::Line;
 use super::{Compiler, Step};
 use gnnc_ir::cluster::DeviceKind;
-use gnnc_ir::program::{Instr, RankSizes, together};
+use gnnc_ir::program::{Instr, together};
 
 impl Compiler<'_> {
     /// If a GPU merges several instructions, assigns the first one the time of one launch per
@@ -14,11 +14,11 @@ impl Compiler<'_> {
         }
         for found in together(instrs, self.program) {
             let kernels = found.by_kernel();
-            let of_class = |sizes: &RankSizes| -> f64 {
+            let of_class = |class: usize| -> f64 {
                 let busy = |at: usize| {
                     let line = &lines[at];
-                    let work = line.body.first().unwrap_or(line).counts.work(sizes);
-                    work.map_or(0.0, |work| self.busy(&work))
+                    let counts = &line.body.first().unwrap_or(line).counts;
+                    self.busy(counts, class).unwrap_or(0.0)
                 };
                 let kernel = |at: &mut dyn Iterator<Item = usize>| -> f64 {
                     let all: f64 = at.map(busy).sum();
@@ -30,8 +30,7 @@ impl Compiler<'_> {
                     .sum()
             };
             // They have the same rows on every rank.
-            let seconds = self.shares.first().map_or(0.0, of_class);
-            let all = vec![seconds; self.shares.len()];
+            let all = vec![of_class(0); self.shares.len()];
             for (n, step) in steps[found.instrs].iter_mut().enumerate() {
                 let share = if n == 0 { 1.0 } else { 0.0 };
                 set(step, &all, share);

@@ -90,6 +90,7 @@ impl State {
         self.draws.advance(&advance);
         more(&mut self.clock, &before.clock);
         more(&mut self.compute, &before.compute);
+        more(&mut self.floor, &before.floor);
         more(&mut self.communication, &before.communication);
         more(&mut self.network, &before.network);
         for (now, before) in self.host.iter_mut().zip(&before.host) {
