@@ -104,6 +104,9 @@ pub struct Candidate {
     /// Number of ranks at which the candidate would fit, if it does not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ranks_to_fit: Option<u32>,
+    /// Fewer ranks at which it would fit if tensors rest on their hosts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ranks_to_fit_with_host: Option<u32>,
     /// Memory missing on the rank that needs most.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lacking_bytes: Option<Bytes>,
@@ -298,6 +301,7 @@ mod tests {
             }],
             host: None,
             ranks_to_fit: None,
+            ranks_to_fit_with_host: None,
             lacking_bytes: None,
             against_best: None,
             to_target: None,

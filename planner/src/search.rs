@@ -9,6 +9,7 @@ mod interior;
 mod layers;
 mod leaner;
 mod mixture;
+mod more_ranks;
 mod none;
 mod offload;
 mod order;
@@ -34,13 +35,8 @@ use gnnc_ir::plan::{
 use gnnc_ir::program::{Buffer, Capacity, Program, Role};
 use gnnc_ir::words::units::Bytes;
 use gnnc_ir::workload::Workload;
+use more_ranks::{MoreRanks, more_ranks};
 use order::{cost, measures, order};
-
-/// Most ranks considered as a remedy for a lack of memory.
-const MOST_RANKS: u32 = 4096;
-
-/// How many times what the last doubling of the ranks saved further ones may be hoped to save.
-const SAVINGS: u64 = 4;
 
 /// Why a candidate is not listed though it could run.
 const NOT_CUT: &str = "interior=yes asks for interior rows computed while halo rows are in flight, but nothing here \
@@ -159,7 +155,7 @@ pub fn plan(request: &PlanRequest, lower: &dyn Lower) -> Plan {
     }
     priced.truncate(request.top.unwrap_or(usize::MAX));
     for missing in priced.iter_mut().filter(|p| !p.estimate.fits) {
-        missing.ranks_to_fit = ranks_to_fit(request, &missing.spec, lower);
+        missing.more_ranks = more_ranks(request, &missing.spec, lower);
     }
     let chosen = priced
         .first()
@@ -220,6 +216,7 @@ fn refused(spec: &PlacementSpec, reason: String) -> Rejected {
 }
 
 /// A candidate with its programs and a lower bound of its cost.
+#[derive(Clone)]
 struct Ready {
     spec: PlacementSpec,
     programs: Vec<Program>,
@@ -240,7 +237,7 @@ struct Priced<'a> {
     allow: &'a [Permission],
     parts: Parts,
     estimate: Estimate,
-    ranks_to_fit: Option<u32>,
+    more_ranks: MoreRanks,
     /// Data offloaded to the host; `None` if there is none.
     host: Option<Host>,
     /// Why offloading does not help a candidate that does not fit, if it was tried.
@@ -369,14 +366,9 @@ impl Ready {
             (self, estimate) = (cut, better);
         }
         let mut helpless = None;
-        if !estimate.fits && request.pin.knobs.offload != Some(false) {
-            match self.rested(request, lower) {
-                Ok(programs) => {
-                    (self.programs, self.spec.knobs.offload) = (programs, Some(true));
-                    estimate = self.estimate(request)?;
-                }
-                Err(why) => helpless = Some(why),
-            }
+        if !estimate.fits {
+            let fitted = self.fitted(estimate, request, lower)?;
+            (self, estimate, helpless) = (fitted.ready, fitted.estimate, fitted.helpless);
         }
         Ok(Priced {
             host: offload::use_of_host(&self.programs, request, &self.parts),
@@ -391,7 +383,7 @@ impl Ready {
             ended: self.ended,
             allow: request.allow,
             parts: self.parts,
-            ranks_to_fit: None,
+            more_ranks: MoreRanks::default(),
             to_target: None,
             told: None,
         })
@@ -406,47 +398,6 @@ impl Ready {
         let without = training::alone(program);
         Some(peak_memory(&without, request.cluster, &self.parts))
     }
-}
-
-/// The smallest power of two times a candidate's ranks for which every rank has enough memory. A
-/// mixture keeps its layouts.
-///
-/// Most of what a rank holds is a share of something, so each doubling saves about half of what the
-/// one before saved, and all further ones together as much as the last. The search ends where
-/// several times that is not enough.
-fn ranks_to_fit(request: &PlanRequest, spec: &PlacementSpec, lower: &dyn Lower) -> Option<u32> {
-    let partitioner = if spec.ranks == 1 {
-        request.partitioners.first().copied()?
-    } else {
-        spec.partitioner()
-    };
-    let has = request.cluster.device.memory;
-    // Stages of one rank that do not fit are left to hybrids.
-    if spec.stages().is_some() && spec.parts() == 1 {
-        return None;
-    }
-    let doubled = std::iter::successors(spec.ranks.checked_mul(2), |ranks| ranks.checked_mul(2));
-    let mut before: Option<u64> = None;
-    for ranks in doubled.take_while(|ranks| *ranks <= MOST_RANKS) {
-        let mut spec = spec.clone();
-        (spec.ranks, spec.knobs.partitioner) = (ranks, Some(partitioner));
-        let programs = lower.programs(&spec).ok()?;
-        let parts = divided(request, &spec).ok()?.of(programs.first()?);
-        let cluster = request.cluster;
-        let least = |program: &Program| least_memory(program, cluster, &parts);
-        let needed = programs.iter().map(least).max().unwrap_or_default();
-        let fits = |program: &Program| peak_memory(program, cluster, &parts) <= has;
-        if needed <= has && programs.iter().all(fits) {
-            return Some(ranks);
-        }
-        let saved = before.map(|before| before.saturating_sub(needed.0));
-        let missing = needed.0.saturating_sub(has.0);
-        if saved.is_some_and(|saved| missing > SAVINGS.saturating_mul(saved)) {
-            return None;
-        }
-        before = Some(needed.0);
-    }
-    None
 }
 
 /// Lower bound of the objective's measure.

@@ -6,7 +6,7 @@ use crate::data::{Shape, planted};
 use crate::device::Again;
 use crate::device::fake::Fake;
 use crate::device::runs::{Found, close, options, run};
-use crate::models::{GAT, GCN, GIN, SAGE};
+use crate::models::{APPNP, GAT, GCN, GCNII, GIN, SAGE};
 use crate::offload::{copies, in_a_budget, rested};
 use gnnc::TrainOptions;
 use gnnc::ir::kernel::End;
@@ -74,6 +74,8 @@ struct Seen {
     cut: u32,
     /// With edge ends on the host too.
     edges: u32,
+    /// With loops written out.
+    plain: u32,
     /// The most chunks of an instruction.
     most: u32,
 }
@@ -98,7 +100,13 @@ fn shrink(case: &Case, options: &TrainOptions, device: bool) -> Seen {
         whole: 100,
         cut: 100,
         edges: 100,
+        plain: 100,
         most: 0,
+    };
+    let loops = |program: &Program| {
+        let list = program.step.iter();
+        list.filter(|instr| matches!(instr, Instr::Repeat(_)))
+            .count()
     };
     for percent in shares() {
         let share = f64::from(percent) / 100.0;
@@ -115,7 +123,10 @@ fn shrink(case: &Case, options: &TrainOptions, device: bool) -> Seen {
             0 => &mut seen.cut,
             _ => &mut seen.edges,
         };
-        let first = std::mem::replace(least, percent) == 100;
+        let mut first = std::mem::replace(least, percent) == 100;
+        if loops(&smaller[0]) < loops(&programs[0]) {
+            first |= std::mem::replace(&mut seen.plain, percent) == 100;
+        }
         seen.most = seen.most.max(of);
         // Neighboring shares tell little more, and runs on the device take long.
         if !first && (device || percent % 6 != 0) {
@@ -149,6 +160,7 @@ fn everywhere(body: &str, vertices: u32, device: bool) -> usize {
             cut,
             edges,
             most,
+            ..
         } = seen;
         let what = format!(
             "{placement} x {ranks}: {whole} % whole, {cut} % in up to {most} chunks, {edges} % with edges"
@@ -177,6 +189,22 @@ fn streamed_gin() {
 #[test]
 fn streamed_gat() {
     assert_eq!(everywhere(GAT, 4000, false), PLACED.len());
+}
+
+/// Where nothing else fits, loops over layers are written out: their kernels run in chunks too, and fetch the ends of
+/// edges.
+#[test]
+#[allow(clippy::print_stdout, reason = "docs tell what was reached")]
+fn streamed_loops() {
+    for body in [APPNP, GCNII] {
+        let case = case(body, 4000);
+        for (placement, ranks) in PLACED {
+            let seen = shrink(&case, &options(placement, ranks), false);
+            let (with, without) = (seen.whole.min(seen.cut), seen.plain);
+            println!("{placement} x {ranks}: {with} % with loops, {without} % without");
+            assert!(without < 100, "{placement} x {ranks}: {body}");
+        }
+    }
 }
 
 #[test]

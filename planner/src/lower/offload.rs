@@ -18,7 +18,8 @@
 //! another, with as few chunks as possible, and only a chunk of each tensor that it uses by rows is
 //! present (`stream`). Tensors from which edges pick rows stay whole. If that is not enough, the
 //! ends of edges move to the host too, and every kernel that walks them fetches those of a chunk
-//! (`topology`).
+//! (`topology`). If even that is not enough, loops over layers are written out, and everything is tried
+//! again (`written_out`).
 //!
 //! Finally, copies are cut into halves as far apart as memory allows (`widen`). Nothing else
 //! changes, so every number is computed as before.
@@ -33,6 +34,7 @@ mod topology;
 mod tries;
 mod uses;
 mod widen;
+mod written_out;
 
 use super::checked::check;
 use gnnc_ir::program::instr;
@@ -118,7 +120,13 @@ pub fn offload_counted(
     budgets: &[MemoryBudget],
     looks: &mut u32,
 ) -> Result<Vec<Program>, Short> {
-    let programs = fitted(programs, budgets, looks)?;
+    let programs = fitted(programs, budgets, looks).or_else(|short| {
+        // Loops written out have more that can rest, and take longer to look at.
+        let plain = written_out::written_out(programs).ok_or(short)?;
+        fitted(&plain, budgets, looks).map_err(|other| Short {
+            bytes: short.bytes.min(other.bytes),
+        })
+    })?;
     for (program, budget) in programs.iter().zip(budgets) {
         check(program, None, Some(budget.capacity), "offloading");
     }

@@ -1,37 +1,37 @@
-//! Candidates without overlap, if that takes less memory.
+//! Candidates without overlap, which take less memory.
 
 use super::{Lower, PlanRequest, Ready};
 use crate::simulate::peak_memory;
 use gnnc_ir::plan::Objective;
 
 impl Ready {
-    /// If memory is the objective, the candidate without overlap if that needs less: received rows
-    /// and values computed meanwhile are then not live at once. Ties go to the candidate with
+    /// If memory is the objective, the candidate without overlap if that needs less. Ties go to the candidate with
     /// overlap, which is faster.
     pub(super) fn leaner(self, request: &PlanRequest, lower: &dyn Lower) -> Self {
-        let several = self.spec.ranks > 1 && self.spec.stages().is_none();
-        let free = self.spec.overlap() && !self.spec.interior();
-        if request.objective != Objective::Memory || !several || !free {
+        if request.objective != Objective::Memory {
             return self;
+        }
+        match self.without_overlap(lower) {
+            Some(alone) if alone.memory(request) < self.memory(request) => alone,
+            _ => self,
+        }
+    }
+
+    /// The candidate without overlap: received rows and values computed meanwhile are then not live at once. `None` if
+    /// nothing overlaps, or if it was found to be faster with interior rows apart.
+    pub(super) fn without_overlap(&self, lower: &dyn Lower) -> Option<Self> {
+        let several = self.spec.ranks > 1 && self.spec.stages().is_none();
+        if !several || !self.spec.overlap() || self.spec.interior() {
+            return None;
         }
         let mut spec = self.spec.clone();
         spec.knobs.overlap = Some(false);
-        // Overlap is applied to a program without it, so that program exists; if not, nothing is
-        // lost.
-        let Ok(programs) = lower.programs(&spec) else {
-            return self;
-        };
-        let alone = Self {
-            programs,
-            parts: self.parts.clone(),
+        Some(Self {
+            // Overlap is applied to a program without it, so that program exists.
+            programs: lower.programs(&spec).ok()?,
             spec,
-            ..self
-        };
-        if alone.memory(request) < self.memory(request) {
-            alone
-        } else {
-            self
-        }
+            ..self.clone()
+        })
     }
 
     /// Bytes on the rank that needs the most.

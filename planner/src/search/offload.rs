@@ -3,7 +3,7 @@
 use super::{Lower, PlanRequest, Ready};
 use crate::lower::offload::{self, Short};
 use crate::parts::Parts;
-use crate::simulate::{Room, budgets, host_memory};
+use crate::simulate::{Estimate, Room, budgets, host_memory};
 use gnnc_ir::plan::Host;
 use gnnc_ir::program::traffic::moved;
 use gnnc_ir::program::{Instr, Program};
@@ -61,18 +61,81 @@ pub(super) fn use_of_host(
     Some(host)
 }
 
+/// A candidate that was to be made to fit.
+pub(super) struct Fitted {
+    pub ready: Ready,
+    pub estimate: Estimate,
+    /// Why the host does not help, if nothing makes it fit.
+    pub helpless: Option<String>,
+}
+
+/// Why the host does not help.
+struct Helpless {
+    /// Bytes missing, on a rank or its host.
+    lacking: u64,
+    text: String,
+}
+
 impl Ready {
+    /// Makes a candidate fit that does not: without overlap if that suffices, else with tensors on the host, with
+    /// overlap or without. Without success it stays as it is.
+    ///
+    /// # Errors
+    /// Why a candidate has no estimate.
+    pub(super) fn fitted(
+        self,
+        estimate: Estimate,
+        request: &PlanRequest,
+        lower: &dyn Lower,
+    ) -> Result<Fitted, String> {
+        let fits = |ready: Self, estimate: Estimate| Fitted {
+            ready,
+            estimate,
+            helpless: None,
+        };
+        let plain = self.without_overlap(lower);
+        let host = request.pin.knobs.offload;
+        if let Some(plain) = plain.as_ref().filter(|_| host != Some(true)) {
+            let estimate = plain.estimate(request)?;
+            if estimate.fits {
+                return Ok(fits(plain.clone(), estimate));
+            }
+        }
+        if host == Some(false) {
+            return Ok(fits(self, estimate));
+        }
+        let mut whys = Vec::new();
+        for ready in [Some(&self), plain.as_ref()].into_iter().flatten() {
+            match ready.rested(request, lower) {
+                Ok(programs) => {
+                    let mut rested = Self {
+                        programs,
+                        ..ready.clone()
+                    };
+                    rested.spec.knobs.offload = Some(true);
+                    let estimate = rested.estimate(request)?;
+                    return Ok(fits(rested, estimate));
+                }
+                Err(why) => whys.push(why),
+            }
+        }
+        let nearest = whys.into_iter().min_by_key(|why| why.lacking);
+        Ok(Fitted {
+            ready: self,
+            estimate,
+            helpless: nearest.map(|why| why.text),
+        })
+    }
+
     /// The programs with tensors offloaded as necessary.
     ///
     /// # Errors
     /// Why offloading does not help.
-    pub(super) fn rested(
-        &self,
-        request: &PlanRequest,
-        lower: &dyn Lower,
-    ) -> Result<Vec<Program>, String> {
+    fn rested(&self, request: &PlanRequest, lower: &dyn Lower) -> Result<Vec<Program>, Helpless> {
+        let helpless = |lacking: u64, text: String| Helpless { lacking, text };
         let Some(host) = request.cluster.host else {
-            return Err("the cluster has no host memory to offload to".to_owned());
+            let text = "the cluster has no host memory to offload to";
+            return Err(helpless(0, text.to_owned()));
         };
         let device = Room::from(&request.cluster.device);
         let full = |program: &Program| {
@@ -84,27 +147,31 @@ impl Ready {
         let mut spec = self.spec.clone();
         spec.knobs.offload = Some(true);
         let programs = match self.spec.samples() {
-            true => lower.programs(&spec).map_err(|e| e.to_string())?,
+            true => lower
+                .programs(&spec)
+                .map_err(|e| helpless(u64::MAX, e.to_string()))?,
             false => self.programs.clone(),
         };
-        let programs = offload_to_fit(&programs, &self.parts, device).map_err(|short| match full {
-            true => format!(
-                "topology and messages alone are too large; with everything possible offloaded to the host, {} \
-                 are still missing",
-                Bytes(short.bytes)
-            ),
-            false => format!(
-                "with everything possible offloaded to the host, {} are still missing",
-                Bytes(short.bytes)
-            ),
+        let programs = offload_to_fit(&programs, &self.parts, device).map_err(|short| {
+            let first = if full {
+                "topology and messages alone are too large; "
+            } else {
+                ""
+            };
+            let missing = Bytes(short.bytes);
+            helpless(
+                short.bytes,
+                format!("{first}with everything possible offloaded to the host, {missing} are still missing"),
+            )
         })?;
         let needed = host_memory(&programs, request.cluster, &self.parts);
-        match needed <= host.memory {
-            true => Ok(programs),
-            false => Err(format!(
+        if needed > host.memory {
+            let text = format!(
                 "a node would offload {needed} to the host, which has {}",
                 host.memory
-            )),
+            );
+            return Err(helpless(needed.0 - host.memory.0, text));
         }
+        Ok(programs)
     }
 }

@@ -44,7 +44,8 @@ impl Priced<'_> {
             eval_bytes: estimate.eval.bytes,
             eval_seconds: rounded(estimate.eval.seconds),
             breakdown: breakdown.collect(),
-            ranks_to_fit: self.ranks_to_fit,
+            ranks_to_fit: self.more_ranks.alone,
+            ranks_to_fit_with_host: self.more_ranks.with_host,
             host: self.host,
             lacking_bytes: (!estimate.fits).then(|| Bytes(needed.saturating_sub(has))),
             against_best: (!std::ptr::eq(self, best)).then(|| self.against(best)),
@@ -225,12 +226,15 @@ impl Priced<'_> {
         let needed = self.estimate.peak_memory_bytes;
         let has = request.cluster.device.memory;
         let lacks = Bytes(needed.0.saturating_sub(has.0));
-        let remedy = match self.ranks_to_fit {
-            Some(ranks) => format!(
-                "{} would fit, or {lacks} more per rank",
-                counted(ranks, "rank")
-            ),
-            None => format!("{lacks} more per rank would fit"),
+        let ranks = self.more_ranks.alone.map(|ranks| counted(ranks, "rank"));
+        let hosts = self
+            .more_ranks
+            .with_host
+            .map(|ranks| format!("{} with their hosts", counted(ranks, "rank")));
+        let remedies: Vec<String> = hosts.into_iter().chain(ranks).collect();
+        let remedy = match remedies.join(" or ") {
+            none if none.is_empty() => format!("{lacks} more per rank would fit"),
+            remedies => format!("{remedies} would fit, or {lacks} more per rank"),
         };
         let device = &request.cluster.device.name;
         let copies = self.copies.iter();
