@@ -18,7 +18,7 @@ pub mod pass;
 mod walk;
 
 pub use pass::{EdgeNumber, EdgePass, EdgeResult};
-pub use walk::{Walk, mask_row, result_shape};
+pub use walk::{HUB_EDGES, Walk, mask_row, result_shape};
 
 /// Which row of an operand an element comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -25,7 +25,7 @@ fn a_mixture_is_best_by_time_and_by_bytes() {
             "plan",
             &model,
             "--cluster",
-            "v100x4",
+            "t4x4",
             "--objective",
             objective,
         ];
@@ -312,7 +312,7 @@ fn uneven_chunks_make_longer_bubbles() {
             "--pin",
             pin,
             "--cluster",
-            "t4x4",
+            "nodes=1 gpus=4 gpu=cpu-core",
             "--format",
             "json",
         ];

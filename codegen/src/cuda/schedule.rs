@@ -32,9 +32,7 @@ const PARTIAL: u64 = 1024;
 const ENOUGH_PARTIALS: u64 = 320;
 /// Most blocks of a column reduction.
 const MOST_PARTIALS: u64 = 4096;
-/// Edges from which a row is a hub, unless the caller has a better number: 512 edges keep a warp
-/// busy for some tens of microseconds.
-pub const HUB_EDGES: u64 = 512;
+pub use gnnc_ir::kernel::HUB_EDGES;
 
 /// How the columns of a row are laid over threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

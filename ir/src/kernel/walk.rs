@@ -2,6 +2,10 @@
 
 use super::{At, Axis, Body, End, Kernel, Over};
 
+/// Edges from which a row is a hub on a GPU, unless the caller has a better number: kernels cut hubs into pieces,
+/// since 512 edges keep a warp busy for some tens of microseconds.
+pub const HUB_EDGES: u64 = 512;
+
 /// The outer loops of a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Walk {

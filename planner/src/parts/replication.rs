@@ -252,6 +252,21 @@ impl Degrees {
         }
     }
 
+    /// The largest degree among so many vertices, as far as the degrees are known: the one that at least one of
+    /// them has or exceeds.
+    pub fn longest(&self, vertices: u64) -> f64 {
+        let mut groups = self.groups.clone();
+        groups.sort_by(|a, b| b.1.total_cmp(&a.1));
+        let mut expected = 0.0;
+        for (share, degree) in groups {
+            expected += share * vertices as f64;
+            if expected >= 1.0 - 1e-9 {
+                return degree;
+            }
+        }
+        0.0
+    }
+
     /// The share of the vertices read by the first chunks of a graph that hold a share `x` of the
     /// vertices: those among them, and those at the other end of an edge, assuming that edges lead
     /// anywhere. Just `x` if no degrees are known.

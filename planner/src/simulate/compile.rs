@@ -10,15 +10,21 @@ mod messages;
 use super::batch::BatchNeeds;
 use super::fabric::{Class, Fabric};
 use crate::parts::{ChunkShare, Parts};
-use gnnc_ir::cluster::{Cluster, Costs, Link, SharedBy};
+use gnnc_ir::cluster::{Cluster, Costs, DeviceKind, Link, SharedBy};
+use gnnc_ir::kernel::{HUB_EDGES, Walk};
 use gnnc_ir::program::instr;
 use gnnc_ir::program::trace::{Phase, Resource};
 use gnnc_ir::program::work::{Counts, KernelClass, Pick, Work, demand};
-use gnnc_ir::program::{Instr, Neighbour, Program, RankSizes};
+use gnnc_ir::program::{Extent, Instr, Neighbour, Program, RankSizes};
 use gnnc_ir::words::units::{Bytes, Flops};
 use lines::{Line, lines};
 use messages::Messages;
 use std::rc::Rc;
+
+/// Seconds from one edge of a row to the next in a kernel of a GPU: the latency of memory, of several reads under way.
+/// SpMM of 16 and of 32 columns takes 92 us on an H100 where the longest rows have 512 edges or more, which bounds them
+/// (docs/gpu.md), of which two launches take 8.
+const EDGE_OF_ROW: f64 = 84e-6 / HUB_EDGES as f64;
 
 /// The name of an instruction, and the resource it occupies.
 #[derive(Clone, Copy, Debug)]
@@ -376,7 +382,23 @@ impl<'a> Compiler<'a> {
     fn busy(&self, counts: &Counts, class: usize) -> Option<f64> {
         let work = counts.work(&self.shares[class])?;
         let picks = counts.picks(&self.shares[class], &self.reach[class]);
-        Some(self.roofline(&work, &picks))
+        let longest = self.longest_row(counts.instr(), &self.shares[class]);
+        Some(self.roofline(&work, &picks).max(longest))
+    }
+
+    /// The time of the longest row of a kernel of a GPU that walks the edges of each row, which a group of threads
+    /// walks one after the other. Zero for other kernels, and for sampled rows, which are short.
+    fn longest_row(&self, instr: &Instr, sizes: &RankSizes) -> f64 {
+        let Instr::Launch(launch) = instr else {
+            return 0.0;
+        };
+        let by_vertex = Walk::of(&self.program.kernel(launch.kernel).body).by_vertex();
+        let sampled = matches!(launch.rows, Extent::Level(_));
+        if !by_vertex || sampled || self.cluster.device.kind != DeviceKind::Gpu {
+            return 0.0;
+        }
+        let longest = self.parts.degrees.longest(sizes.rows(launch.rows));
+        EDGE_OF_ROW * longest.min(HUB_EDGES as f64)
     }
 
     /// `max(launch floor, operations / rate, bytes / bandwidth)` of work that picks no rows.

@@ -95,6 +95,7 @@ fn a_plan_as_json() {
 fn nothing_fits() {
     let mut cluster = two_boxes();
     cluster.device.memory = Bytes(300 << 20);
+    cluster.host = None;
     let plan = planned(&reddit(), &cluster, Objective::Time);
     assert_eq!(plan.chosen, None);
     assert!(plan.candidates.iter().all(|c| !c.fits));
