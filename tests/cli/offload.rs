@@ -47,6 +47,36 @@ fn offload_that_does_not_help_says_why() {
     assert!(host.contains("to the host, which has"), "{host}");
 }
 
+/// A candidate that fits only without overlap of communication and computing is planned that way, on the device alone.
+#[test]
+fn what_fits_without_overlap_does_without_the_host() {
+    let (folder, model) = (Folder::new(), example("gcn_reddit.gir"));
+    let file = |bytes: u64| {
+        let lines = format!(
+            "version = 1\ndevices_per_node = 8\ndevice.profile = \"H100\"\ndevice.memory_bytes = {bytes}\n\
+             inside.profile = \"nvlink4\"\n"
+        );
+        text(&folder.file("eight.toml", &lines)).to_owned()
+    };
+    let pin = "placement=graph,ranks=8,partitioner=metis";
+    let best = |bytes: u64, more: &[&str]| {
+        let cluster = file(bytes);
+        let words = [&[&*model, "--cluster", &cluster, "--pin", pin], more].concat();
+        plan(&words)["candidates"][0].clone()
+    };
+    let needs = |candidate: &Value| candidate["peak_memory_bytes"].as_u64().unwrap();
+    let roomy = best(80_000_000_000, &[]);
+    let leaner = best(80_000_000_000, &["--no-overlap"]);
+    let between = (needs(&roomy) + needs(&leaner)) / 2;
+    assert!(needs(&leaner) < between && between < needs(&roomy));
+    let found = best(between, &[]);
+    assert_eq!(found, leaner);
+    assert_eq!(found["parameters"]["overlap"], false);
+    // With less memory than that, tensors rest on the host.
+    let host = best(needs(&leaner) * 9 / 10, &[]);
+    assert_eq!(host["parameters"]["offload"], true, "{host}");
+}
+
 /// A plan with offload runs as planned.
 #[test]
 fn offload_plans_are_run() {

@@ -11,21 +11,22 @@ impl Ready {
         if request.objective != Objective::Memory {
             return self;
         }
-        match self.without_overlap(lower) {
+        match self.without_overlap(request, lower) {
             Some(alone) if alone.memory(request) < self.memory(request) => alone,
             _ => self,
         }
     }
 
     /// The candidate without overlap: received rows and values computed meanwhile are then not live at once. `None` if
-    /// nothing overlaps, or if it was found to be faster with interior rows apart.
-    pub(super) fn without_overlap(&self, lower: &dyn Lower) -> Option<Self> {
+    /// nothing overlaps, or if interior rows are asked for.
+    pub(super) fn without_overlap(&self, request: &PlanRequest, lower: &dyn Lower) -> Option<Self> {
         let several = self.spec.ranks > 1 && self.spec.stages().is_none();
-        if !several || !self.spec.overlap() || self.spec.interior() {
+        let asked = request.pin.knobs.interior == Some(true);
+        if !several || !self.spec.overlap() || asked {
             return None;
         }
         let mut spec = self.spec.clone();
-        spec.knobs.overlap = Some(false);
+        (spec.knobs.overlap, spec.knobs.interior) = (Some(false), None);
         Some(Self {
             // Overlap is applied to a program without it, so that program exists.
             programs: lower.programs(&spec).ok()?,

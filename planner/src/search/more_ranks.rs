@@ -80,9 +80,9 @@ fn divided_among(
     };
     let mut spec = spec.clone();
     (spec.ranks, spec.knobs.partitioner) = (ranks, Some(partitioner));
-    if spec.stages().is_none() && !spec.interior() {
+    if spec.stages().is_none() && request.pin.knobs.interior != Some(true) {
         // What arrives and what is computed meanwhile are not in memory at once.
-        spec.knobs.overlap = Some(false);
+        (spec.knobs.overlap, spec.knobs.interior) = (Some(false), None);
     }
     let programs = lower.programs(&spec).ok()?;
     let parts = divided(request, &spec).ok()?.of(programs.first()?);

@@ -93,7 +93,7 @@ impl Ready {
             estimate,
             helpless: None,
         };
-        let plain = self.without_overlap(lower);
+        let plain = self.without_overlap(request, lower);
         let host = request.pin.knobs.offload;
         if let Some(plain) = plain.as_ref().filter(|_| host != Some(true)) {
             let estimate = plain.estimate(request)?;

@@ -89,8 +89,8 @@ fn a_measured_partition_is_counted_to_the_byte() {
 }
 
 /// GNNPipe, table 3, GCN, 32 layers, column "graph": seconds of an epoch and of its
-/// communication on two nodes with four A5000 each. The built-in link and spmm efficiencies
-/// were chosen with these rows in sight, so this guards them but does not validate them.
+/// communication on two nodes with four A5000 each. The built-in link efficiency was
+/// chosen with these rows in sight, so this guards it but does not validate it.
 #[test]
 fn published_epochs_are_met_within_a_factor_of_two() {
     let rows = [
