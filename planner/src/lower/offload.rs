@@ -133,6 +133,28 @@ pub fn offload_counted(
     Ok(programs)
 }
 
+/// Programs that fit if [`offload`] makes any, in which copies overlap nothing. Takes less time.
+pub fn offload_somehow(programs: &[Program], budgets: &[MemoryBudget]) -> Option<Vec<Program>> {
+    let somehow = |programs: &[Program]| {
+        let most = stream::counts(programs, budgets).last().copied();
+        let chunks = most.map(|most| [(Some(most), false), (Some(most), true)]);
+        let mut looks = 0;
+        let mut tries = Tries::new(programs, budgets, &mut looks);
+        let mut ways = std::iter::once((None, false)).chain(chunks.into_iter().flatten());
+        let found = ways.find_map(|(chunks, lists)| {
+            let style = Style::Tight;
+            tries.attempt(Means {
+                style,
+                chunks,
+                lists,
+            })
+        });
+        found.map(|state| state.programs)
+    };
+    somehow(programs)
+        .or_else(|| written_out::written_out(programs).and_then(|plain| somehow(&plain)))
+}
+
 fn fitted(
     programs: &[Program],
     budgets: &[MemoryBudget],

@@ -1,6 +1,6 @@
 //! How many ranks would have enough memory for a candidate that does not fit.
 
-use super::offload::offload_to_fit;
+use super::offload::offload_somehow;
 use super::{Lower, PlanRequest, divided};
 use crate::parts::Parts;
 use crate::placement::PlacementSpec;
@@ -96,6 +96,6 @@ fn rests(request: &PlanRequest, programs: &[Program], parts: &Parts) -> bool {
         return false;
     };
     let device = Room::from(&request.cluster.device);
-    offload_to_fit(programs, parts, device)
-        .is_ok_and(|programs| host_memory(&programs, request.cluster, parts) <= host.memory)
+    offload_somehow(programs, parts, device)
+        .is_some_and(|programs| host_memory(&programs, request.cluster, parts) <= host.memory)
 }

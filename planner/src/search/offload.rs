@@ -20,18 +20,28 @@ pub fn offload_to_fit(
     parts: &Parts,
     device: Room,
 ) -> Result<Vec<Program>, Short> {
+    let all = groups(programs).into_iter();
+    let found = all.map(|group| offload::offload(group, &budgets(&group[0], parts, device)));
+    Ok(found.collect::<Result<Vec<_>, Short>>()?.concat())
+}
+
+/// The same in less time, with copies that overlap nothing; `None` if nothing makes them fit.
+pub(super) fn offload_somehow(
+    programs: &[Program],
+    parts: &Parts,
+    device: Room,
+) -> Option<Vec<Program>> {
+    let all = groups(programs).into_iter();
+    let found =
+        all.map(|group| offload::offload_somehow(group, &budgets(&group[0], parts, device)));
+    Some(found.collect::<Option<Vec<_>>>()?.concat())
+}
+
+/// Programs that change alike: those of all ranks, or each stage's by itself.
+fn groups(programs: &[Program]) -> Vec<&[Program]> {
     let staged = programs.first().is_some_and(|p| p.pipeline.is_some());
-    let Some(first) = programs.first().filter(|_| !staged) else {
-        let one = |program: &Program| {
-            offload::offload(
-                std::slice::from_ref(program),
-                &budgets(program, parts, device),
-            )
-        };
-        let stages: Result<Vec<Vec<Program>>, Short> = programs.iter().map(one).collect();
-        return Ok(stages?.into_iter().flatten().collect());
-    };
-    offload::offload(programs, &budgets(first, parts, device))
+    let each = if staged { 1 } else { programs.len().max(1) };
+    programs.chunks(each).collect()
 }
 
 /// The host traffic of all ranks in an epoch, and the host memory in the node that needs the most;
