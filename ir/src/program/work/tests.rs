@@ -1,6 +1,7 @@
 //! Costs counted by hand.
 
 mod demand;
+mod picks;
 
 use super::*;
 use crate::kernel::expr::{Expr, Value};
