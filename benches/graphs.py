@@ -16,6 +16,15 @@ MADE = {
         {"vertices": 18_333, "edges": 163_788, "features": 8_000, "nonzeros": 60, "classes": 15, "seed": 1},
     ),
 }
+# Graphs of kinds that no calibration measures: other skews, no skew at all, and neighbors with near numbers.
+UNSEEN = {
+    "rmat-mild": ("rmat", {"quadrants": "0.45,0.22,0.22,0.11", "vertices": 50_000, "edges": 600_000, "features": 64, "classes": 10, "seed": 3}),
+    "rmat-500": ("rmat", {"quadrants": "0.57,0.19,0.19,0.05", "vertices": 25_000, "edges": 700_000, "features": 200, "classes": 16, "seed": 3}),
+    "rmat-steep": ("rmat", {"quadrants": "0.65,0.15,0.15,0.05", "vertices": 70_000, "edges": 500_000, "features": 128, "classes": 24, "seed": 3}),
+    "planted": ("planted", {"vertices": 40_000, "edges": 640_000, "features": 150, "classes": 8, "seed": 3}),
+    "mesh": ("mesh", {"vertices": 60_000, "edges": 480_000, "features": 32, "classes": 6, "seed": 3}),
+}
+MADE |= UNSEEN
 
 
 def say(text):

@@ -2,15 +2,17 @@
 //! fits costs that explain the time of each instruction by its demands.
 
 mod data;
+mod doubt;
 mod fit;
 mod runs;
 mod settled;
 
 use crate::{Device, Error, Loaded, Source};
+use doubt::spreads;
 use fit::{Sample, error, fit, merged, seconds};
 use gnnc_files::Cache;
 use gnnc_graph::{GraphData, summary};
-use gnnc_ir::cluster::{Basis, Cluster, Costs, DeviceKind, Measured, SharedBy, TermCosts};
+use gnnc_ir::cluster::{Basis, Cluster, Costs, DeviceKind, GroupCosts, Measured, SharedBy};
 use gnnc_ir::plan::Placement;
 use gnnc_ir::program::work::{TERM_COUNT, TERMS};
 use gnnc_ir::words::units::{Bytes, Seconds};
@@ -55,6 +57,8 @@ pub struct Quality {
     pub error: f64,
     /// Mean relative difference between repeated measurements: the noise.
     pub repeated: f64,
+    /// Factor by which costs of other graphs may be off, besides that of the machine; `None` if there was one graph.
+    pub spread: Option<f64>,
 }
 
 /// A calibrated machine.
@@ -77,6 +81,8 @@ pub struct Measurement {
     pub ranks: u32,
     /// Name of the case: the model, its width and the graph.
     pub what: String,
+    /// Edges of the graph, by which it is told from others.
+    pub edges: u64,
     /// Place of the instruction in the step.
     pub at: String,
     /// Name of its group, or of the instruction if it communicates.
@@ -91,9 +97,21 @@ pub struct Measurement {
     pub predicted: f64,
 }
 
+/// How soon edges pick the same row again.
+#[derive(Clone, Copy)]
+enum Kind {
+    /// Hubs, which caches keep.
+    Rmat,
+    /// Equal degrees: any row, at any time.
+    Planted,
+    /// Rows near those picked before.
+    Mesh,
+}
+
 /// One graph to train on.
 #[derive(Clone, Copy)]
 struct Case {
+    kind: Kind,
     vertices: u32,
     edges: u64,
     features: u32,
@@ -114,12 +132,13 @@ const FEW: &[u32] = &[16, 48, 128, 256];
 /// The cases, from a few kilobytes to hundreds of megabytes.
 #[rustfmt::skip]
 const CASES: &[Case] = &[
-    Case { vertices: 2_000, edges: 8_000, features: 64, sparsity: 1, classes: 5, train: 0.6, widths: ALL, epochs: 12 },
-    Case { vertices: 3_000, edges: 20_000, features: 1_000, sparsity: 60, classes: 6, train: 0.03, widths: ALL, epochs: 8 },
-    Case { vertices: 10_000, edges: 120_000, features: 500, sparsity: 12, classes: 12, train: 0.6, widths: FEW, epochs: 4 },
-    Case { vertices: 16_000, edges: 400_000, features: 500, sparsity: 1, classes: 9, train: 0.1, widths: ALL, epochs: 2 },
-    Case { vertices: 60_000, edges: 900_000, features: 200, sparsity: 1, classes: 14, train: 0.6, widths: FEW, epochs: 1 },
-    Case { vertices: 150_000, edges: 2_500_000, features: 250, sparsity: 1, classes: 20, train: 0.1, widths: FEW, epochs: 1 },
+    Case { kind: Kind::Rmat, vertices: 2_000, edges: 8_000, features: 64, sparsity: 1, classes: 5, train: 0.6, widths: ALL, epochs: 12 },
+    Case { kind: Kind::Rmat, vertices: 3_000, edges: 20_000, features: 1_000, sparsity: 60, classes: 6, train: 0.03, widths: ALL, epochs: 8 },
+    Case { kind: Kind::Rmat, vertices: 10_000, edges: 120_000, features: 500, sparsity: 12, classes: 12, train: 0.6, widths: FEW, epochs: 4 },
+    Case { kind: Kind::Rmat, vertices: 16_000, edges: 400_000, features: 500, sparsity: 1, classes: 9, train: 0.1, widths: ALL, epochs: 2 },
+    Case { kind: Kind::Planted, vertices: 60_000, edges: 900_000, features: 200, sparsity: 1, classes: 14, train: 0.6, widths: FEW, epochs: 1 },
+    Case { kind: Kind::Mesh, vertices: 30_000, edges: 240_000, features: 100, sparsity: 1, classes: 7, train: 0.6, widths: FEW, epochs: 2 },
+    Case { kind: Kind::Rmat, vertices: 150_000, edges: 2_500_000, features: 250, sparsity: 1, classes: 20, train: 0.1, widths: FEW, epochs: 1 },
 ];
 /// Rounds of all cases. A shared machine is slow for seconds at a time, so a single measurement
 /// could fall into such a time.
@@ -336,6 +355,7 @@ fn conclude(
 ) -> Result<Calibrated, Error> {
     let mut cluster = machine(options)?;
     let (mut quality, mut costs, mut measurements) = (Vec::new(), Vec::new(), Vec::new());
+    let mut machine_spread = 1.0f64;
     for heap in heaps {
         let (ranks, repeated) = (heap.ranks, differences(heap));
         let Concluded {
@@ -343,13 +363,16 @@ fn conclude(
             waiting,
             found,
         } = heap.conclude(Rounds::All);
+        let spreads = spreads(&found);
+        machine_spread = machine_spread.max(spreads.machine);
         let mut by_group: BTreeMap<String, Vec<Measurement>> = BTreeMap::new();
         for found in found {
             by_group.entry(found.group.clone()).or_default().push(found);
         }
-        let mut groups: BTreeMap<String, TermCosts> = BTreeMap::new();
+        let mut groups: BTreeMap<String, GroupCosts> = BTreeMap::new();
         for (group, mut found) in by_group {
-            let samples: Vec<Sample> = found.iter().map(sample).collect();
+            let samples: Vec<Sample> = found.iter().map(Sample::from).collect();
+            let spread = spreads.groups.get(&group).copied();
             let fitted = fit(&merged(&samples));
             quality.push(Quality {
                 ranks,
@@ -357,6 +380,7 @@ fn conclude(
                 samples: samples.len(),
                 error: error(&samples, &fitted),
                 repeated: repeated.get(&group).copied().unwrap_or(0.0),
+                spread,
             });
             for (found, sample) in found.iter_mut().zip(&samples) {
                 found.predicted = seconds(&sample.terms, &fitted);
@@ -364,10 +388,11 @@ fn conclude(
             measurements.extend(found);
             let named = TERMS.iter().zip(fitted).filter(|(_, cost)| *cost > 0.0);
             let named = named.map(|(term, cost)| ((*term).to_owned(), rounded(cost)));
-            groups.insert(group, named.collect());
+            let terms = named.collect();
+            groups.insert(group, GroupCosts { spread, terms });
         }
         if let Some(link) = groups.get("halo-exchange") {
-            let of = |term| link.get(term).copied().unwrap_or(0.0);
+            let of = |term| link.terms.get(term).copied().unwrap_or(0.0);
             // The latency of a message of one row in one cache line.
             let least = of("launch") + of("row") + 64.0 * of("stream_32k");
             cluster.inside.latency = Seconds(rounded(least));
@@ -381,7 +406,7 @@ fn conclude(
         });
     }
     let calibration = &mut cluster.calibration;
-    (calibration.basis, calibration.spread) = (Basis::Measured, SPREAD);
+    (calibration.basis, calibration.spread) = (Basis::Measured, machine_spread);
     (calibration.link_efficiency, calibration.message_gap) = (1.0, Seconds(0.0));
     calibration.measured = Some(Measured {
         machine: options.machine.clone(),
@@ -396,16 +421,14 @@ fn conclude(
     })
 }
 
-/// A measurement as a sample for the fit.
-fn sample(found: &Measurement) -> Sample {
-    Sample {
-        terms: found.terms,
-        seconds: found.seconds,
+impl From<&Measurement> for Sample {
+    fn from(found: &Measurement) -> Self {
+        Self {
+            terms: found.terms,
+            seconds: found.seconds,
+        }
     }
 }
-
-/// The largest factor by which predictions for a calibrated machine were off.
-const SPREAD: f64 = 1.9;
 
 /// The machine as a cluster of one node, without costs.
 fn machine(options: &CalibrateOptions) -> Result<Cluster, Error> {

@@ -112,7 +112,7 @@ impl Error {
         use gnnc_planner::sampled::SampledError;
         use gnnc_runtime::{RuntimeError, WorldError};
         match self {
-            Self::Graph(GraphError::Partitioner { .. }) => 2,
+            Self::Graph(GraphError::Partitioner { .. } | GraphError::Temporary { .. }) => 2,
             Self::Graph(GraphError::Io { source, .. }) if is_lack(source) => 2,
             Self::Lower(LowerError::NotSampled(_, SampledError::Type(_))) => 2,
             Self::Runtime(RuntimeError::Sampling(SampleError::Threads { .. })) => 2,

@@ -22,6 +22,14 @@ pub enum GraphError {
         /// The system's reason.
         source: io::Error,
     },
+    /// The operating system refused a file for data that memory does not hold.
+    #[error("cannot use a temporary file in {}: {source}; free space there, or name another folder in TMPDIR", folder.display())]
+    Temporary {
+        /// Its folder.
+        folder: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
     /// Neither the name nor the first bytes reveal the format.
     #[error(
         "{at}: unknown graph format ({found}); expected .npz, .mtx, .graph, or an edge list \

@@ -67,6 +67,7 @@ pub mod partition;
 pub mod parts;
 pub mod read;
 pub mod replication;
+mod reuse;
 mod reverse;
 pub mod rng;
 pub mod sample;

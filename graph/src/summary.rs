@@ -2,6 +2,7 @@
 
 use crate::partition::{Partition, Partitioner};
 use crate::replication::replication;
+use crate::reuse::reuse;
 use crate::{Features, GraphData, GraphError, Topology};
 use gnnc_ir::EdgeSet;
 use gnnc_ir::words::types::share;
@@ -40,6 +41,7 @@ pub fn summarise(
             .filter(|out| *out > most(&degrees))
             .unwrap_or(0),
         degree_histogram: degree_histogram(&degrees),
+        reuse: reuse(&data.topology),
         replication: BTreeMap::new(),
         partitions: BTreeMap::new(),
     };

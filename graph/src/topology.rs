@@ -96,10 +96,19 @@ impl Topology {
     ///
     /// # Errors
     /// As there.
-    pub(crate) fn from_keys(
+    pub(crate) fn from_keys(vertices: u32, keys: Vec<u64>) -> Result<(Self, Dropped), GraphError> {
+        let (keys, dropped) = Self::sorted_keys(vertices, keys)?;
+        Ok((Self::from_sorted_keys(vertices, &keys), dropped))
+    }
+
+    /// The keys of [`Topology::from_keys`] in ascending order, in their memory, without repeats and self loops.
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) fn sorted_keys(
         vertices: u32,
         mut keys: Vec<u64>,
-    ) -> Result<(Self, Dropped), GraphError> {
+    ) -> Result<(Vec<u64>, Dropped), GraphError> {
         let ends = |key: u64| [key as u32, (key >> 32) as u32];
         let largest = |key: &u64| ends(*key).into_iter().max();
         if let Some(position) = keys.iter().position(|key| largest(key) >= Some(vertices)) {
@@ -123,7 +132,7 @@ impl Topology {
             repeats: (edges - keys.len()) as u64,
             ..Dropped::default()
         };
-        Ok((Self::from_sorted_keys(vertices, &keys), dropped))
+        Ok((keys, dropped))
     }
 
     /// A topology from `destination << 32 | source` keys: ascending, without repeats or loops,

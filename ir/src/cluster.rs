@@ -10,10 +10,9 @@ mod parse;
 mod profile;
 mod software;
 
-pub use cache::hit_rate;
 pub use calibration::{Basis, Calibration, Efficiency};
 pub use error::ClusterError;
-pub use measured::{Costs, Measured, TermCosts};
+pub use measured::{Costs, GroupCosts, Measured, TermCosts};
 pub use profile::{
     CLUSTERS, DEVICES, LINKS, core_profile, device_profile, host_profile, link_profile,
 };
@@ -332,12 +331,15 @@ impl Cluster {
         let calibration = &self.calibration;
         let _ = write!(
             text,
-            "\n[calibration]\nbasis = \"{}\"\nspread = {}\nlink_efficiency = {}\nmessage_gap = {:e}\n\
-             \n[calibration.efficiency]\n",
+            "\n[calibration]\nbasis = \"{}\"\nspread = {}\nclass_spread = {}\nlink_spread = {}\n\
+             link_efficiency = {}\nmessage_gap = {:e}\nedge_latency = {:e}\n\n[calibration.efficiency]\n",
             calibration.basis,
             calibration.spread,
+            calibration.class_spread,
+            calibration.link_spread,
             calibration.link_efficiency,
-            calibration.message_gap.0
+            calibration.message_gap.0,
+            calibration.edge_latency.0
         );
         for class in KernelClass::ALL {
             let Efficiency {

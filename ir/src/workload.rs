@@ -1,11 +1,14 @@
 //! What the planner knows about a data graph.
 
 mod check;
+mod reuse;
 
 pub use check::{
     MAX_EDGES, MAX_NEGATIVES, MAX_RELATIONS, MAX_VERTEX_TYPES, MAX_VERTICES, MAX_WIDTH,
     WorkloadError, most_edges,
 };
+
+pub use reuse::{Reuse, hit_rate};
 
 use crate::words::spelling::spelling;
 use crate::words::types::{NamedEdges, share};
@@ -214,6 +217,10 @@ pub struct Workload {
     /// `degree_histogram[k]`: vertices with an in-degree in `[2^(k-1), 2^k)`; entry 0 counts
     /// degree 0.
     pub degree_histogram: Vec<u64>,
+    /// `reuse[n]`: share of the edges whose source is among the last `2^n` sources used, if edges are walked by destination.
+    /// Empty if it was not counted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reuse: Vec<f64>,
     /// Known replication factors of METIS partitions, by number of parts.
     pub replication: BTreeMap<u32, f64>,
     /// Measured partitions by number of parts, one per partitioner.

@@ -27,13 +27,17 @@ pub enum DecoupleError {
     #[error("the model has no aggregation")]
     NoAggregation,
     /// No transform comes after an aggregation.
-    #[error("all transforms of the model already come before its aggregations")]
+    #[error(
+        "all transforms of the model already come before its aggregations; `tensor` runs it as it is"
+    )]
     Already,
     /// An aggregation of something other than neighbors' rows times a coefficient.
-    #[error("`{0}` does not aggregate neighbor rows times a coefficient")]
+    #[error(
+        "`{0}` does not aggregate neighbor rows times a coefficient of each edge, as `gcn_conv`, `sage_conv` and `gat_conv` do"
+    )]
     Message(String),
     /// Coefficients that cannot be used in the rounds.
-    #[error("the coefficients of `{0}` {1}")]
+    #[error("the coefficients of `{0}` {1}, so its aggregations cannot follow all transforms")]
     Coefficients(String, &'static str),
     /// The decoupled graph is inconsistent, which is a bug.
     #[error("bug in decoupling: {0}")]

@@ -175,6 +175,39 @@ impl Parts {
         parts
     }
 
+    /// Parts that were not counted, with another replication factor, which is at most that of ranks that read everything.
+    pub(crate) fn with_replication(&self, alpha: f64) -> Self {
+        let others = self.sizes.len().saturating_sub(1) as f64;
+        let alpha = alpha.min(others);
+        let more = alpha / self.alpha.max(f64::MIN_POSITIVE);
+        let within = Within::of(&self.degrees, alpha, others + 1.0);
+        let mut parts = self.clone();
+        parts.alpha = alpha;
+        for sizes in &mut parts.sizes {
+            sizes.halo = (sizes.halo as f64 * more).round() as u64;
+            sizes.reach = within.reach(sizes);
+        }
+        parts
+    }
+
+    /// The parts as if all ranks but the one with the most edges were like the median one, and all chunks alike.
+    pub(crate) fn evened(&self) -> Cow<'_, Self> {
+        if self.messages == Messages::Uniform && self.chunks.is_empty() {
+            return Cow::Borrowed(self);
+        }
+        let mut parts = self.clone();
+        parts.messages = Messages::Uniform;
+        parts.chunks.clear();
+        parts
+            .sizes
+            .sort_by_key(|sizes| std::cmp::Reverse(sizes.edges));
+        let median = parts.sizes.get(parts.sizes.len() / 2).copied();
+        for sizes in parts.sizes.iter_mut().skip(1) {
+            *sizes = median.unwrap_or(*sizes);
+        }
+        Cow::Owned(parts)
+    }
+
     /// Rows that the ranks read from each other, in total.
     pub fn halo_rows(&self) -> u64 {
         match &self.messages {
@@ -369,7 +402,7 @@ fn estimated(workload: &Workload, ranks: u32, partitioner: Partitioner) -> Parts
         // The expected maximum of k sums of random degrees.
         Partitioner::Hash => {
             let relative =
-                (k * (1.0 + degrees.variation.powi(2)) / workload.vertices.max(1) as f64).sqrt();
+                (k * (1.0 + degrees.variation().powi(2)) / workload.vertices.max(1) as f64).sqrt();
             relative * (2.0 * k.ln()).sqrt()
         }
         Partitioner::MetisEdges | Partitioner::MetisSplits | Partitioner::Stream => {
@@ -379,7 +412,7 @@ fn estimated(workload: &Workload, ranks: u32, partitioner: Partitioner) -> Parts
         | Partitioner::Blocks
         | Partitioner::BlocksTrain
         | Partitioner::Range
-        | Partitioner::Morton => UNBALANCED_EDGES * degrees.variation * k.log2(),
+        | Partitioner::Morton => UNBALANCED_EDGES * degrees.variation() * k.log2(),
     };
     let edge_imbalance = (1.0 + deviation).min(k).min(degrees.worst(k).max(1.0));
     let count = u64::from(ranks);

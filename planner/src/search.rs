@@ -24,7 +24,9 @@ use crate::error::LowerError;
 use crate::layout::Pure;
 use crate::parts::{BatchPlans, Parts, parts};
 use crate::placement::{Stages, row};
-use crate::simulate::{Estimate, bound_all, busy_seconds, least_memory, peak_memory, simulate_all};
+use crate::simulate::{
+    Doubts, Estimate, bound_all, busy_seconds, least_memory, peak_memory, simulate_all,
+};
 use crate::stale::StaleError;
 use gnnc_ir::cluster::Cluster;
 use gnnc_ir::graph::model::Relaxation as Permission;
@@ -32,6 +34,7 @@ use gnnc_ir::plan::{
     Host, Knobs, Layouts, Objective, PLAN_VERSION, Partitioner, Pilot, Placement, Plan, Rejected,
     ToTarget,
 };
+use gnnc_ir::program::trace::Phase;
 use gnnc_ir::program::{Buffer, Capacity, Program, Role};
 use gnnc_ir::words::units::Bytes;
 use gnnc_ir::workload::Workload;
@@ -141,11 +144,12 @@ pub fn plan(request: &PlanRequest, lower: &dyn Lower) -> Plan {
             Err(reason) => rejected.push(refused(&spec, reason)),
         }
     }
+    let doubts = Doubts::of(request.cluster);
     if priced.is_empty() {
         rejected.append(&mut without);
     }
     match request.objective {
-        Objective::TimeToAccuracy => target::arrange(request, &mut priced),
+        Objective::TimeToAccuracy => target::arrange(request, &mut priced, &doubts),
         Objective::Time | Objective::Memory | Objective::Bytes => {
             priced.sort_by(|a, b| order(request, a, b));
         }
@@ -156,6 +160,9 @@ pub fn plan(request: &PlanRequest, lower: &dyn Lower) -> Plan {
     priced.truncate(request.top.unwrap_or(usize::MAX));
     for missing in priced.iter_mut().filter(|p| !p.estimate.fits) {
         missing.more_ranks = more_ranks(request, &missing.spec, lower);
+    }
+    for listed in &mut priced {
+        listed.draws = listed.drawn(&doubts, Phase::Step);
     }
     let chosen = priced
         .first()
@@ -232,11 +239,14 @@ struct Ready {
 /// A candidate with its estimate.
 struct Priced<'a> {
     spec: PlacementSpec,
+    programs: Vec<Program>,
     /// Whether other layouts were left that might be better.
     ended: bool,
     allow: &'a [Permission],
     parts: Parts,
     estimate: Estimate,
+    /// Seconds of an epoch in each draw of what is uncertain, once it is known that the candidate is listed.
+    draws: Vec<f64>,
     more_ranks: MoreRanks,
     /// Data offloaded to the host; `None` if there is none.
     host: Option<Host>,
@@ -380,6 +390,8 @@ impl Ready {
                 .first()
                 .map_or_else(Vec::new, |p| copies(p, &self.parts)),
             spec: self.spec,
+            programs: self.programs,
+            draws: Vec::new(),
             ended: self.ended,
             allow: request.allow,
             parts: self.parts,
@@ -426,6 +438,18 @@ fn least(request: &PlanRequest, programs: &[Program], parts: &Parts) -> Result<f
 }
 
 impl Priced<'_> {
+    /// Seconds of a run of a list in each draw of what is uncertain.
+    fn drawn(&self, doubts: &Doubts, phase: Phase) -> Vec<f64> {
+        let predicted = match phase {
+            Phase::Setup => self.estimate.setup.seconds,
+            Phase::Step => self.estimate.epoch.seconds,
+            Phase::Eval => self.estimate.eval.seconds,
+        };
+        // What was simulated once can be simulated again.
+        let found = doubts.seconds(&self.programs, &self.parts, phase, predicted);
+        found.unwrap_or_default()
+    }
+
     /// Whether it trains on sampled batches.
     fn samples(&self) -> bool {
         self.spec.samples()

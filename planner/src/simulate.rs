@@ -11,6 +11,8 @@ mod alike;
 mod batch;
 mod bound;
 mod compile;
+mod condense;
+mod doubt;
 mod fabric;
 mod memory;
 mod network;
@@ -19,14 +21,17 @@ mod sent;
 mod stages;
 
 pub use bound::{Bound, bound};
+pub use doubt::{Doubts, range};
+use stages::check as check_all;
 pub use stages::{bound_all, busy_seconds, simulate_all, timeline_all};
 
 use crate::lower::offload::MemoryBudget;
 use crate::parts::Parts;
 use compile::Compiler;
+use condense::condensed;
 use fabric::Fabric;
 use gnnc_ir::cluster::{Basis, Cluster, Device, DeviceKind};
-use gnnc_ir::plan::{AlphaBasis, KindCost, Range};
+use gnnc_ir::plan::{AlphaBasis, KindCost};
 use gnnc_ir::program::memory::host_bytes;
 use gnnc_ir::program::trace::{Event, Phase};
 use gnnc_ir::program::traffic::{Traffic, traffic};
@@ -72,10 +77,6 @@ pub struct Estimate {
     pub peak_memory_bytes: Bytes,
     /// Whether the device has that much memory.
     pub fits: bool,
-    /// Bounds of an epoch.
-    pub range: Range,
-    /// Bounds of an evaluation.
-    pub eval_range: Range,
     /// The least certain basis among the numbers used.
     pub basis: Basis,
 }
@@ -186,8 +187,6 @@ fn estimate(
     parts: &Parts,
 ) -> Estimate {
     Estimate {
-        range: range(&epoch, cluster, parts),
-        eval_range: range(&eval, cluster, parts),
         basis: basis(cluster, parts),
         fits: peak <= cluster.device.memory,
         peak_memory_bytes: peak,
@@ -306,15 +305,17 @@ fn price(
     }
 }
 
-/// Kernels and links may be off by the calibration's spread, bytes sent also by that of α.
-fn range(phase: &PhaseCost, cluster: &Cluster, parts: &Parts) -> Range {
-    let spread = cluster.calibration.spread;
-    let local = phase.compute_seconds.0 + phase.bubble_seconds.0;
-    let sent = phase.exposed_communication_seconds.0;
-    Range {
-        low: Seconds(local / spread + sent / (spread * parts.alpha_spread)),
-        high: Seconds(local * spread + sent * spread * parts.alpha_spread),
-    }
+/// Seconds of a run of a list, without anything else.
+fn seconds(program: &Program, cluster: &Cluster, parts: &Parts, phase: Phase) -> f64 {
+    let parts = parts.in_phase(phase);
+    let fabric = Fabric::new(cluster, &parts, 0);
+    let compiler = Compiler::new(program, cluster, &fabric, &parts);
+    let around = compiler.around();
+    let (steps, names) = compiler.compile(phase);
+    let mut run = Run::new(&fabric, names);
+    run.wait(around);
+    run.all(&condensed(steps, u32::MAX));
+    run.seconds()
 }
 
 fn basis(cluster: &Cluster, parts: &Parts) -> Basis {

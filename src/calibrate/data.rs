@@ -1,27 +1,51 @@
 //! The graphs that calibrations train on.
 
-use super::Case;
+use super::{Case, Kind};
 use crate::Error;
-use gnnc_graph::generate::{Attributes, Rmat};
+use gnnc_graph::generate::{Attributes, Mesh, PlantedPartition, Rmat};
 use gnnc_graph::{Features, GraphData};
 use gnnc_ir::kernel::mix32;
+
+/// Seed of all graphs.
+const SEED: u64 = 7;
 
 impl Case {
     /// The graph to train on.
     pub(super) fn graph(&self) -> Result<GraphData, Error> {
-        let rmat = Rmat {
-            vertices: self.vertices,
-            edges: self.edges,
-            attributes: Attributes {
-                features: self.features,
-                classes: self.classes,
-                train: self.train,
-                ..Attributes::default()
-            },
-            seed: 7,
-            ..Rmat::default()
+        let &Self {
+            vertices, edges, ..
+        } = self;
+        let attributes = Attributes {
+            features: self.features,
+            classes: self.classes,
+            train: self.train,
+            ..Attributes::default()
         };
-        let mut data = rmat.generate()?;
+        let mut data = match self.kind {
+            Kind::Rmat => Rmat {
+                vertices,
+                edges,
+                attributes,
+                seed: SEED,
+                ..Rmat::default()
+            }
+            .generate()?,
+            Kind::Planted => PlantedPartition {
+                vertices,
+                edges,
+                attributes,
+                seed: SEED,
+                ..PlantedPartition::default()
+            }
+            .generate()?,
+            Kind::Mesh => Mesh {
+                vertices,
+                edges,
+                attributes,
+                seed: SEED,
+            }
+            .generate()?,
+        };
         if self.sparsity > 1 {
             let values = data.features.to_dense().values().to_vec();
             let values = self.as_words(values);

@@ -11,7 +11,7 @@ const ROUNDS: usize = 6;
 /// Relative error above which a measurement loses weight.
 const GOOD: f64 = 0.03;
 /// Seconds added to a time before an error is divided by it, since shorter times are noise.
-const SHORT: f64 = 2e-6;
+pub const SHORT: f64 = 2e-6;
 
 /// A measured time with the counts that explain it.
 #[derive(Clone, Debug)]

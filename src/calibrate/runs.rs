@@ -10,6 +10,8 @@ use gnnc_ir::program::work::{Demand, MESSAGES, demand, strips};
 use gnnc_ir::program::{BatchSizes, Instr, Program, RankSizes};
 use gnnc_ir::words::sampling::{Fanout, SamplingSettings};
 use gnnc_ir::words::spelling::counted;
+use gnnc_ir::workload::Reuse;
+use gnnc_planner::parts::Degrees;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -147,6 +149,7 @@ impl Heap {
             }
         }
         let staged = placement == Placement::Pipeline;
+        let degrees = Degrees::of(&loaded.workload);
         let (programs, sizes) = (trainer.session.programs(), trainer.session.sizes());
         let what = match staged {
             true => format!("{what}, {placement} with {}", counted(chunks, "chunk")),
@@ -179,7 +182,7 @@ impl Heap {
                             batch: batch.copied().unwrap_or(BatchSizes::NONE),
                             ..sizes[rank]
                         };
-                        instruction(event, &programs[rank], &sizes)
+                        instruction(event, &programs[rank], &sizes, degrees.reuse())
                     }
                     true => stage_message(event, &wait, &sent),
                 };
@@ -192,6 +195,7 @@ impl Heap {
                 run.instructions.entry(place).or_insert(Measurement {
                     ranks: self.ranks,
                     what: what.clone(),
+                    edges: loaded.workload.edges,
                     ..measurement
                 });
             }
@@ -304,12 +308,17 @@ fn quiet(mut epochs: Vec<&Epoch>) -> Vec<&Epoch> {
 }
 
 /// The known facts of an instruction before it is measured; `None` for instructions over a chunk and for unpriced ones.
-fn instruction(event: &Event, program: &Program, sizes: &RankSizes) -> Option<Measurement> {
+fn instruction(
+    event: &Event,
+    program: &Program,
+    sizes: &RankSizes,
+    reuse: &Reuse,
+) -> Option<Measurement> {
     let instr = find(program, &event.at)?;
     let bytes = event.bytes_sent;
     let strips = || strips(program, instr, bytes);
     let message = || message(event, bytes, strips(), true, None);
-    let demand = demand(program, instr, sizes, sizes).or_else(message)?;
+    let demand = demand(program, instr, sizes, sizes, reuse).or_else(message)?;
     Some(unmeasured(event, &demand, bytes))
 }
 

@@ -78,6 +78,7 @@ mod tests {
             samples: 100,
             error,
             repeated,
+            spread: None,
         }
     }
 

@@ -164,6 +164,7 @@ impl Calibrate {
             "samples",
             "mean error",
             "noise",
+            "unseen graphs",
         ]);
         for quality in &found.quality {
             table.row([
@@ -172,6 +173,9 @@ impl Calibrate {
                 quality.samples.to_string(),
                 percent(quality.error),
                 percent(quality.repeated),
+                quality
+                    .spread
+                    .map_or_else(String::new, |factor| format!("x {factor:.2}")),
             ]);
         }
         format!("{}\n{}", facts(&lines), table.lines())

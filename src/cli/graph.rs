@@ -11,7 +11,7 @@ use super::sample::Sample;
 use super::text::{Table, count, facts, grouped};
 use clap::{Args, Subcommand, ValueEnum};
 use gnnc::Error;
-use gnnc::graph::generate::{Attributes, PlantedPartition, Rmat};
+use gnnc::graph::generate::{Attributes, Mesh, PlantedPartition, Rmat};
 use gnnc::graph::import;
 use gnnc::graph::{Features, GraphData, GraphError, LoadOptions, summary, write};
 use gnnc::ir::EdgeSet;
@@ -108,6 +108,9 @@ pub struct Generate {
     /// Probability that an edge stays within a class (planted only).
     #[arg(long, value_name = "P", default_value = "0.8", value_parser = within(0.0..=1.0))]
     homophily: f64,
+    /// Probabilities of the quadrants of the adjacency matrix: the larger the first, the more skewed the degrees (rmat only).
+    #[arg(long, value_name = "A,B,C,D", default_value = "0.57,0.19,0.19,0.05", value_parser = quadrants)]
+    quadrants: [f64; 4],
     /// The file to write; its extension gives the format.
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
@@ -119,6 +122,8 @@ enum Kind {
     Rmat,
     /// Planted partition: vertices prefer neighbors of their own class, so models can learn.
     Planted,
+    /// A square grid whose vertices are joined with the nearest others; labels carry no signal.
+    Mesh,
 }
 
 impl GraphCommand {
@@ -190,6 +195,16 @@ impl Convert {
     }
 }
 
+/// Four numbers with commas between; whether they are probabilities is for the generator to say.
+fn quadrants(text: &str) -> Result<[f64; 4], String> {
+    let numbers: Option<Vec<f64>> = text
+        .split(',')
+        .map(|word| word.trim().parse().ok())
+        .collect();
+    let four = numbers.and_then(|numbers| numbers.try_into().ok());
+    four.ok_or_else(|| "expected four numbers, as in 0.57,0.19,0.19,0.05".to_owned())
+}
+
 impl Generate {
     /// Refuses a graph that does not fit into this machine's memory.
     fn check_memory(&self) -> Answer {
@@ -224,6 +239,7 @@ impl Generate {
             Kind::Rmat => Rmat {
                 vertices: self.vertices,
                 edges: self.edges,
+                quadrants: self.quadrants,
                 attributes,
                 seed: self.seed,
                 ..Rmat::default()
@@ -233,6 +249,13 @@ impl Generate {
                 vertices: self.vertices,
                 edges: self.edges,
                 homophily: self.homophily,
+                attributes,
+                seed: self.seed,
+            }
+            .generate()?,
+            Kind::Mesh => Mesh {
+                vertices: self.vertices,
+                edges: self.edges,
                 attributes,
                 seed: self.seed,
             }

@@ -221,6 +221,49 @@ fn generated_graphs_are_the_same_every_time() {
     refused(1, &args, &["cannot generate"]);
 }
 
+/// A mesh reads what it read last, an R-MAT graph its hubs; the more skewed, the more.
+#[test]
+fn kinds_of_generated_graphs_differ_in_degrees() {
+    let folder = Folder::new();
+    let largest = |name: &str, options: &[&str]| {
+        let out = folder.join(&format!("{name}.npz"));
+        let sizes = [
+            "--vertices",
+            "2000",
+            "--edges",
+            "16000",
+            "--out",
+            text(&out),
+        ];
+        let generate = ["graph", "generate"].iter().chain(options);
+        gnnc(generate.chain(&sizes)).report();
+        let stats = gnnc(["graph", "stats", text(&out), "--format", "json"]).json();
+        assert_eq!(stats["edges"], 16_000, "{stats}");
+        stats["max_degree"].as_u64().unwrap()
+    };
+    let mesh = largest("mesh", &["mesh"]);
+    let mild = largest("mild", &["rmat", "--quadrants", "0.45,0.22,0.22,0.11"]);
+    let usual = largest("usual", &["rmat"]);
+    assert!(
+        mesh <= 12 && 2 * mesh < mild && mild < usual,
+        "{mesh} {mild} {usual}"
+    );
+    let out = folder.join("wrong.npz");
+    let wrong = |quadrants: &str, expected: &str| {
+        let args = [
+            "graph",
+            "generate",
+            "rmat",
+            "--quadrants",
+            quadrants,
+            "--out",
+            text(&out),
+        ];
+        refused(1, &args, &[expected]);
+    };
+    wrong("0.5,0.1,0.1,0.1", "four probabilities with sum 1");
+}
+
 #[test]
 fn types_of_generated_edges_tell_neighbors_apart() {
     let folder = Folder::new();

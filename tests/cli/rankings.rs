@@ -238,6 +238,21 @@ fn every_placement_says_what_it_lacks() {
         assert_eq!(miss.lacking_bytes.unwrap().0, lacks, "{}", miss.name());
         let more = format!("{}", miss.lacking_bytes.unwrap());
         assert!(miss.reason.starts_with("does not fit: ") && miss.reason.contains(&more));
+        // With as much more memory, it fits.
+        let enough = cluster.replace("700_000_000", &(700_000_000 + lacks).to_string());
+        let enough = folder.file("enough.toml", &enough);
+        let pin = format!(
+            "placement={},ranks={},offload=no",
+            miss.placement, miss.parameters.ranks
+        );
+        let again = planned(&[&model, "--cluster", text(&enough), "--pin", &pin]);
+        let same =
+            |c: &&Candidate| c.parameters.knobs.partitioner == miss.parameters.knobs.partitioner;
+        assert!(
+            again.candidates.iter().filter(same).any(|c| c.fits),
+            "{}",
+            miss.name()
+        );
         if let Some(ranks) = miss.ranks_to_fit {
             assert!(miss.reason.contains(&format!("{ranks} ranks would fit")));
             // The remedy works.

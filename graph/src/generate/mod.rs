@@ -1,12 +1,14 @@
-//! Random graphs: RMAT and planted partitions.
+//! Generated graphs: RMAT, planted partitions and meshes.
 //!
 //! A graph is a function of its parameters: the same on every machine, with any number of threads.
 
 mod attributes;
+mod mesh;
 mod planted;
 mod rmat;
 
 pub use attributes::Attributes;
+pub use mesh::Mesh;
 pub use planted::PlantedPartition;
 pub use rmat::Rmat;
 

@@ -47,6 +47,11 @@ impl EdgeColumns {
         })
     }
 
+    /// Whether there is no column.
+    pub(super) fn is_empty(&self) -> bool {
+        self.columns.is_empty()
+    }
+
     /// Reads the numbers of an edge, `times` edges of which the row means.
     ///
     /// # Errors

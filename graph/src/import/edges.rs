@@ -2,6 +2,7 @@
 
 use super::edge_columns::EdgeColumns;
 use super::ids::Ids;
+use super::keys::Keys;
 use super::members::{Members, TypeOf, Within};
 use super::table::{Layout, Row, Table};
 use super::{Import, Note};
@@ -67,8 +68,8 @@ pub(super) struct Edges<'a> {
     only_known: bool,
     /// Whether every edge means both directions.
     both: bool,
-    /// The edges by the numbers of their vertices: `target << 32 | source`.
-    keys: Vec<u64>,
+    /// The edges by the numbers of their vertices.
+    keys: Keys,
     /// The type of each edge; empty without types.
     kinds: Vec<u16>,
     relations: Ids,
@@ -162,7 +163,7 @@ impl<'a> Edges<'a> {
             only_known: known.is_some(),
             ids: known.unwrap_or_default(),
             both,
-            keys: Vec::new(),
+            keys: Keys::in_memory(),
             kinds: Vec::new(),
             relations: Ids::default(),
             numbers: EdgeColumns::default(),
@@ -185,6 +186,9 @@ impl<'a> Edges<'a> {
         options: &Import,
     ) -> Result<(), GraphError> {
         self.numbers = EdgeColumns::of(table, &columns.used(), options)?;
+        if columns.kind.is_none() && self.numbers.is_empty() {
+            self.keys.on_disk();
+        }
         self.read(table, columns, Stated::default(), options)
     }
 
@@ -223,10 +227,10 @@ impl<'a> Edges<'a> {
             };
             let source = u64::from(self.vertex(&row, columns.source, within(stated.source))?);
             let target = u64::from(self.vertex(&row, columns.target, within(stated.target))?);
-            self.keys.push(target << 32 | source);
+            self.keys.push(target << 32 | source)?;
             let count = 1 + usize::from(self.both);
             if self.both {
-                self.keys.push(source << 32 | target);
+                self.keys.push(source << 32 | target)?;
             }
             self.numbers.add(&table.at, &row, count, options)?;
             let own = match columns.kind {
@@ -287,43 +291,36 @@ impl<'a> Edges<'a> {
     ///
     /// # Errors
     /// More vertices than a graph can have.
-    pub(super) fn finish(mut self, notes: &mut Vec<Note>) -> Result<Finished, GraphError> {
-        let count = self.keys.len() as u64;
+    pub(super) fn finish(self, notes: &mut Vec<Note>) -> Result<Finished, GraphError> {
+        let count = self.keys.len();
         let numbers = match self.only_known {
             true => None,
             false => self.ids.as_numbers(count),
         };
         let mut names = self.ids.names;
         let mut vertices = names.len() as u64;
-        if let Some(numbers) = numbers {
+        if let Some(numbers) = &numbers {
             vertices = numbers.iter().max().map_or(0, |most| u64::from(*most) + 1);
-            let number = |end: u64| u64::from(numbers[end as usize]);
-            for key in &mut self.keys {
-                *key = number(*key >> 32) << 32 | number(*key & u64::from(u32::MAX));
-            }
             names = Names::default();
         }
+        let named = |end: u32| (numbers.as_ref()).map_or(end, |numbers| numbers[end as usize]);
         let vertices = check_vertices(&self.at, u128::from(vertices), count)?;
-        let numbers = self.numbers.finish(&self.at, notes);
+        let features = self.numbers.finish(&self.at, notes);
+        let (columns, values) = (features.columns, &features.values);
         // Sorting takes the keys away.
-        let keys = match numbers.columns {
+        let keys = match columns {
             0 => Vec::new(),
-            _ => self.keys.clone(),
+            _ => self.keys.all().to_vec(),
         };
         let (topology, dropped) = match self.kinds.is_empty() {
-            true => Topology::from_keys(vertices, self.keys)?,
+            true => self.keys.topology(vertices, &named)?,
             false => {
-                let all = self.keys.iter().zip(&self.kinds);
-                let typed = all.map(|(key, kind)| (*key as u32, (key >> 32) as u32, *kind));
+                let all = listed(self.keys.all(), &self.kinds, &named);
+                let typed = all.map(|edge| (edge.source, edge.target, edge.kind));
                 Topology::typed(vertices, self.relations.names.len() as u32, typed)?
             }
         };
-        let kinds = self.kinds.iter().copied().chain(std::iter::repeat(0));
-        let listed = keys.iter().zip(kinds).map(|(key, kind)| ListedEdge {
-            kind,
-            ..ListedEdge::of_key(*key)
-        });
-        let (columns, values) = (numbers.columns, &numbers.values);
+        let listed = listed(&keys, &self.kinds, &named);
         Ok(Finished {
             features: match columns {
                 0 => EdgeFeatures::default(),
@@ -334,6 +331,20 @@ impl<'a> Edges<'a> {
             names,
         })
     }
+}
+
+/// The edges of some keys, whose ends are renamed. Without `kinds`, edges have no types.
+fn listed<'a>(
+    keys: &'a [u64],
+    kinds: &'a [u16],
+    named: &'a dyn Fn(u32) -> u32,
+) -> impl Iterator<Item = ListedEdge> + 'a {
+    let kinds = kinds.iter().copied().chain(std::iter::repeat(0));
+    keys.iter().zip(kinds).map(|(key, kind)| ListedEdge {
+        source: named(*key as u32),
+        target: named((key >> 32) as u32),
+        kind,
+    })
 }
 
 /// Whether a first row has names: usual ones, or words above numbers.

@@ -2,8 +2,8 @@
 //!
 //! Edges are rows of a source, a target and possibly a type; vertices are rows of an id, and possibly a
 //! label, a split and features. Separators, gzip, byte order marks and header lines are found by
-//! looking; columns by their names, or as the options say. Files that are read may be as large as memory
-//! holds their graph: rows are read one at a time.
+//! looking; columns by their names, or as the options say. Rows are read one at a time,
+//! and of many edges most rest in a file until they are sorted: memory holds the graph and not much more.
 
 mod dgl;
 mod edge_columns;
@@ -13,6 +13,7 @@ mod graphml;
 mod graphs;
 mod ids;
 mod json;
+mod keys;
 mod lists;
 mod members;
 mod nodes;

@@ -2,6 +2,7 @@
 
 use super::{Device, DeviceKind, Efficiency};
 use crate::program::work::{Pick, Work};
+use crate::workload::Reuse;
 
 /// Bytes that a read at a random place takes from memory at least: a sector of a GPU's cache line, or
 /// the line of a processor.
@@ -12,19 +13,9 @@ const fn sector(kind: DeviceKind) -> f64 {
     }
 }
 
-/// Share of reads that a cache answers if it has room for a share `kept` of the rows, and each row is
-/// read as often as its vertex has edges, in random order.
-///
-/// A row that is read `g` times as often as the mean one is still there with probability
-/// `1 - exp(-g t)`, where `t` is such that the cache is full (Che, Tung and Wang, 2002). If degrees follow a
-/// gamma distribution with coefficient of variation `variation`, both sums have closed forms, and `t` cancels.
-pub fn hit_rate(kept: f64, variation: f64) -> f64 {
-    1.0 - (1.0 - kept.clamp(0.0, 1.0)).powf(1.0 + variation * variation)
-}
-
 /// Bytes of the picked rows that come from memory. Each row is read from there at least once, in
 /// whole sectors.
-fn missed(cache: u64, picks: &[Pick], variation: f64, sector: f64) -> f64 {
+fn missed(cache: u64, picks: &[Pick], reuse: &Reuse, sector: f64) -> f64 {
     // The cache is shared by rows that are read more than once.
     let again = picks.iter().filter(|pick| pick.reads > pick.rows());
     let all: f64 = again.map(|pick| pick.of as f64).sum();
@@ -32,7 +23,7 @@ fn missed(cache: u64, picks: &[Pick], variation: f64, sector: f64) -> f64 {
     let of = |pick: &Pick| {
         let (row, reads) = (pick.row as f64, pick.reads as f64);
         let once = (pick.rows() as f64).min(reads);
-        let missed = (reads * (1.0 - hit_rate(kept, variation))).max(once);
+        let missed = (reads * (1.0 - reuse.hits(kept))).max(once);
         // Rows that lie side by side share sectors, which are still there if all of them fit.
         let fits = pick.of <= cache && kept >= 1.0;
         missed * if fits { row } else { in_sectors(row, sector) }
@@ -54,13 +45,13 @@ fn in_sectors(row: f64, sector: f64) -> f64 {
 
 impl Device {
     /// Seconds to read and write what an instruction does. Of the rows that it picks, memory serves those that the
-    /// cache does not have; all of its bytes pass through the cache. `variation` is the coefficient of variation of
-    /// the degrees.
+    /// cache does not have; all of its bytes pass through the cache. `reuse` says how
+    /// often it does.
     pub fn memory_seconds(
         &self,
         work: &Work,
         picks: &[Pick],
-        variation: f64,
+        reuse: &Reuse,
         reached: Efficiency,
     ) -> f64 {
         let all = (work.read.0 + work.written.0) as f64;
@@ -69,7 +60,7 @@ impl Device {
             return all / bandwidth;
         };
         let picked: f64 = picks.iter().map(|pick| pick.bytes() as f64).sum();
-        let missed = missed(cache.0, picks, variation, sector(self.kind));
+        let missed = missed(cache.0, picks, reuse, sector(self.kind));
         let memory = (all - picked + missed) / bandwidth;
         memory.max(all / (self.memory_bandwidth * reached.cached))
     }
@@ -81,6 +72,7 @@ mod tests {
     use crate::cluster::device_profile;
     use crate::program::work::KernelClass;
     use crate::words::units::{Bytes, Flops};
+    use crate::workload::hit_rate;
     use proptest::prelude::*;
 
     const REACHED: Efficiency = Efficiency {
@@ -106,7 +98,12 @@ mod tests {
             of: rows * row,
         };
         let device = device_profile("H100").unwrap();
-        device.memory_seconds(&work(pick.bytes()), &[pick], variation, REACHED)
+        device.memory_seconds(
+            &work(pick.bytes()),
+            &[pick],
+            &Reuse::random(variation),
+            REACHED,
+        )
     }
 
     #[test]
@@ -203,7 +200,7 @@ mod tests {
             row: 4,
             of: 40,
         };
-        let found = device.memory_seconds(&work(5000), &[pick], 1.0, REACHED);
+        let found = device.memory_seconds(&work(5000), &[pick], &Reuse::random(1.0), REACHED);
         assert_eq!(found, 5000.0 / 3.35e12);
     }
 
@@ -217,7 +214,7 @@ mod tests {
             let pick = Pick { reads: rows * each, row, of: rows * row };
             let mut device = device_profile("A5000").unwrap();
             let at = |device: &Device, variation: f64| {
-                device.memory_seconds(&work(pick.bytes()), &[pick], variation, REACHED)
+                device.memory_seconds(&work(pick.bytes()), &[pick], &Reuse::random(variation), REACHED)
             };
             let first = at(&device, variation);
             prop_assert!(first.is_finite() && first > 0.0);

@@ -74,8 +74,10 @@ pub enum ClusterError {
         found: String,
     },
     /// A spread below 1.
-    #[error("`calibration.spread` is {found}, expected a factor of 1 or more")]
+    #[error("`{key}` is {found}, expected a factor of 1 or more")]
     Spread {
+        /// The key, with its tables.
+        key: String,
         /// The number.
         found: String,
     },

@@ -11,6 +11,17 @@ use std::fmt::Write;
 /// Seconds by term: see [`TERMS`].
 pub type TermCosts = BTreeMap<String, f64>;
 
+/// Costs of a group of instructions.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GroupCosts {
+    /// Factor by which the times of the group may be off, besides that of the machine. `None` if nobody measured it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spread: Option<f64>,
+    /// Seconds by term.
+    pub terms: TermCosts,
+}
+
 /// A machine's measured costs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -24,7 +35,7 @@ pub struct Measured {
 }
 
 /// Version of what [`TERMS`] count. Costs measured for another version are not used.
-const COUNTS: u32 = 5;
+const COUNTS: u32 = 6;
 
 fn is_zero(share: &f64) -> bool {
     *share == 0.0
@@ -44,7 +55,16 @@ pub struct Costs {
     /// Costs by group of instructions (see [`GROUPS`]) and by name of a communicating
     /// instruction (see [`MESSAGES`]). The latter is the time on one rank once all ranks have
     /// arrived, including packing and adding.
-    pub groups: BTreeMap<String, TermCosts>,
+    pub groups: BTreeMap<String, GroupCosts>,
+}
+
+impl From<TermCosts> for GroupCosts {
+    fn from(terms: TermCosts) -> Self {
+        Self {
+            spread: None,
+            terms,
+        }
+    }
 }
 
 impl Measured {
@@ -62,9 +82,21 @@ impl Measured {
     pub(super) fn check(&self) -> Result<(), ClusterError> {
         for costs in &self.costs {
             let place = format!("calibration.measured.ranks.{}", costs.ranks);
-            let terms = costs.groups.iter().flat_map(|(group, terms)| {
+            for (group, GroupCosts { spread, .. }) in &costs.groups {
+                if let Some(found) = spread.filter(|spread| !(*spread >= 1.0 && spread.is_finite()))
+                {
+                    return Err(ClusterError::Spread {
+                        key: format!("{place}.{group}.spread"),
+                        found: found.to_string(),
+                    });
+                }
+            }
+            let terms = costs.groups.iter().flat_map(|(group, costs)| {
                 let key = move |term: &String| format!("{group}.{term}");
-                terms.iter().map(move |(term, value)| (key(term), *value))
+                costs
+                    .terms
+                    .iter()
+                    .map(move |(term, value)| (key(term), *value))
             });
             let all = [("around", costs.around.0), ("waiting", costs.waiting)];
             let all = all.map(|(key, value)| (key.to_owned(), value)).into_iter();
@@ -100,8 +132,11 @@ impl Measured {
                 "\n# seconds while {ranks} ranks run\n[calibration.measured.ranks.{ranks}]\naround = {:e}\nwaiting = {waiting}\n",
                 around.0
             );
-            for (group, terms) in groups {
+            for (group, GroupCosts { spread, terms }) in groups {
                 let _ = writeln!(text, "[calibration.measured.ranks.{ranks}.{group}]");
+                if let Some(spread) = spread {
+                    let _ = writeln!(text, "spread = {spread}");
+                }
                 for (term, value) in terms {
                     let _ = writeln!(text, "{term} = {value:e}");
                 }
@@ -115,14 +150,14 @@ impl Costs {
     /// Fixed seconds per instruction of a group (for messages, the hand-over). `None` if it was
     /// not measured.
     pub fn launch(&self, group: &str) -> Option<f64> {
-        let terms = self.groups.get(group)?;
+        let terms = &self.groups.get(group)?.terms;
         Some(terms.get(TERMS[0]).copied().unwrap_or(0.0))
     }
 
     /// Seconds of an instruction with this demand. If it computes, they include its share of
     /// waiting for ranks with equal work. `None` if its group was not measured.
     pub fn seconds(&self, demand: &Demand) -> Option<f64> {
-        let terms = self.groups.get(demand.group)?;
+        let terms = &self.groups.get(demand.group)?.terms;
         let costs = TERMS.iter().zip(demand.terms);
         let parts = costs.map(|(term, count)| terms.get(*term).map_or(0.0, |cost| cost * count));
         let waiting = match MESSAGES.contains(&demand.group) {
@@ -163,16 +198,19 @@ pub(super) fn read(section: &Section) -> Result<Measured, ClusterError> {
             groups: BTreeMap::new(),
         };
         for group in groups() {
-            let Some(terms) = section.section(group)? else {
+            let Some(table) = section.section(group)? else {
                 continue;
             };
-            terms.only(&TERMS)?;
-            let mut found = TermCosts::new();
+            let keys: Vec<&str> = TERMS.into_iter().chain(["spread"]).collect();
+            table.only(&keys)?;
+            let mut terms = TermCosts::new();
             for term in TERMS {
-                if let Some(value) = terms.not_negative(term)? {
-                    found.insert(term.to_owned(), value);
+                if let Some(value) = table.not_negative(term)? {
+                    terms.insert(term.to_owned(), value);
                 }
             }
+            let spread = table.positive("spread")?;
+            let found = GroupCosts { spread, terms };
             costs.groups.insert(group.to_owned(), found);
         }
         measured.costs.push(costs);

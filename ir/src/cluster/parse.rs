@@ -267,8 +267,11 @@ fn read_calibration(section: &Section, kind: DeviceKind) -> Result<Calibration, 
     section.only(&[
         "basis",
         "spread",
+        "class_spread",
+        "link_spread",
         "link_efficiency",
         "message_gap",
+        "edge_latency",
         "efficiency",
         "measured",
     ])?;
@@ -279,14 +282,21 @@ fn read_calibration(section: &Section, kind: DeviceKind) -> Result<Calibration, 
         Some(_) => calibration.basis = Basis::Declared,
         None => {}
     }
-    if let Some(spread) = section.positive("spread")? {
-        calibration.spread = spread;
+    for (key, spread) in [
+        ("spread", &mut calibration.spread),
+        ("class_spread", &mut calibration.class_spread),
+        ("link_spread", &mut calibration.link_spread),
+    ] {
+        *spread = section.positive(key)?.unwrap_or(*spread);
     }
     if let Some(share) = section.positive("link_efficiency")? {
         calibration.link_efficiency = share;
     }
-    if let Some(gap) = section.not_negative("message_gap")? {
-        calibration.message_gap = Seconds(gap);
+    for (key, Seconds(found)) in [
+        ("message_gap", &mut calibration.message_gap),
+        ("edge_latency", &mut calibration.edge_latency),
+    ] {
+        *found = section.not_negative(key)?.unwrap_or(*found);
     }
     if let Some(classes) = section.section("efficiency")? {
         classes.only(&KernelClass::ALL.map(KernelClass::name))?;

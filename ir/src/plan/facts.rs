@@ -55,6 +55,9 @@ pub struct Against {
     pub bytes: Option<f64>,
     /// Peak memory.
     pub memory: Option<f64>,
+    /// The share of draws of what is uncertain in which its epoch takes less time; plans of earlier versions do not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub faster: Option<f64>,
     /// What takes most of the additional time.
     pub main: Main,
 }

@@ -162,6 +162,14 @@ impl Workload {
             self.max_degree,
             format!("at most the {vertices} vertices{of_types}"),
         )?;
+        let reuse = &self.reuse;
+        let shares = reuse.iter().all(|share| (0.0..=1.0).contains(share));
+        expect(
+            reuse.len() <= 64 && reuse.is_sorted() && shares,
+            "reuse",
+            format!("{reuse:?}"),
+            "at most 64 shares between 0 and 1, in ascending order",
+        )?;
         if histogram.is_empty() {
             return Ok(());
         }

@@ -160,6 +160,7 @@ fn statistics(item: &GraphItem, diagnostics: &mut Vec<Diagnostic>) -> Option<Wor
         max_degree,
         max_out_degree: 0,
         degree_histogram: likely_histogram(vertices, edges, max_degree),
+        reuse: Vec::new(),
         replication,
         partitions: BTreeMap::new(),
     })

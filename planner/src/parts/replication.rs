@@ -1,7 +1,7 @@
 //! Replication factors for partitions that were not counted.
 
 use gnnc_ir::plan::{AlphaBasis, Partitioner};
-use gnnc_ir::workload::{Origin, Workload};
+use gnnc_ir::workload::{Origin, Reuse, Workload};
 
 /// Replication factor if METIS also balances edges, relative to balancing only vertices: mean over
 /// nine graphs in eight parts, which range from 1.03 to 1.53.
@@ -161,15 +161,15 @@ impl ReadShares {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Degrees {
     mean: f64,
-    /// Standard deviation divided by the mean.
-    pub(super) variation: f64,
+    /// How soon rows are picked again that edges lead from.
+    reuse: Reuse,
     /// Groups of vertices: their share, and their degree.
     groups: Vec<(f64, f64)>,
 }
 
 impl Degrees {
     /// Reads the histogram. Without one, all degrees are the mean, which overestimates replication.
-    pub(super) fn of(workload: &Workload) -> Self {
+    pub fn of(workload: &Workload) -> Self {
         let vertices = workload.vertices.max(1) as f64;
         let mean = workload.edges as f64 / vertices;
         let counted: u64 = workload
@@ -179,7 +179,7 @@ impl Degrees {
         if counted != workload.vertices || counted == 0 {
             return Self {
                 mean,
-                variation: ASSUMED_VARIATION,
+                reuse: Reuse::random(ASSUMED_VARIATION),
                 groups: vec![(1.0, mean)],
             };
         }
@@ -222,17 +222,26 @@ impl Degrees {
         };
         Self {
             mean,
-            variation: match workload.origin {
-                Origin::Measured => variation,
-                Origin::Declared => variation.min(ASSUMED_VARIATION),
+            reuse: Reuse {
+                variation: match workload.origin {
+                    Origin::Measured => variation,
+                    Origin::Declared => variation.min(ASSUMED_VARIATION),
+                },
+                rows: vertices,
+                counted: workload.reuse.clone(),
             },
             groups,
         }
     }
 
+    /// How soon rows are picked again that edges lead from.
+    pub fn reuse(&self) -> &Reuse {
+        &self.reuse
+    }
+
     /// Standard deviation divided by the mean.
-    pub fn variation(&self) -> f64 {
-        self.variation
+    pub(super) fn variation(&self) -> f64 {
+        self.reuse.variation
     }
 
     /// Edges of a part divided by the mean of k parts, if it has the vertices with the largest

@@ -22,6 +22,7 @@ pub(crate) fn workload(vertices: u64, edges: u64) -> Workload {
         max_degree: 0,
         max_out_degree: 0,
         degree_histogram: Vec::new(),
+        reuse: Vec::new(),
         replication: BTreeMap::new(),
         partitions: BTreeMap::new(),
     }

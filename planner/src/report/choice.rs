@@ -117,19 +117,28 @@ fn floor(plan: &Plan, choice: &Candidate) -> Option<String> {
     })
 }
 
-/// Says so if the next candidate may be as fast, by the ranges of both.
+/// Share of draws from which on a candidate that is faster in them may as well be the best one.
+const CLOSE: f64 = 0.1;
+
+/// Says so if another candidate is faster in many draws of what is uncertain.
 fn close(plan: &Plan, choice: &Candidate) -> Option<String> {
+    if plan.objective != Objective::Time {
+        return None;
+    }
     let on_batches = |c: &Candidate| c.parameters.knobs.sampling.sampling().is_some();
     let others = plan.candidates.iter().filter(|c| !std::ptr::eq(*c, choice));
-    let next = others
-        .filter(|c| c.allowed && c.fits && on_batches(c) == on_batches(choice))
-        .find(|_| plan.objective == Objective::Time)?;
-    let (low, high) = (next.range.low, next.range.high);
-    (low <= choice.range.high).then(|| {
+    let rivals = others.filter(|c| c.allowed && c.fits && on_batches(c) == on_batches(choice));
+    let faster = |c: &Candidate| c.against_best.and_then(|against| against.faster);
+    let shares = rivals.filter_map(|rival| Some((rival, faster(rival)?)));
+    // Of equal shares the first one, which takes less.
+    let (rival, share) = shares.reduce(|a, b| if b.1 > a.1 { b } else { a })?;
+    (share >= CLOSE).then(|| {
         format!(
-            "too close to call: {} takes {}, between {low} and {high}; only runs of both tell",
-            next.name(),
-            next.epoch_seconds
+            "too close to call: {} takes {}, and is the faster one in {:.0} % of the draws of what is uncertain; only \
+             runs of both tell",
+            rival.name(),
+            rival.epoch_seconds,
+            100.0 * share
         )
     })
 }

@@ -2,9 +2,16 @@
 
 use super::order::seconds;
 use super::{PlanRequest, Priced, mixture};
+use crate::simulate::range;
 use gnnc_ir::plan::{Against, AlphaBasis, Candidate, KindCost, Main, Objective, Range, Volume};
 use gnnc_ir::words::spelling::counted;
 use gnnc_ir::words::units::{Bytes, Seconds, significant};
+
+/// The share of draws in which one takes less time than another.
+fn faster(one: &[f64], other: &[f64]) -> Option<f64> {
+    let wins = one.iter().zip(other).filter(|(one, other)| one < other);
+    (!one.is_empty()).then(|| significant(wins.count() as f64 / one.len() as f64))
+}
 
 impl Priced<'_> {
     /// The candidate, chosen or not, compared to the best one.
@@ -20,6 +27,7 @@ impl Priced<'_> {
             seconds: rounded(kind.seconds),
             ..kind.clone()
         });
+        let range = range(epoch.seconds, &self.draws);
         let needed = estimate.peak_memory_bytes.0;
         let has = request.cluster.device.memory.0;
         Candidate {
@@ -37,8 +45,8 @@ impl Priced<'_> {
             volume: self.volume(),
             peak_memory_bytes: estimate.peak_memory_bytes,
             range: Range {
-                low: rounded(estimate.range.low),
-                high: rounded(estimate.range.high),
+                low: rounded(range.low),
+                high: rounded(range.high),
             },
             basis: estimate.basis,
             eval_bytes: estimate.eval.bytes,
@@ -94,6 +102,7 @@ impl Priced<'_> {
                 own.peak_memory_bytes.0 as f64,
                 other.peak_memory_bytes.0 as f64,
             ),
+            faster: faster(&self.draws, &best.draws),
             main: self.main(Some(best)),
         }
     }

@@ -9,9 +9,11 @@
 mod reason;
 
 use super::{PlanRequest, Priced};
+use crate::simulate::{Doubts, range};
 use gnnc_ir::plan::{
     Goal, LeftOut, Needed, Range, Relaxation, Standing, StatisticalClass, TargetTime, ToTarget,
 };
+use gnnc_ir::program::trace::Phase;
 use gnnc_ir::words::units::{Seconds, significant};
 use std::collections::BTreeMap;
 
@@ -26,9 +28,9 @@ fn group(priced: &Priced) -> u8 {
 
 /// Orders candidates, and says of each what is known of its time to the target. The best candidate of each class comes
 /// first, then all others by class.
-pub(super) fn arrange(request: &PlanRequest, priced: &mut Vec<Priced>) {
+pub(super) fn arrange(request: &PlanRequest, priced: &mut Vec<Priced>, doubts: &Doubts) {
     for one in priced.iter_mut() {
-        one.to_target = Some(one.estimated(request));
+        one.to_target = Some(one.estimated(request, doubts));
     }
     priced.sort_by(|a, b| {
         (group(a).cmp(&group(b)))
@@ -254,17 +256,22 @@ impl Priced<'_> {
         significant(seconds)
     }
 
-    fn estimated(&self, request: &PlanRequest) -> ToTarget {
+    fn estimated(&self, request: &PlanRequest, doubts: &Doubts) -> ToTarget {
         let class = self.spec.class();
         let needed = request.pilot.and_then(|pilot| pilot.needed(&class));
         let every = request.pilot.map_or(1, |pilot| pilot.evaluate_every);
-        let (epoch, evaluation) = (self.estimate.range, self.estimate.eval_range);
+        let drawn = |phase, predicted| range(predicted, &self.drawn(doubts, phase));
+        let seconds = needed.map(|needed| {
+            let epoch = drawn(Phase::Step, self.estimate.epoch.seconds);
+            let evaluation = drawn(Phase::Eval, self.estimate.eval.seconds);
+            target_time(needed, every, epoch, evaluation)
+        });
         ToTarget {
             class,
             steps_per_epoch: self.steps(),
             step_seconds: Seconds(significant(self.step_seconds())),
             needed,
-            seconds: needed.map(|needed| target_time(needed, every, epoch, evaluation)),
+            seconds,
             standing: None,
             break_even: None,
         }

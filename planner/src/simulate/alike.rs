@@ -21,6 +21,8 @@ pub(super) struct Alike<'a> {
 pub(super) struct Kind<'a> {
     pub program: &'a Program,
     pub fabric: Fabric,
+    /// The first rank of one of the stages.
+    first: u32,
 }
 
 impl<'a> Alike<'a> {
@@ -29,17 +31,35 @@ impl<'a> Alike<'a> {
         let (mut kinds, mut outlines): (Vec<Kind>, Vec<Program>) = (Vec::new(), Vec::new());
         let mut stages = Vec::with_capacity(programs.len());
         for (program, stage) in programs.iter().zip(0..) {
-            let fabric = Fabric::new(cluster, parts, stage * width);
+            let first = stage * width;
+            let fabric = Fabric::new(cluster, parts, first);
             let outline = outline(program);
             let mut known = kinds.iter().zip(&outlines);
             let known = known.position(|(kind, one)| kind.fabric == fabric && *one == outline);
             stages.push(known.unwrap_or(kinds.len()));
             if known.is_none() {
-                kinds.push(Kind { program, fabric });
+                kinds.push(Kind {
+                    program,
+                    fabric,
+                    first,
+                });
                 outlines.push(outline);
             }
         }
         Self { kinds, stages }
+    }
+
+    /// The same stages on a cluster of as many nodes and devices, with parts of other sizes.
+    pub fn on(&self, cluster: &Cluster, parts: &Parts) -> Self {
+        let kinds = self.kinds.iter().map(|kind| Kind {
+            program: kind.program,
+            fabric: Fabric::new(cluster, parts, kind.first),
+            first: kind.first,
+        });
+        Self {
+            kinds: kinds.collect(),
+            stages: self.stages.clone(),
+        }
     }
 
     /// Lower bounds for each stage.

@@ -10,21 +10,18 @@ mod messages;
 use super::batch::BatchNeeds;
 use super::fabric::{Class, Fabric};
 use crate::parts::{ChunkShare, Parts};
-use gnnc_ir::cluster::{Cluster, Costs, DeviceKind, Link, SharedBy};
+use collective::Near;
+use gnnc_ir::cluster::{Cluster, Costs, Link, SharedBy};
 use gnnc_ir::kernel::{HUB_EDGES, Walk};
 use gnnc_ir::program::instr;
 use gnnc_ir::program::trace::{Phase, Resource};
 use gnnc_ir::program::work::{Counts, KernelClass, Pick, Work, demand};
 use gnnc_ir::program::{Extent, Instr, Neighbour, Program, RankSizes};
 use gnnc_ir::words::units::{Bytes, Flops};
+use gnnc_ir::workload::Reuse;
 use lines::{Line, lines};
 use messages::Messages;
 use std::rc::Rc;
-
-/// Seconds from one edge of a row to the next in a kernel of a GPU: the latency of memory, of several reads under way.
-/// SpMM of 16 and of 32 columns takes 92 us on an H100 where the longest rows have 512 edges or more, which bounds them
-/// (docs/gpu.md), of which two launches take 8.
-const EDGE_OF_ROW: f64 = 84e-6 / HUB_EDGES as f64;
 
 /// The name of an instruction, and the resource it occupies.
 #[derive(Clone, Copy, Debug)]
@@ -181,6 +178,7 @@ pub(super) struct Compiler<'a> {
     costs: Option<&'a Costs>,
     /// Threads of each rank that draw batches while it trains.
     samplers: u32,
+    near: Near,
     /// What batches of the list keep.
     batches: BatchNeeds,
     /// The share of the current chunk; everything without chunks.
@@ -207,6 +205,7 @@ impl<'a> Compiler<'a> {
             names: Vec::new(),
             costs: measured.and_then(|measured| measured.of(program.ranks)),
             samplers: parts.batch.as_ref().map_or(0, |batch| batch.samplers),
+            near: Near::default(),
             batches: BatchNeeds::default(),
             share: ChunkShare::even(1),
             shares: of_classes(fabric, ChunkShare::even(1)),
@@ -368,7 +367,13 @@ impl<'a> Compiler<'a> {
     fn instruction(&self, counts: &Counts, class: usize) -> f64 {
         let measured = self.costs.and_then(|costs| {
             let held = &self.fabric.classes[class].sizes;
-            let demand = demand(self.program, counts.instr(), &self.shares[class], held)?;
+            let demand = demand(
+                self.program,
+                counts.instr(),
+                &self.shares[class],
+                held,
+                self.parts.degrees.reuse(),
+            )?;
             costs.seconds(&demand)
         });
         measured.unwrap_or_else(|| {
@@ -383,7 +388,16 @@ impl<'a> Compiler<'a> {
         let work = counts.work(&self.shares[class])?;
         let picks = counts.picks(&self.shares[class], &self.reach[class]);
         let longest = self.longest_row(counts.instr(), &self.shares[class]);
-        Some(self.roofline(&work, &picks).max(longest))
+        let reuse = self.parts.degrees.reuse();
+        let sampled = counts
+            .instr()
+            .launch()
+            .is_some_and(|launch| launch.rows.of_batch());
+        let seconds = match sampled {
+            true => self.roofline(&work, &picks, &reuse.shuffled()),
+            false => self.roofline(&work, &picks, reuse),
+        };
+        Some(seconds.max(longest))
     }
 
     /// The time of the longest row of a kernel of a GPU that walks the edges of each row, which a group of threads
@@ -394,25 +408,26 @@ impl<'a> Compiler<'a> {
         };
         let by_vertex = Walk::of(&self.program.kernel(launch.kernel).body).by_vertex();
         let sampled = matches!(launch.rows, Extent::Level(_));
-        if !by_vertex || sampled || self.cluster.device.kind != DeviceKind::Gpu {
+        let of_edge = self.cluster.calibration.edge_latency.0;
+        if !by_vertex || sampled || of_edge == 0.0 {
             return 0.0;
         }
         let longest = self.parts.degrees.longest(sizes.rows(launch.rows));
-        EDGE_OF_ROW * longest.min(HUB_EDGES as f64)
+        of_edge * longest.min(HUB_EDGES as f64)
     }
 
     /// `max(launch floor, operations / rate, bytes / bandwidth)` of work that picks no rows.
     fn kernel(&self, work: &Work) -> f64 {
-        self.roofline(work, &[]).max(self.cluster.launch_floor())
+        self.roofline(work, &[], &Reuse::default())
+            .max(self.cluster.launch_floor())
     }
 
     /// `max(operations / rate, bytes / bandwidth)`.
-    fn roofline(&self, work: &Work, picks: &[Pick]) -> f64 {
+    fn roofline(&self, work: &Work, picks: &[Pick], reuse: &Reuse) -> f64 {
         let device = &self.cluster.device;
         let efficiency = self.cluster.calibration.of(work.class);
         let compute = work.flops.0 / (device.flops * efficiency.compute);
-        let variation = self.parts.degrees.variation();
-        compute.max(device.memory_seconds(work, picks, variation, efficiency))
+        compute.max(device.memory_seconds(work, picks, reuse, efficiency))
     }
 
     /// Time to pass over `read` and `written` bytes. Zero if there are none, or if the link was

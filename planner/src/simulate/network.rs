@@ -5,7 +5,7 @@ use super::fabric::Fabric;
 use gnnc_ir::cluster::SharedBy;
 
 /// Messages in flight; times by class.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct Flight {
     /// When the rank has packed and sent.
     pub arrived: Vec<f64>,

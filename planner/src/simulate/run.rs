@@ -133,6 +133,11 @@ impl<'a> Run<'a> {
         events
     }
 
+    /// When the last rank has finished.
+    pub fn seconds(&self) -> f64 {
+        self.state.clock.iter().copied().fold(0.0, f64::max)
+    }
+
     pub fn cost(&self) -> PhaseCost {
         let ranks = f64::from(self.fabric.ranks);
         let mean = |by_class: &[f64]| -> f64 {
@@ -142,7 +147,7 @@ impl<'a> Run<'a> {
                 .sum::<f64>()
                 / ranks
         };
-        let end = self.state.clock.iter().copied().fold(0.0, f64::max);
+        let end = self.seconds();
         let (compute, communication) = (mean(&self.state.compute), mean(&self.state.communication));
         let floor = mean(&self.state.floor);
         // Both halves of a communication have the same name.

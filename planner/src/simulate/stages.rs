@@ -6,6 +6,7 @@
 use super::alike::{Alike, Kind};
 use super::bound::{Bound, bound};
 use super::compile::{Compiler, Name, Step};
+use super::condense::condensed;
 use super::fabric::Fabric;
 use super::run::{Run, waited};
 use super::{Estimate, PhaseCost, SimulateError, estimate, memory, simulate, timeline};
@@ -17,6 +18,9 @@ use gnnc_ir::program::traffic::{Traffic, traffic};
 use gnnc_ir::program::{Neighbour, Program};
 use gnnc_ir::words::units::{Bytes, Seconds};
 use std::collections::{BTreeMap, VecDeque};
+
+/// Chunks that tell how much longer a pipeline takes with other costs.
+const FEW_CHUNKS: u32 = 16;
 
 /// As [`simulate`], for one program that represents all ranks, or one per stage of a pipeline,
 /// where `parts` are those of a group.
@@ -45,7 +49,8 @@ fn staged(
     check(programs, cluster, parts)?;
     let alike = Alike::of(programs, cluster, parts);
     let phase = |phase| {
-        let stages = run(&alike, cluster, parts, phase, None)?;
+        let lists = compiled(&alike, cluster, parts, phase);
+        let stages = run(&alike, &lists, cluster, parts, Show::Costs)?;
         Ok(cost(stages, &alike, parts, phase))
     };
     let (setup, epoch, eval) = (
@@ -75,7 +80,14 @@ pub fn timeline_all(
         _ => {
             check(programs, cluster, parts)?;
             let alike = Alike::of(programs, cluster, parts);
-            let stages = run(&alike, cluster, parts, phase, Some(ranks))?;
+            let lists = compiled(&alike, cluster, parts, phase);
+            let stages = run(
+                &alike,
+                &lists,
+                cluster,
+                parts,
+                Show::Events { phase, ranks },
+            )?;
             Ok(stages.into_iter().flat_map(|stage| stage.events).collect())
         }
     }
@@ -107,13 +119,36 @@ pub fn bound_all(
     }
 }
 
+/// Seconds until the last stage has run a list of a few chunks. What more of them take depends on the same costs.
+///
+/// # Errors
+/// If stages wait for each other.
+pub(super) fn seconds(
+    alike: &Alike,
+    cluster: &Cluster,
+    parts: &Parts,
+    phase: Phase,
+) -> Result<f64, SimulateError> {
+    let mut lists = compiled(alike, cluster, parts, phase);
+    for list in &mut lists {
+        list.steps = condensed(std::mem::take(&mut list.steps), FEW_CHUNKS);
+    }
+    let stages = run(alike, &lists, cluster, parts, Show::Costs)?;
+    let ends = stages.iter().map(|stage| stage.cost.seconds.0);
+    Ok(ends.fold(0.0, f64::max))
+}
+
 /// Busy seconds of each stage's busiest rank or its links, ignoring waits.
 pub fn busy_seconds(programs: &[Program], cluster: &Cluster, parts: &Parts) -> Vec<f64> {
     let bounds = Alike::of(programs, cluster, parts).bounds(cluster, parts);
     bounds.iter().map(|bound| bound.seconds.0).collect()
 }
 
-fn check(programs: &[Program], cluster: &Cluster, parts: &Parts) -> Result<(), SimulateError> {
+pub(super) fn check(
+    programs: &[Program],
+    cluster: &Cluster,
+    parts: &Parts,
+) -> Result<(), SimulateError> {
     let ranks = programs.first().map_or(0, |program| program.ranks);
     let held = programs.len() * parts.sizes.len();
     if ranks as usize != held {
@@ -154,27 +189,59 @@ struct Stage<'a> {
     free: [Vec<f64>; 2],
 }
 
-fn run(
-    alike: &Alike,
-    cluster: &Cluster,
-    parts: &Parts,
-    phase: Phase,
-    traced: Option<u32>,
-) -> Result<Vec<Finished>, SimulateError> {
-    let mut compiled: Vec<(Vec<Step>, Vec<Name>, f64)> = Vec::new();
-    for Kind { program, fabric } in &alike.kinds {
-        let compiler = Compiler::new(program, cluster, fabric, parts);
+/// What is to be known of a run.
+#[derive(Clone, Copy)]
+enum Show {
+    /// What it costs.
+    Costs,
+    /// The events of the first so many ranks.
+    Events { phase: Phase, ranks: u32 },
+}
+
+/// The list of a stage as steps.
+struct Compiled {
+    steps: Vec<Step>,
+    names: Vec<Name>,
+    /// Overhead besides its instructions.
+    around: f64,
+}
+
+/// The steps of each kind of stages.
+fn compiled(alike: &Alike, cluster: &Cluster, parts: &Parts, phase: Phase) -> Vec<Compiled> {
+    let kinds = alike.kinds.iter().map(|kind| {
+        let compiler = Compiler::new(kind.program, cluster, &kind.fabric, parts);
         let around = compiler.around();
         let (steps, names) = compiler.compile(phase);
-        compiled.push((steps, names, around));
-    }
+        Compiled {
+            steps,
+            names,
+            around,
+        }
+    });
+    kinds.collect()
+}
+
+fn run(
+    alike: &Alike,
+    lists: &[Compiled],
+    cluster: &Cluster,
+    parts: &Parts,
+    show: Show,
+) -> Result<Vec<Finished>, SimulateError> {
     let width = parts.sizes.len();
     let mut stages = Vec::with_capacity(alike.stages.len());
     for (&kind, number) in alike.stages.iter().zip(0..) {
-        let (fabric, (steps, names, around)) = (&alike.kinds[kind].fabric, &compiled[kind]);
-        let mut run = match traced {
-            Some(ranks) => Run::tracing(fabric, names.clone(), phase, ranks, number),
-            None => Run::new(fabric, names.clone()),
+        let fabric = &alike.kinds[kind].fabric;
+        let Compiled {
+            steps,
+            names,
+            around,
+        } = &lists[kind];
+        let mut run = match show {
+            Show::Costs => Run::new(fabric, names.clone()),
+            Show::Events { phase, ranks } => {
+                Run::tracing(fabric, names.clone(), phase, ranks, number)
+            }
         };
         run.wait(*around);
         let mut flat = Vec::new();

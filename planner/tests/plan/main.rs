@@ -3,6 +3,7 @@
 // Test helpers may unwrap, like tests.
 #![allow(clippy::unwrap_used)]
 
+mod doubt;
 mod host;
 mod model;
 mod report;

@@ -53,6 +53,7 @@ pub fn workload(
         max_degree: 0,
         max_out_degree: 0,
         degree_histogram: Vec::new(),
+        reuse: Vec::new(),
         replication: BTreeMap::from_iter(alpha.iter().copied()),
         partitions: BTreeMap::new(),
     }

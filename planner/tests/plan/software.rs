@@ -2,7 +2,7 @@
 
 use crate::model::{program, workload};
 use crate::simulate::{SHAPE, cluster, cost, near};
-use gnnc_ir::cluster::DeviceKind;
+use gnnc_ir::cluster::{Calibration, DeviceKind};
 use gnnc_ir::plan::Partitioner;
 use gnnc_ir::words::units::Seconds;
 use gnnc_planner::parts::parts;
@@ -44,6 +44,7 @@ fn the_longest_row_bounds_sums_over_edges_on_gpus() {
         let parts = parts(&graph, 1, Partitioner::Metis).unwrap();
         let mut cluster = cluster(1, 1);
         cluster.device.kind = kind;
+        cluster.calibration.edge_latency = Calibration::profile(kind).edge_latency;
         cluster.device.launch_floor = Seconds(0.0);
         (cluster.device.flops, cluster.device.memory_bandwidth) = (1e25, 1e25);
         let epoch = cost(&program(1, SHAPE), &cluster, &parts).epoch;

@@ -2,7 +2,7 @@
 
 use crate::model::{HIDDEN, at, program, workload};
 use crate::simulate::{SHAPE, calibrated, cluster, cost, measured, near};
-use gnnc_ir::cluster::{Cluster, DeviceKind};
+use gnnc_ir::cluster::{Cluster, DeviceKind, TermCosts};
 use gnnc_ir::kernel::expr::{Expr, Value};
 use gnnc_ir::kernel::{At, Body, Kernel, Operand, Over};
 use gnnc_ir::plan::Partitioner;
@@ -86,7 +86,7 @@ fn a_slow_rank_makes_the_others_wait() {
 
 /// A program for each of `stages` stages, with a product in every run of layers, forward and
 /// backward.
-fn staged([stages, virtual_stages, chunks]: [u32; 3]) -> Vec<Program> {
+pub fn staged([stages, virtual_stages, chunks]: [u32; 3]) -> Vec<Program> {
     let buffer = |extent| Buffer {
         name: "x".to_owned(),
         extent,
@@ -205,7 +205,7 @@ fn messages(mut cluster: Cluster, costs: &[(&str, [f64; 3])]) -> Cluster {
         let terms = TERMS.map(|term| (term.to_owned(), cost(term)));
         measured.costs[0]
             .groups
-            .insert((*group).to_owned(), terms.into());
+            .insert((*group).to_owned(), TermCosts::from(terms).into());
     }
     cluster
 }
@@ -281,7 +281,7 @@ fn what_lay_for_a_while_is_read_from_farther_memory() {
         let terms = TERMS.map(|term| (term.to_owned(), cost(term)));
         let measured = cluster.calibration.measured.as_mut().unwrap();
         let groups = &mut measured.costs[0].groups;
-        groups.insert(group.to_owned(), terms.into());
+        groups.insert(group.to_owned(), TermCosts::from(terms).into());
     }
     let programs = staged([2, 1, chunks]);
     let epoch = simulate_all(&programs, &cluster, &parts).unwrap().epoch;

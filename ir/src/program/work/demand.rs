@@ -6,12 +6,14 @@
 //! from.
 
 mod batches;
+mod products;
 mod vectors;
 
 use super::picks::is_picked;
 use super::{Nest, launched, loads, stored};
 use crate::kernel::{At, Body, End, Kernel, Over, Walk};
-use crate::program::{Instr, Launch, Product, Program, RankSizes, Ref};
+use crate::program::{Instr, Launch, Program, RankSizes, Ref};
+use crate::workload::Reuse;
 use vectors::Vectors;
 
 /// Number of [`TERMS`].
@@ -19,8 +21,9 @@ pub const TERM_COUNT: usize = 24;
 
 /// Names of the counts in cluster files. Bytes, cache lines and waits are split by the size of
 /// the memory they come from: 32 KiB, half a MiB, 4, 32 and 256 MiB, with interpolation
-/// between. For bytes, that memory is everything the instruction touches; for lines and waits,
-/// it is the matrix that rows are picked from. `vector` counts vectors of 16 floats in products
+/// between. For bytes, that memory is everything the instruction touches; for waits, it is the matrix
+/// that rows are picked from. Lines of rows that edges pick again and again come from the smallest memory that keeps
+/// them so long. `vector` counts vectors of 16 floats in products
 /// and of 4 elsewhere; `lane` counts data loaded float by float; `wait` counts instructions
 /// stalled on values of edges (in products, on rows of an operand with scattered starts).
 pub const TERMS: [&str; TERM_COUNT] = [
@@ -111,13 +114,8 @@ const STREAM: usize = 9;
 const LINE: usize = 14;
 const WAIT: usize = 19;
 
-/// Floats per vector in a product, and bytes per cache line.
-const LANES: u64 = 16;
+/// Bytes per cache line.
 const CACHE_LINE: u64 = 64;
-/// Columns up to which products use another blocking, and vectors of the result kept in
-/// registers at a time.
-const NARROW: u64 = 64;
-const TILE: f64 = 24.0;
 /// Base-2 logarithms of the memory sizes.
 const LEVELS: [f64; 5] = [15.0, 19.0, 22.0, 25.0, 28.0];
 
@@ -147,6 +145,8 @@ impl Demand {
             counts: [0.0; TERM_COUNT],
             reach: bytes,
             held: RankSizes::default(),
+            of_batch: false,
+            reuse: Reuse::default(),
         };
         if bytes > 0 {
             (terms.counts[LAUNCH], terms.counts[ROW]) = (f64::from(launch), strips);
@@ -162,18 +162,25 @@ impl Demand {
 }
 
 /// Demand of an instruction on a rank, or on a share of it: `sizes` are what it runs over, and
-/// `held` is what the rank holds and rows are picked from. `None` for loops and for
-/// instructions that communicate.
+/// `held` is what the rank holds and rows are picked from, as soon again as `reuse` says. `None` for
+/// loops and for instructions that communicate.
 pub fn demand(
     program: &Program,
     instr: &Instr,
     sizes: &RankSizes,
     held: &RankSizes,
+    reuse: &Reuse,
 ) -> Option<Demand> {
+    let of_batch = instr.launch().is_some_and(|launch| launch.rows.of_batch());
     let mut terms = Terms {
         counts: [0.0; TERM_COUNT],
         reach: reach(program, instr, sizes),
         held: *held,
+        of_batch,
+        reuse: match of_batch {
+            true => reuse.shuffled(),
+            false => reuse.clone(),
+        },
     };
     terms.counts[LAUNCH] = 1.0;
     let sizes = &launched(instr, sizes);
@@ -189,6 +196,9 @@ pub(in crate::program) struct Terms {
     counts: [f64; TERM_COUNT],
     reach: u64,
     held: RankSizes,
+    /// Whether it runs over rows of a sampled batch.
+    of_batch: bool,
+    reuse: Reuse,
 }
 
 impl Terms {
@@ -197,15 +207,32 @@ impl Terms {
         self.spread(STREAM, bytes as f64, self.reach);
     }
 
-    /// Counts `rows` rows of `row` bytes, picked from `reach` bytes in random order.
+    /// Counts `rows` rows of `row` bytes, picked from `reach` bytes, of which none is picked again soon.
     fn pick(&mut self, rows: u64, row: u64, reach: u64) {
-        // If lines do not divide into rows, a row may start anywhere in a line.
-        let lines = match (row % CACHE_LINE, row) {
-            (0, _) => (row / CACHE_LINE) as f64,
-            (_, row) if CACHE_LINE.is_multiple_of(row) => 1.0,
-            _ => (row.saturating_sub(4)) as f64 / CACHE_LINE as f64 + 1.0,
+        self.spread(LINE, rows as f64 * lines(row), reach);
+    }
+
+    /// Counts `rows` rows of `row` bytes, picked from `reach` bytes by the edges of a graph. Each memory has the
+    /// rows that were picked last; those of a batch are picked for the first time, too.
+    fn pick_again(&mut self, rows: u64, row: u64, reach: u64) {
+        let first = match self.of_batch {
+            true => rows.min(reach / row.max(1)),
+            false => 0,
         };
-        self.spread(LINE, rows as f64 * lines, reach);
+        self.pick(first, row, reach);
+        let amount = (rows - first) as f64 * lines(row);
+        let mut answered = 0.0;
+        for (level, size) in LEVELS.iter().enumerate() {
+            let last = level + 1 == LEVELS.len();
+            let kept = if last {
+                1.0
+            } else {
+                size.exp2() / reach.max(1) as f64
+            };
+            let hits = self.reuse.hits(kept).max(answered);
+            self.counts[LINE + level] += amount * (hits - answered);
+            answered = hits;
+        }
     }
 
     /// Counts instructions that stall until data picked from `reach` bytes arrives. A processor
@@ -228,121 +255,6 @@ impl Terms {
                 self.counts[first + upper - 1] += amount * (1.0 - share);
                 self.counts[first + upper] += amount * share;
             }
-        }
-    }
-
-    /// Counts a product. `a` and the other equally long matrix are streamed; each comes with
-    /// its bytes per element.
-    pub(in crate::program) fn product(
-        &mut self,
-        product: Product,
-        (rows, inner, columns): (u64, u64, u64),
-        [a, other]: [u64; 2],
-    ) -> &'static str {
-        let result = match product {
-            Product::Nn | Product::Nt => rows,
-            Product::Tn => inner,
-        };
-        self.counts[ROW] = rows as f64;
-        self.counts[VECTOR] = (rows * inner * columns.div_ceil(LANES)) as f64;
-        // The matrix with `inner` rows is packed or summed again.
-        self.counts[EDGE] = (inner * columns.div_ceil(LANES)) as f64;
-        self.counts[FINISH] += (result * columns.div_ceil(LANES)) as f64;
-        self.stream(rows * (a * inner + other * columns));
-        // The rows of `a` have scattered starts.
-        self.wait(rows as f64, self.reach);
-        if columns <= NARROW {
-            // One factor of each multiply-add is a scalar; the smaller matrix is read once per
-            // tile of rows.
-            self.counts[LANE] = (rows * inner) as f64;
-            let width = columns.div_ceil(LANES);
-            let lines = (rows * inner * width * width) as f64 / TILE;
-            self.spread(LINE, lines, inner * width * CACHE_LINE);
-        }
-        let groups = match product {
-            Product::Nn => ["gemm-nn-thin", "gemm-nn", "gemm-nn-wide"],
-            Product::Nt => ["gemm-nt-thin", "gemm-nt", "gemm-nt-wide"],
-            Product::Tn => ["gemm-tn-thin", "gemm-tn", "gemm-tn-wide"],
-        };
-        let [thin, narrow, wide] = groups;
-        match columns {
-            // Loaded data is used once: loads take longer than operations.
-            _ if columns <= LANES => thin,
-            _ if columns <= NARROW => narrow,
-            _ => wide,
-        }
-    }
-
-    /// Counts a product's finishing kernel.
-    pub(in crate::program) fn finish(
-        &mut self,
-        program: &Program,
-        launch: &Launch,
-        sizes: &RankSizes,
-    ) {
-        let vectors = Vectors::of(program.kernel(launch.kernel));
-        let rows = sizes.rows(launch.rows) as f64;
-        self.counts[FINISH] += rows * vectors.vector;
-        self.counts[SLOW] += rows * vectors.slow;
-        self.counts[DRAW] += rows * vectors.draw;
-        self.counts[EXP] += rows * vectors.exp;
-    }
-
-    /// Counts dropout of the non-zeros of some rows.
-    pub(in crate::program) fn sparse_dropout(
-        &mut self,
-        (rows, nonzeros): (u64, u64),
-    ) -> &'static str {
-        self.counts[ROW] = rows as f64;
-        self.counts[DRAW] = nonzeros as f64;
-        self.stream(12 * nonzeros);
-        "copy"
-    }
-
-    /// Counts expanding the non-zeros of some rows to a matrix of `written` bytes.
-    pub(in crate::program) fn densify(
-        &mut self,
-        (rows, nonzeros): (u64, u64),
-        written: u64,
-    ) -> &'static str {
-        self.counts[ROW] = rows as f64;
-        self.counts[EDGE] = nonzeros as f64;
-        self.stream(8 * nonzeros + written);
-        "copy"
-    }
-
-    /// Counts a loss over `rows` vertices; `meant` of them are trained on.
-    pub(in crate::program) fn loss(&mut self, rows: u64, meant: u64, classes: u32) -> &'static str {
-        let classes = u64::from(classes);
-        self.counts[ROW] = rows as f64;
-        self.counts[EDGE] = meant as f64;
-        self.counts[EXP] = (meant * classes) as f64;
-        self.stream(4 * (rows + meant) * classes);
-        "loss"
-    }
-
-    pub(in crate::program) fn sparse(
-        &mut self,
-        product: Product,
-        (inner, columns): (u64, u64),
-        (vertices, nonzeros): (u64, u64),
-        [read, written]: [u64; 2],
-    ) -> &'static str {
-        let (rows, others) = match product {
-            Product::Tn => (inner, vertices),
-            Product::Nn | Product::Nt => (vertices, inner),
-        };
-        self.counts[ROW] = rows as f64;
-        self.counts[EDGE] = nonzeros as f64;
-        self.counts[VECTOR] = (nonzeros * columns.div_ceil(4)) as f64;
-        self.stream(8 * nonzeros + written * rows * columns);
-        self.pick(nonzeros, read * columns, read * others * columns);
-        match product {
-            Product::Tn => {
-                self.wait(nonzeros as f64, 4 * nonzeros);
-                "sparse-gemm-tn"
-            }
-            Product::Nn | Product::Nt => "sparse-gemm-nn",
         }
     }
 
@@ -414,7 +326,10 @@ impl Terms {
                     };
                     let row = once / times.max(1);
                     let all = bytes(program, *at, &self.held);
-                    self.pick(times, row, all);
+                    match operand.at {
+                        At::Src | At::Dst => self.pick_again(times, row, all),
+                        At::Row | At::One | At::Edge | At::List => self.pick(times, row, all),
+                    }
                     // Each edge value is picked once, so no cache holds it.
                     if operand.at == At::Edge {
                         self.wait(times as f64 * instructions, all);
@@ -435,6 +350,16 @@ impl Terms {
             }
         }
         self.stream(streamed + written + nest.structure_bytes(kernel, &loaded));
+    }
+}
+
+/// Cache lines of a row that is picked.
+fn lines(row: u64) -> f64 {
+    match (row % CACHE_LINE, row) {
+        (0, _) => (row / CACHE_LINE) as f64,
+        (_, row) if CACHE_LINE.is_multiple_of(row) => 1.0,
+        // If lines do not divide into rows, a row may start anywhere in a line.
+        _ => (row.saturating_sub(4)) as f64 / CACHE_LINE as f64 + 1.0,
     }
 }
 

@@ -45,6 +45,7 @@ fn path() -> Workload {
         max_degree: 2,
         max_out_degree: 0,
         degree_histogram: vec![0, 2, 2],
+        reuse: Vec::new(),
         replication: [(2, 0.5)].into(),
         partitions: [(2, vec![halves])].into(),
     }

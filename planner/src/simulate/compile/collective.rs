@@ -8,7 +8,15 @@ use gnnc_ir::program::instr::{self, Collective};
 use gnnc_ir::program::traffic::{Reads, traffic};
 use gnnc_ir::program::work::strips;
 use gnnc_ir::program::{Among, Chunk, Instr, Moved};
+use std::cell::OnceCell;
 use std::rc::Rc;
+
+/// Ranks of their groups that ranks have in their nodes, once that was counted.
+#[derive(Default)]
+pub(super) struct Near {
+    slices: OnceCell<f64>,
+    copies: OnceCell<f64>,
+}
 
 impl Compiler<'_> {
     /// The cost of a communication instruction, of which the step is `half`.
@@ -168,7 +176,8 @@ impl Compiler<'_> {
             let here = f64::from(node.ranks);
             let near = match among {
                 Among::All => here - 1.0,
-                Among::Slices | Among::Copies => self.near(among),
+                Among::Slices => *self.near.slices.get_or_init(|| self.near(among)),
+                Among::Copies => *self.near.copies.get_or_init(|| self.near(among)),
             };
             let far = others - near;
             let (inside, between) = (&self.cluster.inside, &self.cluster.between);

@@ -75,7 +75,10 @@ impl State {
                 *now += (*now - before) * times;
             }
         };
-        for flight in self.flights.values_mut().flatten() {
+        // Those that iterations do not touch were sent before.
+        let sent = self.flights.iter_mut();
+        let sent = sent.filter(|(tag, flights)| before.flights.get(tag) != Some(flights));
+        for flight in sent.flat_map(|(_, flights)| flights) {
             for at in [&mut flight.arrived, &mut flight.ready, &mut flight.end] {
                 let advance = self.clock.iter().zip(&before.clock);
                 for (at, (now, before)) in at.iter_mut().zip(advance) {

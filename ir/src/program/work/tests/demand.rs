@@ -6,6 +6,7 @@ use crate::program::instr;
 use crate::program::{Matrix, Product};
 use crate::words::sampling::{Cut, Exclude, Fanout, Kind, Negatives, Roots, Sampling};
 use crate::words::scalar::Unary;
+use crate::workload::Reuse;
 
 /// The named counts; all others are 0.
 fn named(terms: &[(&str, f64)]) -> [f64; TERM_COUNT] {
@@ -73,7 +74,9 @@ fn roots_and_draws(body: Body, at_input: At, fused: bool) -> (f64, f64) {
         ],
         ..Program::default()
     };
-    let found = demand(&program, &instr, &SIZES, &SIZES).unwrap().terms;
+    let found = demand(&program, &instr, &SIZES, &SIZES, &Reuse::default())
+        .unwrap()
+        .terms;
     let count = |name: &str| {
         TERMS
             .iter()
@@ -99,7 +102,7 @@ fn a_loss_costs_by_training_vertex() {
         classes: 3,
     });
     let sizes = RankSizes { train: 4, ..SIZES };
-    let found = demand(&program, &instr, &sizes, &sizes).unwrap();
+    let found = demand(&program, &instr, &sizes, &sizes, &Reuse::default()).unwrap();
     assert_eq!(found.group, "loss");
     let expected = [
         ("launch", 1.0),
@@ -151,7 +154,7 @@ fn sparse_features_draw_for_each_non_zero() {
         p: 0.5,
         site: 0.into(),
     });
-    let found = demand(&program, &instr, &SIZES, &SIZES).unwrap();
+    let found = demand(&program, &instr, &SIZES, &SIZES, &Reuse::default()).unwrap();
     assert_eq!(found.group, "copy");
     let expected = [
         ("launch", 1.0),
@@ -194,7 +197,7 @@ fn a_draw_picks_edges_or_whole_rows() {
             sampling: Some(sampling(fanout)),
             ..Program::default()
         };
-        demand(&program, &sample, &sizes, &sizes).unwrap()
+        demand(&program, &sample, &sizes, &sizes, &Reuse::default()).unwrap()
     };
     // No vertex has more than 4 edges.
     let (drawn, whole) = (of(3), of(4));
@@ -212,4 +215,62 @@ fn a_draw_picks_edges_or_whole_rows() {
     assert_eq!(drawn.terms, counts(60.0));
     // 20 rows of 3 edges, whose 12 bytes may begin anywhere in a line.
     assert_eq!(whole.terms, counts(20.0 * (1.0 + 8.0 / 64.0)));
+}
+
+/// Lines of picked rows come from the smallest memory that keeps them until they are picked again.
+#[test]
+fn picked_lines_come_from_what_still_has_them() {
+    let columns = 1 << 14;
+    let value = Expr {
+        values: vec![Value::Load(0)],
+    };
+    let body = Body::Gather {
+        set: EdgeSet::Looped,
+        to: End::Dst,
+        reduce: Reduce::Sum,
+        value,
+        finish: acc(),
+    };
+    let dense = |at: At| Operand::dense(at, 1, columns);
+    let program = Program {
+        ranks: 1,
+        kernels: vec![kernel(
+            body,
+            1,
+            columns,
+            vec![dense(At::Src)],
+            vec![dense(At::Row)],
+        )],
+        buffers: vec![
+            buffer(Extent::Local, columns),
+            buffer(Extent::Inner, columns),
+        ],
+        ..Program::default()
+    };
+    let instr = Instr::Launch(launch(Extent::Inner, 1, 1));
+    let lines = |counted: &[f64]| {
+        let reuse = Reuse {
+            variation: 0.0,
+            rows: 14.0,
+            counted: counted.to_vec(),
+        };
+        let found = demand(&program, &instr, &SIZES, &SIZES, &reuse).unwrap();
+        let of = |name: &str| found.terms[TERMS.iter().position(|term| *term == name).unwrap()];
+        ["line_32k", "line_512k", "line_4m", "line_32m"].map(of)
+    };
+    // 40 edges with loops, of 64 KiB each, out of 14 rows: half a MiB has 8 of them.
+    let all = 40.0 * f64::from(columns) / 16.0;
+    let near = |found: [f64; 4], expected: [f64; 4]| {
+        let same = found
+            .iter()
+            .zip(expected)
+            .all(|(a, b)| (a / all - b).abs() < 1e-9);
+        assert!(same, "{found:?}, expected {expected:?} of {all}");
+    };
+    near(lines(&[0.2, 0.4, 0.5, 0.6, 1.0]), [0.1, 0.5, 0.4, 0.0]);
+    // In random order, the share that fits.
+    near(
+        lines(&[]),
+        [1.0 / 28.0, 0.5357142857142857, 0.42857142857142855, 0.0],
+    );
 }
