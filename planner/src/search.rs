@@ -446,7 +446,12 @@ impl Priced<'_> {
             Phase::Eval => self.estimate.eval.seconds,
         };
         // What was simulated once can be simulated again.
-        let found = doubts.seconds(&self.programs, &self.parts, phase, predicted);
+        let (programs, parts) = (&self.programs, &self.parts);
+        let found = match self.allowed() {
+            true => doubts.seconds(programs, parts, phase, predicted),
+            // Nobody compares it with others.
+            false => doubts.seconds_in_half(programs, parts, phase, predicted),
+        };
         found.unwrap_or_default()
     }
 

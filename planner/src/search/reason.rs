@@ -10,7 +10,8 @@ use gnnc_ir::words::units::{Bytes, Seconds, significant};
 /// The share of draws in which one takes less time than another.
 fn faster(one: &[f64], other: &[f64]) -> Option<f64> {
     let wins = one.iter().zip(other).filter(|(one, other)| one < other);
-    (!one.is_empty()).then(|| significant(wins.count() as f64 / one.len() as f64))
+    (!one.is_empty() && one.len() == other.len())
+        .then(|| significant(wins.count() as f64 / one.len() as f64))
 }
 
 impl Priced<'_> {

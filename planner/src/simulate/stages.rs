@@ -20,7 +20,7 @@ use gnnc_ir::words::units::{Bytes, Seconds};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Chunks that tell how much longer a pipeline takes with other costs.
-const FEW_CHUNKS: u32 = 16;
+const FEW_CHUNKS: u32 = 8;
 
 /// As [`simulate`], for one program that represents all ranks, or one per stage of a pipeline,
 /// where `parts` are those of a group.
