@@ -65,25 +65,39 @@ fn class_of(after: u64) -> usize {
     (power * FINE) as usize + eighth as usize
 }
 
+/// A number of edges that are walked.
+#[derive(Clone, Copy)]
+struct Stretch {
+    /// The rows that they use on average.
+    rows: f64,
+    /// The share of uses again after at most as many edges.
+    again: f64,
+}
+
 /// The share of `count` uses of `used` rows that are among the last `2^n`.
 fn curve(classes: &[Class], count: u64, used: f64, vertices: u32) -> Vec<f64> {
-    // Rows that stretches of edges use on average, and the share of uses again after at most as many.
-    let mut known = vec![(1.0, 0.0)];
+    let mut known = vec![Stretch {
+        rows: 1.0,
+        again: 0.0,
+    }];
     let (mut later, mut sum): (u64, u64) = (count, classes.iter().map(|class| class.sum).sum());
     for class in classes.iter().filter(|class| class.count > 0) {
         later -= class.count;
         sum -= class.sum;
         let missing = (sum as f64 - later as f64 * class.most as f64) / count as f64;
-        known.push((used - missing, 1.0 - later as f64 / count as f64));
+        known.push(Stretch {
+            rows: used - missing,
+            again: 1.0 - later as f64 / count as f64,
+        });
     }
     let powers = 0..=u64::from(vertices.max(1)).next_power_of_two().ilog2();
     let share = |rows: f64| {
-        let above = known.partition_point(|(found, _)| *found <= rows);
-        let (rows_below, below_share) = known[above.saturating_sub(1)];
-        let Some(&(rows_above, above_share)) = known.get(above) else {
-            return below_share;
+        let above = known.partition_point(|stretch| stretch.rows <= rows);
+        let below = known[above.saturating_sub(1)];
+        let Some(above) = known.get(above) else {
+            return below.again;
         };
-        below_share + (rows - rows_below) / (rows_above - rows_below) * (above_share - below_share)
+        below.again + (rows - below.rows) / (above.rows - below.rows) * (above.again - below.again)
     };
     let rounded = |share: f64| (share.clamp(0.0, 1.0) * 1e4).round() / 1e4;
     powers
@@ -94,6 +108,7 @@ fn curve(classes: &[Class], count: u64, used: f64, vertices: u32) -> Vec<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::GraphData;
     use crate::generate::{Attributes, Mesh, PlantedPartition, Rmat};
     use std::collections::BTreeMap;
 
@@ -118,31 +133,30 @@ mod tests {
         hits as f64 / uses as f64
     }
 
-    #[test]
-    fn what_a_cache_of_so_many_rows_answers_is_counted() {
-        let attributes = Attributes::default();
-        let (vertices, edges) = (3000, 30_000);
+    /// A graph with hubs, one whose neighbors are near, and one with neither.
+    fn graphs(vertices: u32, edges: u64) -> [GraphData; 3] {
         let rmat = Rmat {
             vertices,
             edges,
             ..Rmat::default()
-        }
-        .generate()
-        .unwrap();
+        };
         let mesh = Mesh {
             vertices,
             edges,
-            attributes,
+            attributes: Attributes::default(),
             seed: 1,
-        }
-        .generate()
-        .unwrap();
+        };
         let planted = PlantedPartition {
             vertices,
             edges,
             ..PlantedPartition::default()
         };
-        for graph in [rmat, mesh, planted.generate().unwrap()] {
+        [rmat.generate(), mesh.generate(), planted.generate()].map(Result::unwrap)
+    }
+
+    #[test]
+    fn what_a_cache_of_so_many_rows_answers_is_counted() {
+        for graph in graphs(3000, 30_000) {
             let found = reuse(&graph.topology);
             assert_eq!(found.len(), 13);
             for power in [3, 6, 8, 10, 11] {
@@ -159,30 +173,7 @@ mod tests {
 
     #[test]
     fn meshes_are_local_and_hubs_are_kept() {
-        let attributes = Attributes::default();
-        let (vertices, edges) = (10_000, 80_000);
-        let mesh = Mesh {
-            vertices,
-            edges,
-            attributes,
-            seed: 1,
-        }
-        .generate()
-        .unwrap();
-        let rmat = Rmat {
-            vertices,
-            edges,
-            ..Rmat::default()
-        }
-        .generate()
-        .unwrap();
-        let planted = PlantedPartition {
-            vertices,
-            edges,
-            ..PlantedPartition::default()
-        };
-        let planted = planted.generate().unwrap();
-        let [mesh, rmat, planted] = [mesh, rmat, planted].map(|graph| reuse(&graph.topology)[10]);
+        let [rmat, mesh, planted] = graphs(10_000, 80_000).map(|graph| reuse(&graph.topology)[10]);
         assert!(
             mesh > 0.85 && mesh > rmat && rmat > 0.3 && rmat > 2.0 * planted,
             "{mesh} {rmat} {planted}"

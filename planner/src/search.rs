@@ -25,7 +25,7 @@ use crate::layout::Pure;
 use crate::parts::{BatchPlans, Parts, parts};
 use crate::placement::{Stages, row};
 use crate::simulate::{
-    Doubts, Estimate, bound_all, busy_seconds, least_memory, peak_memory, simulate_all,
+    Doubts, Draws, Estimate, bound_all, busy_seconds, least_memory, peak_memory, simulate_all,
 };
 use crate::stale::StaleError;
 use gnnc_ir::cluster::Cluster;
@@ -445,13 +445,14 @@ impl Priced<'_> {
             Phase::Step => self.estimate.epoch.seconds,
             Phase::Eval => self.estimate.eval.seconds,
         };
-        // What was simulated once can be simulated again.
-        let (programs, parts) = (&self.programs, &self.parts);
-        let found = match self.allowed() {
-            true => doubts.seconds(programs, parts, phase, predicted),
-            // Nobody compares it with others.
-            false => doubts.seconds_in_half(programs, parts, phase, predicted),
+        // Nobody compares a candidate that is not allowed with others.
+        let draws = if self.allowed() {
+            Draws::All
+        } else {
+            Draws::Half
         };
+        let found = doubts.seconds(&self.programs, &self.parts, phase, predicted, draws);
+        // What was simulated once can be simulated again.
         found.unwrap_or_default()
     }
 

@@ -21,7 +21,7 @@ mod sent;
 mod stages;
 
 pub use bound::{Bound, bound};
-pub use doubt::{Doubts, range};
+pub use doubt::{Doubts, Draws, range};
 use stages::check as check_all;
 pub use stages::{bound_all, busy_seconds, simulate_all, timeline_all};
 

@@ -1,52 +1,44 @@
 //! Last-level caches: how much of the rows that instructions pick one by one comes from memory.
 
 use super::{Device, DeviceKind, Efficiency};
-use crate::program::work::{Pick, Work};
+use crate::program::work::{Pick, Work, sectors};
 use crate::workload::Reuse;
 
 /// Bytes that a read at a random place takes from memory at least: a sector of a GPU's cache line, or
 /// the line of a processor.
-const fn sector(kind: DeviceKind) -> f64 {
+const fn sector(kind: DeviceKind) -> u64 {
     match kind {
-        DeviceKind::Gpu => 32.0,
-        DeviceKind::Cpu => 64.0,
+        DeviceKind::Gpu => 32,
+        DeviceKind::Cpu => 64,
     }
 }
 
 /// Bytes of the picked rows that come from memory. Each row is read from there at least once, in
 /// whole sectors.
-fn missed(cache: u64, picks: &[Pick], reuse: &Reuse, sector: f64) -> f64 {
+fn missed(cache: u64, picks: &[Pick], reuse: &Reuse, sector: u64) -> f64 {
     // The cache is shared by rows that are read more than once.
     let again = picks.iter().filter(|pick| pick.reads > pick.rows());
     let all: f64 = again.map(|pick| pick.of as f64).sum();
     let kept = cache as f64 / all.max(1.0);
     let of = |pick: &Pick| {
-        let (row, reads) = (pick.row as f64, pick.reads as f64);
+        let reads = pick.reads as f64;
         let once = (pick.rows() as f64).min(reads);
         let missed = (reads * (1.0 - reuse.hits(kept))).max(once);
         // Rows that lie side by side share sectors, which are still there if all of them fit.
         let fits = pick.of <= cache && kept >= 1.0;
-        missed * if fits { row } else { in_sectors(row, sector) }
+        let row = if fits {
+            pick.row as f64
+        } else {
+            sectors(pick.row, sector) * sector as f64
+        };
+        missed * row
     };
     picks.iter().map(of).sum()
 }
 
-/// Bytes of the sectors that a row touches. One that no number of sectors divides into may begin anywhere
-/// in a sector.
-fn in_sectors(row: f64, sector: f64) -> f64 {
-    if row % sector == 0.0 {
-        row
-    } else if sector % row == 0.0 {
-        sector
-    } else {
-        ((row - 4.0).max(0.0) / sector + 1.0) * sector
-    }
-}
-
 impl Device {
     /// Seconds to read and write what an instruction does. Of the rows that it picks, memory serves those that the
-    /// cache does not have; all of its bytes pass through the cache. `reuse` says how
-    /// often it does.
+    /// cache does not have; all of its bytes pass through the cache. `reuse` says how soon rows are picked again.
     pub fn memory_seconds(
         &self,
         work: &Work,

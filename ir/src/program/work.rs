@@ -17,7 +17,7 @@ pub use counts::Counts;
 use counts::{Counted, loads};
 pub(in crate::program) use demand::Terms;
 pub use demand::{Demand, GROUPS, MESSAGES, TERM_COUNT, TERMS, demand};
-pub use picks::Pick;
+pub use picks::{Pick, sectors};
 pub use strips::strips;
 
 use crate::graph::op::Loss;

@@ -393,9 +393,10 @@ impl<'a> Compiler<'a> {
             .instr()
             .launch()
             .is_some_and(|launch| launch.rows.of_batch());
-        let seconds = match sampled {
-            true => self.roofline(&work, &picks, &reuse.shuffled()),
-            false => self.roofline(&work, &picks, reuse),
+        let seconds = if sampled {
+            self.roofline(&work, &picks, &reuse.shuffled())
+        } else {
+            self.roofline(&work, &picks, reuse)
         };
         Some(seconds.max(longest))
     }

@@ -22,6 +22,15 @@ const ONE_OUTSIDE: usize = 20;
 /// least: with as few draws, some of them do by chance.
 const SALT: u32 = 2331;
 
+/// Which draws to simulate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Draws {
+    /// All of them, so that candidates can be compared.
+    All,
+    /// Every second one.
+    Half,
+}
+
 /// What is uncertain about a cluster, drawn some times.
 #[derive(Clone, Debug)]
 pub struct Doubts {
@@ -39,7 +48,7 @@ impl Doubts {
         }
     }
 
-    /// Seconds of a run of a list in each draw, for one program that represents all ranks, or one per stage, of which the
+    /// Seconds of a run of a list in these draws, for one program that represents all ranks, or one per stage, of which the
     /// run takes `predicted` seconds. How much longer it takes in a draw is simulated with ranks and chunks that are
     /// nearly alike, which is much faster.
     ///
@@ -51,64 +60,67 @@ impl Doubts {
         parts: &Parts,
         phase: Phase,
         predicted: Seconds,
-    ) -> Result<Vec<f64>, SimulateError> {
-        self.seconds_of(programs, parts, phase, predicted, 1)
-    }
-
-    /// As [`Doubts::seconds`], in every second draw.
-    ///
-    /// # Errors
-    /// As there.
-    pub fn seconds_in_half(
-        &self,
-        programs: &[Program],
-        parts: &Parts,
-        phase: Phase,
-        predicted: Seconds,
-    ) -> Result<Vec<f64>, SimulateError> {
-        self.seconds_of(programs, parts, phase, predicted, 2)
-    }
-
-    fn seconds_of(
-        &self,
-        programs: &[Program],
-        parts: &Parts,
-        phase: Phase,
-        predicted: Seconds,
-        every: usize,
+        draws: Draws,
     ) -> Result<Vec<f64>, SimulateError> {
         let even = parts.evened();
-        let draws = || (0..).zip(&self.draws).step_by(every);
-        let parts = |draw| replicated(programs, &even, draw);
-        let (certain, drawn) = if let [program] = programs
+        let run = Rerun::of(programs, &self.certain, &even)?;
+        let certain = run.seconds(&self.certain, &even, phase)?;
+        let step = match draws {
+            Draws::All => 1,
+            Draws::Half => 2,
+        };
+        let drawn = (0..).zip(&self.draws).step_by(step);
+        let scaled = drawn.map(|(draw, cluster)| {
+            let parts = replicated(programs, &even, draw);
+            let seconds = run.seconds(cluster, &parts, phase)?;
+            let longer = if certain == 0.0 {
+                1.0
+            } else {
+                seconds / certain
+            };
+            Ok(predicted.0 * longer)
+        });
+        scaled.collect()
+    }
+}
+
+/// Programs that are simulated again and again.
+enum Rerun<'a> {
+    /// One for all ranks.
+    Whole(&'a Program),
+    /// Stages, with what is alike among them.
+    Staged(Alike<'a>),
+}
+
+impl<'a> Rerun<'a> {
+    /// Checks that the parts and the cluster are for these programs.
+    fn of(
+        programs: &'a [Program],
+        cluster: &Cluster,
+        parts: &Parts,
+    ) -> Result<Self, SimulateError> {
+        if let [program] = programs
             && program.pipeline.is_none()
         {
-            check(program, &self.certain, &even)?;
-            let drawn =
-                draws().map(|(draw, cluster)| Ok(seconds(program, cluster, &parts(draw), phase)));
-            (
-                seconds(program, &self.certain, &even, phase),
-                drawn.collect::<Result<Vec<f64>, _>>()?,
-            )
-        } else {
-            check_all(programs, &self.certain, &even)?;
-            let alike = Alike::of(programs, &self.certain, &even);
-            let on = |cluster, parts: &Parts| {
-                stages::seconds(&alike.on(cluster, parts), cluster, parts, phase)
-            };
-            let drawn = draws().map(|(draw, cluster)| on(cluster, &parts(draw)));
-            (
-                on(&self.certain, &even)?,
-                drawn.collect::<Result<Vec<f64>, _>>()?,
-            )
-        };
-        if certain == 0.0 {
-            return Ok(vec![predicted.0; drawn.len()]);
+            check(program, cluster, parts)?;
+            return Ok(Self::Whole(program));
         }
-        let scaled = drawn
-            .into_iter()
-            .map(|seconds| predicted.0 * seconds / certain);
-        Ok(scaled.collect())
+        check_all(programs, cluster, parts)?;
+        Ok(Self::Staged(Alike::of(programs, cluster, parts)))
+    }
+
+    fn seconds(
+        &self,
+        cluster: &Cluster,
+        parts: &Parts,
+        phase: Phase,
+    ) -> Result<f64, SimulateError> {
+        match self {
+            Self::Whole(program) => Ok(seconds(program, cluster, parts, phase)),
+            Self::Staged(alike) => {
+                stages::seconds(&alike.on(cluster, parts), cluster, parts, phase)
+            }
+        }
     }
 }
 

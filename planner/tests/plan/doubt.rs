@@ -7,7 +7,7 @@ use gnnc_ir::cluster::Cluster;
 use gnnc_ir::plan::Partitioner;
 use gnnc_ir::program::trace::Phase;
 use gnnc_planner::parts::parts;
-use gnnc_planner::simulate::{Doubts, range, simulate_all};
+use gnnc_planner::simulate::{Doubts, Draws, range, simulate_all};
 use proptest::prelude::*;
 
 /// The cluster with these factors for the machine, classes of kernels and links.
@@ -37,7 +37,7 @@ proptest! {
             cluster = calibrated(cluster);
         }
         let epoch = cost(&program, &cluster, &parts).epoch.seconds;
-        let draws = Doubts::of(&cluster).seconds(&[program], &parts, Phase::Step, epoch).unwrap();
+        let draws = Doubts::of(&cluster).seconds(&[program], &parts, Phase::Step, epoch, Draws::All).unwrap();
         prop_assert!(draws.iter().all(|draw| near(*draw, epoch.0)), "{epoch} {draws:?}");
         let found = range(epoch, &draws);
         prop_assert!(near(found.low.0, epoch.0) && near(found.high.0, epoch.0));
@@ -52,7 +52,7 @@ proptest! {
         let drawn = |factors| {
             let cluster = spread(cluster(nodes, per_node), factors);
             let epoch = cost(&program[0], &cluster, &parts).epoch.seconds;
-            extremes(&Doubts::of(&cluster).seconds(&program, &parts, Phase::Step, epoch).unwrap())
+            extremes(&Doubts::of(&cluster).seconds(&program, &parts, Phase::Step, epoch, Draws::All).unwrap())
         };
         let ((low, high), (lower, higher)) = (drawn(factors), drawn(wider));
         // A part that is slow may be so in a draw in which others are fast.
@@ -70,7 +70,13 @@ fn the_machine_scales_everything_that_a_rank_computes() {
         let cluster = spread(cluster, [2.0, 1.0, 1.0]);
         let epoch = cost(&program, &cluster, &parts).epoch.seconds;
         let draws = Doubts::of(&cluster)
-            .seconds(std::slice::from_ref(&program), &parts, Phase::Step, epoch)
+            .seconds(
+                std::slice::from_ref(&program),
+                &parts,
+                Phase::Step,
+                epoch,
+                Draws::All,
+            )
             .unwrap();
         let (low, high) = extremes(&draws);
         // The outermost of 20 equal parts of the interval.
@@ -100,7 +106,7 @@ fn the_machine_scales_what_stages_compute() {
         .unwrap()
         .epoch
         .seconds;
-    let draws = Doubts::of(&cluster).seconds(&programs, &parts, Phase::Step, epoch);
+    let draws = Doubts::of(&cluster).seconds(&programs, &parts, Phase::Step, epoch, Draws::All);
     let (low, high) = extremes(&draws.unwrap());
     let most = 2.0f64.powf(19.0 / 20.0);
     assert!(
@@ -123,6 +129,7 @@ fn halos_that_were_not_counted_widen_the_range() {
             parts,
             Phase::Step,
             epoch.seconds,
+            Draws::All,
         );
         extremes(&draws.unwrap())
     };

@@ -9,7 +9,7 @@ mod batches;
 mod products;
 mod vectors;
 
-use super::picks::is_picked;
+use super::picks::{is_picked, sectors};
 use super::{Nest, launched, loads, stored};
 use crate::kernel::{At, Body, End, Kernel, Over, Walk};
 use crate::program::{Instr, Launch, Program, RankSizes, Ref};
@@ -177,9 +177,10 @@ pub fn demand(
         reach: reach(program, instr, sizes),
         held: *held,
         of_batch,
-        reuse: match of_batch {
-            true => reuse.shuffled(),
-            false => reuse.clone(),
+        reuse: if of_batch {
+            reuse.shuffled()
+        } else {
+            reuse.clone()
         },
     };
     terms.counts[LAUNCH] = 1.0;
@@ -209,18 +210,19 @@ impl Terms {
 
     /// Counts `rows` rows of `row` bytes, picked from `reach` bytes, of which none is picked again soon.
     fn pick(&mut self, rows: u64, row: u64, reach: u64) {
-        self.spread(LINE, rows as f64 * lines(row), reach);
+        self.spread(LINE, rows as f64 * sectors(row, CACHE_LINE), reach);
     }
 
     /// Counts `rows` rows of `row` bytes, picked from `reach` bytes by the edges of a graph. Each memory has the
     /// rows that were picked last; those of a batch are picked for the first time, too.
     fn pick_again(&mut self, rows: u64, row: u64, reach: u64) {
-        let first = match self.of_batch {
-            true => rows.min(reach / row.max(1)),
-            false => 0,
+        let first = if self.of_batch {
+            rows.min(reach / row.max(1))
+        } else {
+            0
         };
         self.pick(first, row, reach);
-        let amount = (rows - first) as f64 * lines(row);
+        let amount = (rows - first) as f64 * sectors(row, CACHE_LINE);
         let mut answered = 0.0;
         for (level, size) in LEVELS.iter().enumerate() {
             let last = level + 1 == LEVELS.len();
@@ -350,16 +352,6 @@ impl Terms {
             }
         }
         self.stream(streamed + written + nest.structure_bytes(kernel, &loaded));
-    }
-}
-
-/// Cache lines of a row that is picked.
-fn lines(row: u64) -> f64 {
-    match (row % CACHE_LINE, row) {
-        (0, _) => (row / CACHE_LINE) as f64,
-        (_, row) if CACHE_LINE.is_multiple_of(row) => 1.0,
-        // If lines do not divide into rows, a row may start anywhere in a line.
-        _ => (row.saturating_sub(4)) as f64 / CACHE_LINE as f64 + 1.0,
     }
 }
 

@@ -27,6 +27,18 @@ impl Pick {
     }
 }
 
+/// How many sectors of a memory a row touches that is read at a random place; both in bytes. If sectors do not divide
+/// into rows, a row may begin anywhere in a sector.
+pub fn sectors(row: u64, sector: u64) -> f64 {
+    if row.is_multiple_of(sector) {
+        (row / sector) as f64
+    } else if sector.is_multiple_of(row) {
+        1.0
+    } else {
+        row.saturating_sub(4) as f64 / sector as f64 + 1.0
+    }
+}
+
 /// Whether a kernel picks the rows of an operand, rather than reading them in order.
 pub(super) fn is_picked(kernel: &Kernel, operand: &Operand) -> bool {
     let walk = Walk::of(&kernel.body);
