@@ -93,6 +93,43 @@ fn the_machine_scales_everything_that_a_rank_computes() {
     }
 }
 
+/// Every factor that a cluster file states reaches the draws, those of measured groups too.
+#[test]
+fn each_stated_factor_widens_the_draws() {
+    let graph = workload("w", 500_000, 4_000_000, SHAPE, &[(2, 0.5)]);
+    let program = [program(2, SHAPE)];
+    let parts = parts(&graph, 2, Partitioner::Metis).unwrap();
+    let width = |cluster: &Cluster| {
+        let epoch = cost(&program[0], cluster, &parts).epoch.seconds;
+        let draws = Doubts::of(cluster).seconds(&program, &parts, Phase::Step, epoch, Draws::All);
+        let (low, high) = extremes(&draws.unwrap());
+        high / low
+    };
+    assert!(near(width(&spread(cluster(2, 1), [1.0; 3])), 1.0));
+    for factors in [[2.0, 1.0, 1.0], [1.0, 2.0, 1.0], [1.0, 1.0, 2.0]] {
+        let found = width(&spread(cluster(2, 1), factors));
+        assert!(found > 1.2, "{factors:?}: {found}");
+    }
+    let mut grouped = spread(calibrated(cluster(2, 1)), [1.0; 3]);
+    let measured = grouped.calibration.measured.as_mut().unwrap();
+    for group in measured.costs[0].groups.values_mut() {
+        group.spread = Some(2.0);
+    }
+    assert!(width(&grouped) > 1.2, "{}", width(&grouped));
+}
+
+/// Half of the draws are every second one of all.
+#[test]
+fn half_of_the_draws_are_among_all() {
+    let graph = workload("w", 5000, 10_000, SHAPE, &[]);
+    let (program, cluster) = ([program(1, SHAPE)], cluster(1, 1));
+    let parts = parts(&graph, 1, Partitioner::Range).unwrap();
+    let epoch = cost(&program[0], &cluster, &parts).epoch.seconds;
+    let drawn = |draws| Doubts::of(&cluster).seconds(&program, &parts, Phase::Step, epoch, draws);
+    let (all, half) = (drawn(Draws::All).unwrap(), drawn(Draws::Half).unwrap());
+    assert!(all.len() == 2 * half.len() && all.iter().step_by(2).eq(&half));
+}
+
 /// Stages that wait for each other are off by the machine's factor too.
 #[test]
 fn the_machine_scales_what_stages_compute() {

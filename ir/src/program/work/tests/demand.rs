@@ -6,6 +6,7 @@ use crate::program::instr;
 use crate::program::{Matrix, Product};
 use crate::words::sampling::{Cut, Exclude, Fanout, Kind, Negatives, Roots, Sampling};
 use crate::words::scalar::Unary;
+use crate::words::types::Level;
 use crate::workload::Reuse;
 
 /// The named counts; all others are 0.
@@ -217,10 +218,11 @@ fn a_draw_picks_edges_or_whole_rows() {
     assert_eq!(whole.terms, counts(20.0 * (1.0 + 8.0 / 64.0)));
 }
 
-/// Lines of picked rows come from the smallest memory that keeps them until they are picked again.
-#[test]
-fn picked_lines_come_from_what_still_has_them() {
-    let columns = 1 << 14;
+/// Columns of rows of 64 KiB.
+const WIDE: u32 = 1 << 14;
+
+/// A sum over the edges into `rows`, of wide rows that are picked out of `from`.
+fn wide_sum(rows: Extent, from: Extent) -> (Program, Instr) {
     let value = Expr {
         values: vec![Value::Load(0)],
     };
@@ -231,23 +233,27 @@ fn picked_lines_come_from_what_still_has_them() {
         value,
         finish: acc(),
     };
-    let dense = |at: At| Operand::dense(at, 1, columns);
+    let dense = |at: At| Operand::dense(at, 1, WIDE);
+    let (input, output) = (vec![dense(At::Src)], vec![dense(At::Row)]);
     let program = Program {
         ranks: 1,
-        kernels: vec![kernel(
-            body,
-            1,
-            columns,
-            vec![dense(At::Src)],
-            vec![dense(At::Row)],
-        )],
-        buffers: vec![
-            buffer(Extent::Local, columns),
-            buffer(Extent::Inner, columns),
-        ],
+        kernels: vec![kernel(body, 1, WIDE, input, output)],
+        buffers: vec![buffer(from, WIDE), buffer(rows, WIDE)],
         ..Program::default()
     };
-    let instr = Instr::Launch(launch(Extent::Inner, 1, 1));
+    (program, Instr::Launch(launch(rows, 1, 1)))
+}
+
+/// The count of a term.
+fn count(demand: &Demand, name: &str) -> f64 {
+    let place = TERMS.iter().position(|term| *term == name);
+    demand.terms[place.unwrap()]
+}
+
+/// Lines of picked rows come from the smallest memory that keeps them until they are picked again.
+#[test]
+fn picked_lines_come_from_what_still_has_them() {
+    let (program, instr) = wide_sum(Extent::Inner, Extent::Local);
     let lines = |counted: &[f64]| {
         let reuse = Reuse {
             variation: 0.0,
@@ -255,11 +261,10 @@ fn picked_lines_come_from_what_still_has_them() {
             counted: counted.to_vec(),
         };
         let found = demand(&program, &instr, &SIZES, &SIZES, &reuse).unwrap();
-        let of = |name: &str| found.terms[TERMS.iter().position(|term| *term == name).unwrap()];
-        ["line_32k", "line_512k", "line_4m", "line_32m"].map(of)
+        ["line_32k", "line_512k", "line_4m", "line_32m"].map(|name| count(&found, name))
     };
     // 40 edges with loops, of 64 KiB each, out of 14 rows: half a MiB has 8 of them.
-    let all = 40.0 * f64::from(columns) / 16.0;
+    let all = 40.0 * f64::from(WIDE) / 16.0;
     let near = |found: [f64; 4], expected: [f64; 4]| {
         let same = found
             .iter()
@@ -273,4 +278,31 @@ fn picked_lines_come_from_what_still_has_them() {
         lines(&[]),
         [1.0 / 28.0, 0.5357142857142857, 0.42857142857142855, 0.0],
     );
+}
+
+/// A row of a batch is not in a near memory when it is picked first, however soon rows of the graph are picked again.
+#[test]
+fn rows_of_a_batch_are_picked_for_the_first_time_too() {
+    let level = |number| Extent::Level(Level::own(number));
+    let (program, instr) = wide_sum(level(1), level(0));
+    let sizes = RankSizes {
+        batch: BatchSizes {
+            levels: std::array::from_fn(|n| [32, 8].get(n).copied().unwrap_or(0)),
+            edges: std::array::from_fn(|n| [0, 40].get(n).copied().unwrap_or(0)),
+            ..BatchSizes::NONE
+        },
+        ..SIZES
+    };
+    let reuse = Reuse {
+        variation: 0.0,
+        rows: 32.0,
+        counted: vec![1.0; 6],
+    };
+    let found = demand(&program, &instr, &sizes, &sizes, &reuse).unwrap();
+    let again = count(&found, "edge") - 32.0;
+    assert!(again > 0.0, "{found:?}");
+    // 32 KiB have half a row of 32, at random.
+    let expected = again * f64::from(WIDE) / 16.0 / 64.0;
+    let near = count(&found, "line_32k");
+    assert!((near - expected).abs() < 1e-6, "{near} {expected}");
 }
