@@ -70,8 +70,9 @@ fn a_machine_is_measured_and_planned_for() {
         for group in GROUPS.iter().filter(|g| **g != "copy" && !fetched(g)) {
             let found = &costs.groups[*group];
             assert!(found.terms.values().any(|cost| *cost > 0.0), "{group}");
-            // There are two graphs, each of which was left out once.
-            assert!(found.spread.is_some_and(|factor| factor >= 1.0), "{group}");
+            // There are two graphs, each of which was left out once; one has sparse features.
+            let known = found.spread.is_some_and(|factor| factor >= 1.0);
+            assert_eq!(known, !group.starts_with("sparse-gemm"), "{group}");
         }
         let messages = costs.groups.keys().map(String::as_str);
         let messages: Vec<&str> = messages.filter(|name| MESSAGES.contains(name)).collect();
