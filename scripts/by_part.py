@@ -2,11 +2,12 @@
 """Memory of processes that read a large graph whole, and by parts.
 
     cargo build --release && python3 scripts/by_part.py [--vertices 5000000] [--edges 100000000] [--parts 4] [--partitioner hash]
-        [--batches]
+        [--batches] [--only parts]
 
 Generates a graph with a power law, writes its parts, and trains GCN on all of it (with --batches GraphSAGE on sampled batches) in one
-process, in as many processes as there are parts, and in as many that read their parts only. Memory is the proportional set size of all processes together (pages that they
-share count once), looked at five times a second. Prints a markdown table, and exits 1 if losses differ.
+process, in as many processes as there are parts, and in as many that read their parts only (--only parts: the last way alone). Memory is what
+processes hold without pages of files, which the system takes back when it needs them: of all together (pages that they share count once), and of
+the largest, looked at five times a second. Pages of files are listed beside it. Prints a markdown table, and exits 1 if losses differ.
 """
 
 import argparse
@@ -45,23 +46,25 @@ train { optimizer = adam(lr = 0.01)  epochs = 1  batch = 20_000  fanouts = [5, 5
 
 
 def memory():
-    """Bytes of all processes of gnnc: together, and of the largest."""
-    each = []
+    """Bytes of all processes of gnnc: together, and of the largest; and of the pages of files that they use."""
+    each, files = [], 0
     for folder in Path("/proc").iterdir():
         try:
             if folder.name.isdigit() and (folder / "comm").read_text().strip() == "gnnc":
                 lines = (folder / "smaps_rollup").read_text().splitlines()
-                each.append(sum(1024 * int(line.split()[1]) for line in lines if line.startswith("Pss:")))
+                sizes = {line.split(":")[0]: 1024 * int(line.split()[1]) for line in lines[1:]}
+                each.append(sizes["Pss"] - sizes["Pss_File"])
+                files += sizes["Pss_File"]
         except (OSError, IndexError):
             pass
-    return sum(each), max(each, default=0)
+    return sum(each), max(each, default=0), files
 
 
 def run(command):
-    """The output of a command, the most memory of all its processes and of one, and its seconds."""
+    """The output of a command, the most memory of all its processes, of one, and of pages of files, and its seconds."""
     begin = time.monotonic()
     process = subprocess.Popen([str(part) for part in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    most = (0, 0)
+    most = (0, 0, 0)
     while process.poll() is None:
         most = tuple(map(max, most, memory()))
         time.sleep(0.2)
@@ -79,9 +82,11 @@ def main():
     arguments.add_argument("--parts", type=int, default=4)
     arguments.add_argument("--partitioner", default="hash")
     arguments.add_argument("--batches", action="store_true")
+    arguments.add_argument("--only", choices=["parts"])
     options = arguments.parse_args()
     gib = lambda count: f"{count / 2**30:.2f} GiB"
-    print("| what | all processes | the largest | seconds | epoch |\n| --- | --: | --: | --: | --: |")
+    row = lambda most: " | ".join(map(gib, most))
+    print("| what | all processes | the largest | pages of files | seconds | epoch |\n| --- | --: | --: | --: | --: | --: |")
     with tempfile.TemporaryDirectory(dir=os.environ.get("GNNC_SPACE")) as place:
         folder = Path(place)
         (folder / "big.gir").write_text(SAGE if options.batches else MODEL)
@@ -89,10 +94,10 @@ def main():
         generate = ["graph", "generate", "rmat", "--vertices", options.vertices, "--edges", options.edges]
         generate += ["--features", options.features, "--classes", 16, "--out", graph]
         _, most, seconds = run([GNNC, *generate])
-        print(f"| generating | {gib(most[0])} | {gib(most[1])} | {seconds:.0f} | |", flush=True)
+        print(f"| generating | {row(most)} | {seconds:.0f} | |", flush=True)
         divide = ["graph", "partition", graph, "--parts", options.parts, "--partitioner", options.partitioner, "--out", f"{parts}/"]
         _, most, seconds = run([GNNC, *divide])
-        print(f"| partitioning | {gib(most[0])} | {gib(most[1])} | {seconds:.0f} | |", flush=True)
+        print(f"| partitioning | {row(most)} | {seconds:.0f} | |", flush=True)
         train = [GNNC, "train", folder / "big.gir", "--workers", options.parts, "--evaluate-every", 3, "--format", "json"]
         if options.batches:
             train += ["--placement", "minibatch"]
@@ -102,12 +107,14 @@ def main():
             f"{options.parts} processes, the whole graph": [*together, *train, "--partitioner", options.partitioner],
             f"{options.parts} processes, their parts": [*together, *train, "--graph", parts],
         }
+        if options.only:
+            ways = dict(list(ways.items())[-1:])
         losses = []
         for name, command in ways.items():
             output, most, seconds = run(command)
             said = json.loads(output)
             losses.append(said["train_loss"])
-            print(f"| {name} | {gib(most[0])} | {gib(most[1])} | {seconds:.0f} | {said['epoch_seconds']:.2f} s |", flush=True)
+            print(f"| {name} | {row(most)} | {seconds:.0f} | {said['epoch_seconds']:.2f} s |", flush=True)
         sys.exit(len(set(losses)) > 1)
 
 

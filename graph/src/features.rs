@@ -1,12 +1,10 @@
-//! Input features: none, dense or sparse, in memory or mapped from a file.
+//! Input features: none, dense or sparse.
 
 mod entries;
 
 pub(crate) use entries::Entry;
 
-use memmap2::{Mmap, UncheckedAdvice};
-use std::ops::Range;
-use std::sync::Arc;
+use crate::Values;
 
 /// The input features of all vertices, one row per vertex.
 #[derive(Clone, Debug, Default)]
@@ -21,7 +19,7 @@ pub enum Features {
         /// Features per vertex.
         columns: u32,
         /// `rows * columns` values.
-        values: DenseValues,
+        values: Values<f32>,
     },
     /// Only some values are stored; the rest are 0. Columns of a row ascend.
     Sparse {
@@ -34,66 +32,6 @@ pub enum Features {
         /// Values, parallel to `indices`.
         values: Vec<f32>,
     },
-}
-
-/// A row-major `f32` matrix, in memory or mapped from a file.
-#[derive(Clone, Debug)]
-pub struct DenseValues(Storage);
-
-#[derive(Clone, Debug)]
-enum Storage {
-    Owned(Vec<f32>),
-    /// The range of the map that holds aligned little-endian `f32` values.
-    Mapped(Arc<Mmap>, Range<usize>),
-}
-
-impl DenseValues {
-    /// All values.
-    pub fn as_slice(&self) -> &[f32] {
-        match &self.0 {
-            Storage::Owned(values) => values,
-            // SAFETY: `mapped` checked the range and its alignment; every bit pattern is an f32;
-            // the map is read-only and lives as long as `self`.
-            Storage::Mapped(map, range) => unsafe {
-                let bytes = &map[range.clone()];
-                std::slice::from_raw_parts(bytes.as_ptr().cast(), bytes.len() / 4)
-            },
-        }
-    }
-
-    /// Gives the memory of a mapped file back to the system, which reads the file again when the values
-    /// are needed. Does nothing if the values are not mapped.
-    pub fn release(&self) {
-        if let Storage::Mapped(map, range) = &self.0 {
-            // SAFETY: the map is read-only and of a file, so its pages come back as they were.
-            let released = unsafe {
-                map.unchecked_advise_range(UncheckedAdvice::DontNeed, range.start, range.len())
-            };
-            // Memory that is not given back is a loss of memory, and nothing else.
-            drop(released);
-        }
-    }
-
-    /// Whether the values are in a mapped file rather than in memory.
-    pub fn is_mapped(&self) -> bool {
-        matches!(self.0, Storage::Mapped(..))
-    }
-
-    /// The values of a mapped file's `range`. `None` if they cannot be used in place: out of range,
-    /// not aligned, or on a big-endian machine.
-    pub(crate) fn mapped(map: Arc<Mmap>, range: Range<usize>) -> Option<Self> {
-        let bytes = map.get(range.clone())?;
-        let usable = cfg!(target_endian = "little")
-            && bytes.len() % 4 == 0
-            && bytes.as_ptr().align_offset(align_of::<f32>()) == 0;
-        usable.then(|| Self(Storage::Mapped(map, range)))
-    }
-}
-
-impl From<Vec<f32>> for DenseValues {
-    fn from(values: Vec<f32>) -> Self {
-        Self(Storage::Owned(values))
-    }
 }
 
 /// Equal if they are the same matrix in the same storage (dense or sparse).
@@ -276,33 +214,35 @@ impl Features {
     /// The same features in the storage [`gnnc_ir::Workload::sparse_features`] chooses: sparse if
     /// at most a quarter of the values are nonzero, dense otherwise. Mapped features stay mapped.
     pub fn in_best_storage(self) -> Self {
-        let sparse = |nonzeros: u64, rows: usize, columns: u32| {
-            nonzeros.saturating_mul(4) <= (rows as u64).saturating_mul(u64::from(columns))
-        };
         match &self {
+            Self::Dense {
+                columns, values, ..
+            } if !values.is_mapped() && *columns > 0 && self.suits_sparse() => self.to_sparse(),
+            Self::Sparse { .. } if !self.suits_sparse() => self.to_dense(),
+            _ => self,
+        }
+    }
+
+    /// Whether at most a quarter of the values are nonzero.
+    pub(crate) fn suits_sparse(&self) -> bool {
+        let (nonzeros, rows, columns) = match self {
+            Self::None => (0, 0, 0),
             Self::Dense {
                 rows,
                 columns,
                 values,
-            } if !values.is_mapped() && *columns > 0 => {
-                let nonzeros = values.as_slice().iter().filter(|&&x| x != 0.0).count() as u64;
-                if sparse(nonzeros, *rows, *columns) {
-                    self.to_sparse()
-                } else {
-                    self
-                }
+            } => {
+                let nonzeros = values.as_slice().iter().filter(|&&x| x != 0.0).count();
+                (nonzeros, *rows, *columns)
             }
             Self::Sparse {
                 columns,
                 indptr,
                 values,
                 ..
-            } => {
-                let dense = !sparse(values.len() as u64, indptr.len() - 1, *columns);
-                if dense { self.to_dense() } else { self }
-            }
-            _ => self,
-        }
+            } => (values.len(), indptr.len() - 1, *columns),
+        };
+        (nonzeros as u64).saturating_mul(4) <= (rows as u64).saturating_mul(u64::from(columns))
     }
 
     /// The same features with every value stored.

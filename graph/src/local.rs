@@ -1,5 +1,6 @@
 //! One rank's piece of the data graph.
 
+mod build;
 mod chunks;
 pub(crate) mod file;
 mod gather;
@@ -103,121 +104,7 @@ impl LocalPart {
         kept: Halo,
         order: RowOrder,
     ) -> Result<Vec<Self>, GraphError> {
-        partition.check(topology)?;
-        let owner = partition.owner();
-        let parts = partition.parts() as usize;
-        let in_degrees = topology.in_degrees();
-        let out_degrees = topology.out_degrees();
-        let of_sets = Degrees::of_sets(topology);
-        let mut members = partition.members();
-        if order == RowOrder::ByDegree && skewed(&in_degrees) {
-            for members in &mut members {
-                members.sort_by_key(|&v| {
-                    let degree = in_degrees[v as usize] + out_degrees[v as usize];
-                    (std::cmp::Reverse(degree), v)
-                });
-            }
-        }
-        for (rank, members) in members.iter_mut().enumerate() {
-            let remote = |u: &u32| owner[*u as usize] as usize != rank;
-            members.sort_by_cached_key(|&v| match partition.chunks() {
-                1 => u32::from(topology.in_neighbours(v).iter().any(remote)),
-                _ => partition.chunk_of(v),
-            });
-        }
-        // Local row of each vertex in its own part.
-        let mut inner_row = vec![0u32; owner.len()];
-        for members in &members {
-            for (row, &v) in members.iter().enumerate() {
-                inner_row[v as usize] = row as u32;
-            }
-        }
-        // Local row of each vertex in the current part's halo, valid where `read_by` names that
-        // part.
-        let mut halo_row = vec![0u32; owner.len()];
-        let mut read_by = vec![u32::MAX; owner.len()];
-        let mut send: Vec<Vec<(u32, Vec<u32>)>> = vec![Vec::new(); parts];
-        let mut built = Vec::with_capacity(parts);
-        for (rank, members) in members.into_iter().enumerate() {
-            let mut halo = Vec::new();
-            let mut edge_count = members.len() as u64;
-            for &v in &members {
-                edge_count += u64::from(in_degrees[v as usize]);
-                for &u in topology.in_neighbours(v) {
-                    if owner[u as usize] as usize != rank && read_by[u as usize] != rank as u32 {
-                        read_by[u as usize] = rank as u32;
-                        halo.push(u);
-                    }
-                }
-            }
-            if edge_count > u64::from(u32::MAX) {
-                return Err(GraphError::Unsupported {
-                    at: format!("part {rank}"),
-                    found: format!("{edge_count} edges in one part"),
-                    expected: format!("at most {}; make more parts", u32::MAX),
-                });
-            }
-            if kept == Halo::Everything {
-                halo = (0..owner.len() as u32)
-                    .filter(|&u| owner[u as usize] as usize != rank)
-                    .collect();
-            }
-            halo.sort_unstable_by_key(|&u| (owner[u as usize], partition.chunk_of(u), u));
-            let inner = members.len();
-            let mut halo_of: Vec<(u32, Range<usize>)> = Vec::new();
-            for (i, &u) in halo.iter().enumerate() {
-                let row = inner + i;
-                let part = owner[u as usize];
-                halo_row[u as usize] = row as u32;
-                let sent = inner_row[u as usize];
-                // Readers come in rank order, and each part's rows come together.
-                let readers = &mut send[part as usize];
-                match readers.last_mut() {
-                    Some((reader, rows)) if *reader == rank as u32 => rows.push(sent),
-                    _ => readers.push((rank as u32, vec![sent])),
-                }
-                match halo_of.last_mut() {
-                    Some((last, rows)) if *last == part => rows.end = row + 1,
-                    _ => halo_of.push((part, row..row + 1)),
-                }
-            }
-            let mut indptr = Vec::with_capacity(inner + 1);
-            let mut indices = Vec::with_capacity(edge_count as usize - inner);
-            let mut types = Vec::new();
-            indptr.push(0);
-            for &v in &members {
-                indices.extend(topology.in_neighbours(v).iter().map(|&u| {
-                    let rows = if owner[u as usize] as usize == rank {
-                        &inner_row
-                    } else {
-                        &halo_row
-                    };
-                    rows[u as usize]
-                }));
-                indptr.push(indices.len() as u64);
-                types.extend_from_slice(topology.types_into(v));
-            }
-            let mut global = members;
-            global.extend(halo);
-            built.push(Self {
-                rank: rank as u32,
-                parts: parts as u32,
-                inner,
-                degrees: of_sets.iter().map(|all| all.at(&global)).collect(),
-                global,
-                halo_of,
-                send: Vec::new(),
-                chunks: LocalChunks::default(),
-                edges: Csr { indptr, indices },
-                types,
-                sets: topology.sets().cloned(),
-            });
-        }
-        for (part, send) in built.iter_mut().zip(send) {
-            part.send = send;
-            part.chunks = LocalChunks::new(part, partition);
-        }
-        Ok(built)
+        Ok(Self::each(topology, partition, kept, order)?.collect())
     }
 
     /// Number of local rows: inner and halo.
@@ -429,20 +316,6 @@ fn looped(edges: &Csr, global: impl Fn(u32) -> u32) -> Csr {
         indptr.push(indices.len() as u64);
     }
     Csr { indptr, indices }
-}
-
-/// Number of vertices beyond which a cache cannot hold all rows, whatever their order.
-const MANY: usize = 1 << 14;
-
-/// Ratio of largest to mean degree from which a few rows get most of the reads.
-const SKEW: u64 = 32;
-
-/// Whether ordering vertices by degree pays: if there are many vertices and large hubs. Graphs
-/// without hubs (meshes) keep their order, whose locality is worth more.
-fn skewed(degrees: &[u32]) -> bool {
-    let edges: u64 = degrees.iter().map(|d| u64::from(*d)).sum();
-    let top = degrees.iter().copied().max().unwrap_or(0);
-    degrees.len() >= MANY && u64::from(top) * degrees.len() as u64 >= SKEW * edges
 }
 
 fn with_loops(degrees: &[u32], set: EdgeSet) -> Vec<u32> {

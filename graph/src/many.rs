@@ -1,7 +1,7 @@
 //! Files of many graphs, as one graph: the graphs beside each other, and a further vertex for each,
 //! which has edges from the graph's vertices. Labels and splits belong to these vertices.
 
-use crate::{DenseValues, Features, GraphData, GraphError, Labels, Topology};
+use crate::{Features, GraphData, GraphError, Labels, Topology, Values};
 use gnnc_ir::words::spelling::counted;
 use std::borrow::Cow;
 
@@ -133,7 +133,7 @@ pub(crate) fn with_rows(features: Features, rows: usize, more: usize) -> Feature
             Features::Dense {
                 rows: rows + more,
                 columns,
-                values: DenseValues::from(all),
+                values: Values::from(all),
             }
         }
         Features::Sparse {

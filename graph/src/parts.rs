@@ -12,7 +12,7 @@ use crate::local::file::open;
 use crate::partition::Partition;
 use crate::read::{LoadOptions, load};
 use crate::write::{Archive, header, replace, save};
-use crate::{Features, GraphData, GraphError, LocalPart, Topology};
+use crate::{Features, GraphData, GraphError, LocalPart, RowOrder, Topology};
 use gnnc_ir::EdgeSet;
 use gnnc_ir::kernel::End;
 use gnnc_ir::program::Halo;
@@ -191,7 +191,13 @@ pub fn write(
     };
     replace(&owners, write).map_err(failed(&owners))?;
     let mut entries = Vec::new();
-    for part in LocalPart::build_all(&data.topology, partition)? {
+    let parts = LocalPart::each(
+        &data.topology,
+        partition,
+        Halo::Boundary,
+        RowOrder::ByDegree,
+    )?;
+    for part in parts {
         let path = folder.join(part_name(part.rank));
         replace(&path, |file| part.write(file)).map_err(failed(&path))?;
         entries.push(Entry {

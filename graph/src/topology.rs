@@ -6,7 +6,7 @@ mod edge_sets;
 
 pub use edge_sets::EdgeSets;
 
-use crate::{GraphError, ListedEdge};
+use crate::{GraphError, ListedEdge, Values};
 use gnnc_ir::workload::MAX_RELATIONS;
 use rayon::prelude::*;
 
@@ -17,8 +17,8 @@ use rayon::prelude::*;
 /// (relations), there may be one edge of each type from `u` to `v`, by ascending type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Topology {
-    indptr: Vec<u64>,
-    indices: Vec<u32>,
+    indptr: Values<u64>,
+    indices: Values<u32>,
     types: Option<EdgeTypes>,
     /// The place of each vertex on a curve through their coordinates; empty without.
     places: Vec<u32>,
@@ -54,7 +54,11 @@ impl Topology {
     /// # Errors
     /// A row pointer that does not start at 0, descends, or does not end at the number of indices;
     /// an index that names no vertex; neighbors that are not strictly ascending; self loops.
-    pub fn new(indptr: Vec<u64>, indices: Vec<u32>) -> Result<Self, GraphError> {
+    pub fn new(
+        indptr: impl Into<Values<u64>>,
+        indices: impl Into<Values<u32>>,
+    ) -> Result<Self, GraphError> {
+        let (indptr, indices) = (indptr.into(), indices.into());
         const AT: &str = "topology";
         check_indptr(AT, &indptr, indices.len())?;
         let vertices = check_vertices(AT, indptr.len() as u128 - 1, indices.len() as u64)?;
@@ -145,13 +149,14 @@ impl Topology {
         for v in 0..vertices as usize {
             indptr[v + 1] += indptr[v];
         }
-        Self::untyped(indptr, keys.par_iter().map(|&key| key as u32).collect())
+        let indices: Vec<u32> = keys.par_iter().map(|&key| key as u32).collect();
+        Self::untyped(indptr, indices)
     }
 
-    pub(crate) fn untyped(indptr: Vec<u64>, indices: Vec<u32>) -> Self {
+    pub(crate) fn untyped(indptr: impl Into<Values<u64>>, indices: impl Into<Values<u32>>) -> Self {
         Self {
-            indptr,
-            indices,
+            indptr: indptr.into(),
+            indices: indices.into(),
             types: None,
             places: Vec::new(),
         }
@@ -330,6 +335,11 @@ impl Topology {
         &self.indices
     }
 
+    /// Whether the sources of the edges are in a file rather than in memory.
+    pub fn is_mapped(&self) -> bool {
+        self.indices.is_mapped()
+    }
+
     /// Sources of the edges into `v`, ascending. Panics if there is no such vertex.
     pub fn in_neighbours(&self, v: u32) -> &[u32] {
         row(&self.indptr, &self.indices, v as usize)
@@ -358,7 +368,7 @@ impl Topology {
     /// The out-degree of each vertex.
     pub fn out_degrees(&self) -> Vec<u32> {
         let mut degrees = vec![0u32; self.vertices() as usize];
-        for &u in &self.indices {
+        for &u in self.indices() {
             degrees[u as usize] += 1;
         }
         degrees

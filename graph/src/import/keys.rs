@@ -2,7 +2,7 @@
 //! piece, and merged.
 
 use crate::topology::Dropped;
-use crate::{GraphError, Topology};
+use crate::{GraphError, Topology, Values};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::fs::File;
@@ -77,7 +77,7 @@ impl Keys {
     }
 
     /// The edges between so many vertices, of which each end is renamed. Repeats and self loops are left out and counted.
-    /// Takes memory for the keys that it holds anyway, or for the topology.
+    /// If some keys are in a file, so are the edges.
     ///
     /// # Errors
     /// As [`Topology::from_edges`], and files for temporary data that cannot be made, written or read.
@@ -150,11 +150,10 @@ impl Sorted {
         Ok(keys)
     }
 
-    /// The topology of all pieces.
+    /// The topology of all pieces, whose edges rest in a file.
     fn merged(mut self, vertices: u32) -> io::Result<(Topology, Dropped)> {
-        let most: u64 = self.pieces.iter().map(|piece| piece.left).sum();
         let mut indptr = vec![0u64; vertices as usize + 1];
-        let mut indices = Vec::with_capacity(most as usize);
+        let mut sources = BufWriter::with_capacity(BLOCK, tempfile::tempfile()?);
         let mut next = BinaryHeap::new();
         for (number, piece) in self.pieces.iter_mut().enumerate() {
             if let Some(key) = piece.next()? {
@@ -167,7 +166,7 @@ impl Sorted {
                 self.dropped.repeats += 1;
             } else {
                 indptr[(key >> 32) as usize + 1] += 1;
-                indices.push(key as u32);
+                sources.write_all(&(key as u32).to_ne_bytes())?;
                 last = Some(key);
             }
             if let Some(key) = self.pieces[number].next()? {
@@ -177,7 +176,13 @@ impl Sorted {
         for vertex in 0..vertices as usize {
             indptr[vertex + 1] += indptr[vertex];
         }
-        Ok((Topology::untyped(indptr, indices), self.dropped))
+        let sources = sources
+            .into_inner()
+            .map_err(io::IntoInnerError::into_error)?;
+        Ok((
+            Topology::untyped(indptr, Values::in_file(&sources)?),
+            self.dropped,
+        ))
     }
 }
 

@@ -1,5 +1,6 @@
 //! Tests of parts.
 
+use super::build::{MANY, skewed};
 use super::*;
 use crate::example;
 use crate::partition::{Partitioner, Range as ByRange};

@@ -158,7 +158,11 @@ impl Partition {
 
     /// The vertices of each part, ascending.
     pub fn members(&self) -> Vec<Vec<u32>> {
-        let mut members = vec![Vec::new(); self.parts as usize];
+        let mut counts = vec![0; self.parts as usize];
+        for part in &self.owner {
+            counts[*part as usize] += 1;
+        }
+        let mut members: Vec<Vec<u32>> = counts.into_iter().map(Vec::with_capacity).collect();
         for (v, &part) in self.owner.iter().enumerate() {
             members[part as usize].push(v as u32);
         }

@@ -18,7 +18,7 @@ pub(crate) use text::syntax;
 use crate::topology::Dropped;
 use crate::{GraphData, GraphError};
 use gnnc_ir::words::spelling::counted;
-use std::io::{BufReader, Cursor, Read};
+use std::io::{Cursor, Read};
 use std::path::{Path, PathBuf};
 
 /// Longest text file accepted.
@@ -157,8 +157,7 @@ pub fn load_counting(
             }
         })?;
     let (mut data, dropped) = if format == Format::Npz {
-        let reader = BufReader::new(gnnc_files::open(path).map_err(failed)?);
-        npz::read(&at, reader, options)?
+        npz::of_file(&at, &gnnc_files::open(path).map_err(failed)?, options)?
     } else if start.starts_with(&[0x1f, 0x8b]) {
         let mut text = Vec::new();
         flate2::read::MultiGzDecoder::new(gnnc_files::open(path).map_err(failed)?)

@@ -2,11 +2,9 @@
 
 use super::array::{Array, Header, width};
 use crate::error::shape_text;
-use crate::features::DenseValues;
-use crate::{Features, GraphError};
-use memmap2::Mmap;
+use crate::values::map as mapped;
+use crate::{Features, GraphError, Values};
 use std::path::Path;
-use std::sync::Arc;
 
 /// Dense features from the bytes of a `.npy` file. `at` is its name in messages.
 pub fn parse(at: &str, bytes: &[u8]) -> Result<Features, GraphError> {
@@ -23,19 +21,15 @@ pub fn map(path: &Path) -> Result<Features, GraphError> {
     };
     let at = super::place(path);
     let file = gnnc_files::open(path).map_err(failed)?;
-    // SAFETY: the map is read-only, and every bit pattern is a valid value. The caller must keep
-    // the file unchanged while it is mapped.
-    let map = unsafe { Mmap::map(&file) }.map_err(failed)?;
+    let map = mapped(&file).map_err(failed)?;
     let header = Header::read(&at, &mut &map[..])?;
     if let [rows, columns] = header.shape[..]
         && header.descr == "<f4"
         && !header.fortran_order
         && header.claimed(4) == (map.len() - header.size) as u128
         && let Ok(columns) = width(&at, &header.shape, columns)
-        && let Some(values) = DenseValues::mapped(
-            Arc::new(map),
-            header.size..header.size + header.claimed(4) as usize,
-        )
+        && let Some(values) =
+            Values::mapped(map, header.size..header.size + header.claimed(4) as usize)
     {
         return Ok(Features::Dense {
             rows: rows as usize,

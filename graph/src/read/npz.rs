@@ -4,6 +4,7 @@ mod edge_features;
 mod features;
 mod graphs;
 pub(crate) mod labels;
+mod mapped;
 mod ogb;
 mod pyg;
 mod samples;
@@ -19,11 +20,15 @@ use super::zip_names::repeated;
 use crate::csr::check_indptr;
 use crate::error::shape_text;
 use crate::topology::{Dropped, check_vertices};
+use crate::values::{LEAST_MAPPED, map};
 use crate::{EdgeFeatures, GraphData, GraphError, Names, Topology};
 use features::{features, places};
+use memmap2::Mmap;
 use samples::Samples;
 use std::collections::BTreeSet;
-use std::io::{Read, Seek};
+use std::fs::File;
+use std::io::{BufReader, Read, Seek};
+use std::sync::Arc;
 use types::Types;
 use zip::ZipArchive;
 use zip::result::ZipError;
@@ -40,7 +45,31 @@ pub fn read(
     reader: impl Read + Seek,
     options: &LoadOptions,
 ) -> Result<(GraphData, Dropped), GraphError> {
-    let mut arrays = Arrays::open(at, reader)?;
+    graph(Arrays::open(at, reader)?, options)
+}
+
+/// Reads an archive of a file, in which large lists of edges are used where they are. The file must not change as long as
+/// the graph is in use.
+///
+/// # Errors
+/// As [`read`].
+pub(super) fn of_file(
+    at: &str,
+    file: &File,
+    options: &LoadOptions,
+) -> Result<(GraphData, Dropped), GraphError> {
+    let mut arrays = Arrays::open(at, BufReader::new(file))?;
+    // What cannot be mapped is read.
+    arrays.map = map(file).ok();
+    graph(arrays, options)
+}
+
+/// The graph of an archive.
+fn graph<R: Read + Seek>(
+    mut arrays: Arrays<R>,
+    options: &LoadOptions,
+) -> Result<(GraphData, Dropped), GraphError> {
+    let at = arrays.at.clone();
     let pyg = arrays.has("edge_index");
     let edges = if pyg {
         pyg::edges(&mut arrays)?
@@ -57,7 +86,7 @@ pub fn read(
     let graph_of = graphs::graph_of(&mut arrays, vertices)?;
     if let Some(stated) = options.vertices.filter(|&n| n as usize != vertices) {
         return Err(GraphError::WrongLength {
-            at: at.to_owned(),
+            at,
             unit: "vertices",
             found: vertices as u64,
             expected: u64::from(stated),
@@ -85,7 +114,14 @@ pub fn read(
         Some(samples) => samples.rows(array),
         None => Ok(array),
     };
-    data.features = features(&mut arrays, &rows)?;
+    let in_place = match samples {
+        None => mapped::features(&mut arrays)?,
+        Some(_) => None,
+    };
+    data.features = match in_place {
+        Some(features) => features,
+        None => features(&mut arrays, &rows)?,
+    };
     let copies = samples.map_or(1, Samples::count);
     vertex_types::read(&mut arrays, &mut data, copies)?;
     if let Some(array) = arrays.optional("labels")? {
@@ -119,7 +155,7 @@ pub fn read(
     data.subjects = graphs::count(&mut arrays, &data)?;
     dropped.not_used.extend(arrays.not_used());
     if let Some(many) = graph_of {
-        data = graphs::joined(at, data, &many)?;
+        data = graphs::joined(&at, data, &many)?;
     }
     Ok((data, dropped))
 }
@@ -154,6 +190,10 @@ pub(crate) struct Arrays<R> {
     /// Names that were read or looked up.
     asked: BTreeSet<String>,
     archive: ZipArchive<R>,
+    /// The file, if there is one.
+    map: Option<Arc<Mmap>>,
+    /// Least bytes of a list that is used where it is.
+    least_mapped: u64,
 }
 
 impl<R: Read + Seek> Arrays<R> {
@@ -176,6 +216,8 @@ impl<R: Read + Seek> Arrays<R> {
             at: at.to_owned(),
             asked: BTreeSet::new(),
             archive: ZipArchive::new(reader).map_err(damaged)?,
+            map: None,
+            least_mapped: LEAST_MAPPED,
         })
     }
 
@@ -307,6 +349,10 @@ impl<R: Read + Seek> Arrays<R> {
 }
 
 fn in_neighbours<R: Read + Seek>(arrays: &mut Arrays<R>) -> Result<Edges, GraphError> {
+    if let Some(topology) = mapped::in_neighbours(arrays)? {
+        let topology = graphs::with_sets(arrays, topology)?;
+        return Ok(Edges::plain(topology, Dropped::default()));
+    }
     let indptr = arrays.required("indptr")?;
     let indices = arrays.required("indices")?;
     let (vertices, indptr, indices) = rows(&indptr, &indices, None)?;

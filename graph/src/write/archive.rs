@@ -1,9 +1,10 @@
 //! `.npz` archives of arrays.
 
 use crate::Names;
+use crate::values::LEAST_MAPPED;
 use std::io::{self, Seek, Write};
-use zip::ZipWriter;
 use zip::write::SimpleFileOptions;
+use zip::{CompressionMethod, ZipWriter};
 
 /// An archive of arrays that is being written. Equal arrays give equal bytes.
 pub struct Archive<W: Write + Seek>(ZipWriter<W>);
@@ -14,7 +15,8 @@ impl<W: Write + Seek> Archive<W> {
         Self(ZipWriter::new(out))
     }
 
-    /// Writes an array, whose elements are of NumPy's type `descr`, row by row.
+    /// Writes an array, whose elements are of NumPy's type `descr`, row by row. Large ones are not compressed, so that
+    /// they can be mapped.
     ///
     /// # Errors
     /// Any error of the file.
@@ -28,7 +30,12 @@ impl<W: Write + Seek> Archive<W> {
         let bytes = shape
             .iter()
             .fold(N as u64, |product, &n| product.saturating_mul(n as u64));
-        let options = SimpleFileOptions::default().large_file(bytes > 1 << 31);
+        let mut options = SimpleFileOptions::default().large_file(bytes > 1 << 31);
+        if bytes >= LEAST_MAPPED {
+            options = options
+                .compression_method(CompressionMethod::Stored)
+                .with_alignment(64);
+        }
         self.0.start_file(format!("{name}.npy"), options)?;
         self.0.write_all(&header(descr, shape))?;
         let mut buffer = Vec::with_capacity(1 << 16);
