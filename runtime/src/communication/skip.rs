@@ -194,8 +194,10 @@ impl Plan<'_> {
         if clock.active {
             self.send_own(matrix);
         }
-        // If values decide, all ranks are in this process, and nothing is expected from elsewhere.
-        self.expect_halo(matrix, |other| exchange.timing.too_old(clock, other));
+        // If values decide, others tell whether their rows come.
+        let values = exchange.timing.rule.limit().is_some();
+        let due = |other| !values && exchange.timing.too_old(clock, other);
+        self.expect_halo(matrix, due);
         self.steps.round();
         if clock.active && clock.gap.is_some() {
             let rows = 0..self.own.part.inner;

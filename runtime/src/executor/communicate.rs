@@ -4,7 +4,7 @@ use super::Worker;
 use crate::arena::{Arena, Span};
 use crate::clocks::Squares;
 use crate::communication::moves::{Columns, Write};
-use crate::communication::{self, CommStep, CommSteps, Compared, Memory, Now, Words};
+use crate::communication::{self, CommStep, CommSteps, Compared, Memory, Now, Round, Words};
 use crate::fault::Fault;
 use crate::part::Part;
 use crate::part::lists::Numbers;
@@ -125,6 +125,7 @@ impl<'a> Local<'a> {
         };
         match step {
             CommStep::Send(round) => {
+                await_all(transport, steps, round)?;
                 for message in steps.sends(round) {
                     let mut packed = Ok(());
                     transport.send(message.peer, tag, message.floats, &mut |floats| {
@@ -135,6 +136,7 @@ impl<'a> Local<'a> {
                 }
             }
             CommStep::SendAll(round) => {
+                await_all(transport, steps, round)?;
                 let messages = steps.sends(round);
                 if let Some(message) = messages.first()
                     && let [rows] = steps.rows(message)
@@ -262,6 +264,14 @@ impl<'a> Local<'a> {
             }
         });
     }
+}
+
+/// Announces the messages that come while a round is sent.
+fn await_all(transport: &mut dyn Transport, steps: &CommSteps, round: &Round) -> Result<(), Fault> {
+    for expected in steps.expects(round) {
+        transport.awaits(expected.from, steps.tag, expected.floats)?;
+    }
+    Ok(())
 }
 
 /// Calls `put` with every run of some rows of the target, and the same run of the source.

@@ -57,6 +57,15 @@ pub trait Transport: Send {
         Ok(())
     }
 
+    /// Says that the next message from rank `from` with this tag that was not announced yet has so many floats, and will
+    /// be received after others were sent. Transports that gain nothing from it return at once.
+    ///
+    /// # Errors
+    /// As [`Transport::recv`].
+    fn awaits(&mut self, _from: u32, _tag: u32, _floats: usize) -> Result<(), TransportError> {
+        Ok(())
+    }
+
     /// Waits until a message with this tag from each of the ranks can be received immediately.
     /// Transports that gain nothing from this return at once.
     ///

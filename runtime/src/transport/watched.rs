@@ -63,6 +63,10 @@ impl<T: Transport> Transport for Watched<T> {
         self.inner.send(to, tag, floats, fill)
     }
 
+    fn awaits(&mut self, from: u32, tag: u32, floats: usize) -> Result<(), TransportError> {
+        self.inner.awaits(from, tag, floats)
+    }
+
     fn recv(
         &mut self,
         from: u32,

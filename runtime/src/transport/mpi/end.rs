@@ -1,9 +1,11 @@
 //! A rank's end of connections by MPI.
 
+use super::posted::Posted;
 use super::{Sending, World, WorldError};
 use crate::error::Failure;
 use crate::transport::threads::Threads;
 use crate::transport::{Transport, TransportError};
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -25,6 +27,8 @@ pub struct Mpi {
     sending: Vec<Sending>,
     /// Memory of messages that were sent.
     free: Vec<Vec<f32>>,
+    /// Messages that are awaited, by their rank and tag, in order.
+    posted: BTreeMap<(u32, u32), VecDeque<Posted>>,
     /// Memory of the latest message received.
     received: Vec<f32>,
     bytes: u64,
@@ -52,6 +56,7 @@ impl Mpi {
             ranks,
             sending: Vec::new(),
             free: Vec::new(),
+            posted: BTreeMap::new(),
             received: Vec::new(),
             bytes: 0,
         });
@@ -89,9 +94,7 @@ impl Mpi {
             match self.world.is_sent(&mut self.sending[n])? {
                 true => {
                     let sent = self.sending.swap_remove(n);
-                    if self.free.len() < KEPT {
-                        self.free.push(sent.message);
-                    }
+                    self.keep(sent.message);
                 }
                 false => n += 1,
             }
@@ -106,6 +109,13 @@ impl Mpi {
         Ok(message)
     }
 
+    /// Keeps the memory of a message for a later one.
+    fn keep(&mut self, message: Vec<f32>) {
+        if self.free.len() < KEPT {
+            self.free.push(message);
+        }
+    }
+
     fn take(
         &mut self,
         from: u32,
@@ -113,13 +123,32 @@ impl Mpi {
         lengths: RangeInclusive<usize>,
         take: &mut dyn FnMut(&[f32]),
     ) -> Result<(), TransportError> {
+        let posted = self.posted.get_mut(&(from, tag));
+        let posted = posted.and_then(VecDeque::pop_front);
         let tag = self.tag(from, self.rank, tag)?;
         let process = self.world.process_of(from);
-        let (world, received) = (&self.world, &mut self.received);
         let began = Instant::now();
-        let floats = world.receive(process, tag, lengths, received)?;
+        let floats = match posted {
+            None => {
+                let received = &mut self.received;
+                self.world.receive(process, tag, lengths, received)?
+            }
+            Some(posted) => {
+                let message = self.world.wait_posted(process, posted)?;
+                if !lengths.contains(&message.len()) {
+                    return Err(TransportError::Length {
+                        from,
+                        found: message.len(),
+                        expected: *lengths.end(),
+                    });
+                }
+                let before = std::mem::replace(&mut self.received, message);
+                self.keep(before);
+                self.received.len()
+            }
+        };
         let waited = began.elapsed().as_nanos() as u64;
-        world.waited.fetch_add(waited, Ordering::Relaxed);
+        self.world.waited.fetch_add(waited, Ordering::Relaxed);
         take(&self.received[..floats]);
         Ok(())
     }
@@ -159,6 +188,22 @@ impl Transport for Mpi {
         let sending = self.world.begin(std::iter::once(process), tag, message)?;
         self.sending.push(sending);
         self.bytes += 4 * floats as u64;
+        Ok(())
+    }
+
+    fn awaits(&mut self, from: u32, tag: u32, floats: usize) -> Result<(), TransportError> {
+        if self.here(from).is_some() {
+            return Ok(());
+        }
+        self.check(from)?;
+        let of_mpi = self.tag(from, self.rank, tag)?;
+        let process = self.world.process_of(from);
+        let memory = self.free.pop().unwrap_or_default();
+        let posted = self.world.post(process, of_mpi, floats, memory)?;
+        self.posted
+            .entry((from, tag))
+            .or_default()
+            .push_back(posted);
         Ok(())
     }
 
@@ -217,7 +262,8 @@ impl Transport for Mpi {
             .iter()
             .map(|sending| sending.message.capacity());
         let kept = self.free.iter().map(Vec::capacity);
-        let floats = sending.chain(kept).sum::<usize>() + self.received.capacity();
+        let posted = self.posted.values().flatten().map(Posted::capacity);
+        let floats = sending.chain(kept).chain(posted).sum::<usize>() + self.received.capacity();
         4 * floats as u64 + self.local.memory_bytes()
     }
 
@@ -229,6 +275,8 @@ impl Transport for Mpi {
 
 impl Drop for Mpi {
     fn drop(&mut self) {
+        let posted = std::mem::take(&mut self.posted).into_values();
+        posted.flatten().for_each(Posted::leak);
         for sending in self.sending.drain(..) {
             // A run that failed may leave messages behind, which MPI may still read.
             let _ = self.world.wait_sent(sending);

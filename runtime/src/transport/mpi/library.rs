@@ -17,6 +17,11 @@ pub(super) type Handle = usize;
 /// What a call says of a message. Room for the largest one.
 pub(super) type Status = [c_int; 8];
 
+/// Open MPI's protocols for TCP: streams (1), also from where a message lies (8). By default the receiver of a long message
+/// asks for its parts one after the other, and its questions queue behind what it sends itself. So two processes that
+/// send each other a megabyte take turns.
+const TCP_PROTOCOLS: (&CStr, &CStr) = (c"OMPI_MCA_btl_tcp_flags", c"9");
+
 /// Longest text of an error.
 const MOST_TEXT: usize = 8192;
 
@@ -59,6 +64,8 @@ pub(super) struct Library {
     set_errhandler: unsafe extern "C" fn(Handle, Handle) -> c_int,
     isend:
         unsafe extern "C" fn(*const f32, c_int, Handle, c_int, c_int, Handle, *mut Handle) -> c_int,
+    irecv:
+        unsafe extern "C" fn(*mut f32, c_int, Handle, c_int, c_int, Handle, *mut Handle) -> c_int,
     improbe:
         unsafe extern "C" fn(c_int, c_int, Handle, *mut c_int, *mut Handle, *mut Status) -> c_int,
     imrecv: unsafe extern "C" fn(*mut f32, c_int, Handle, *mut Handle, *mut Handle) -> c_int,
@@ -82,6 +89,10 @@ impl Library {
     /// # Errors
     /// None can be loaded, or it lacks a function.
     pub(super) fn load(by_open_mpi: bool) -> Result<Self, WorldError> {
+        let (setting, protocols) = TCP_PROTOCOLS;
+        // What the user has set stays. Without memory for it, the library's own setting does.
+        // SAFETY: both are strings. Besides this thread there is the one that waits for signals, which reads no environment.
+        unsafe { libc::setenv(setting.as_ptr(), protocols.as_ptr(), 0) };
         let named = std::env::var_os(VARIABLE).filter(|name| !name.is_empty());
         let names = match named {
             Some(name) => vec![PathBuf::from(name)],
@@ -146,6 +157,7 @@ impl Library {
             comm_get_attr: function!("MPI_Comm_get_attr"),
             set_errhandler: function!("MPI_Comm_set_errhandler"),
             isend: function!("MPI_Isend"),
+            irecv: function!("MPI_Irecv"),
             improbe: function!("MPI_Improbe"),
             imrecv: function!("MPI_Imrecv"),
             get_count: function!("MPI_Get_count"),
@@ -241,32 +253,76 @@ impl Library {
         Ok(request)
     }
 
+    /// Begins to receive the next message from a process with a tag. It is an error if it is longer than `to`.
+    ///
+    /// # Safety
+    /// Nothing else uses `to` until [`Library::is_received`] says that the request is done.
+    pub(super) unsafe fn receive(
+        &self,
+        from: u32,
+        tag: u32,
+        to: &mut [f32],
+    ) -> Result<Handle, WorldError> {
+        let (count, mut request) = (self.count(to.len())?, 0);
+        let Constants { world, float, .. } = self.constants;
+        let begin = to.as_mut_ptr();
+        // SAFETY: as the caller promised.
+        let code = unsafe {
+            (self.irecv)(
+                begin,
+                count,
+                float,
+                from as c_int,
+                tag as c_int,
+                world,
+                &mut request,
+            )
+        };
+        self.checked("MPI_Irecv", code)?;
+        Ok(request)
+    }
+
+    /// The floats of a message that [`Library::receive`] began to receive, if all of it is there; its request then no
+    /// longer exists.
+    pub(super) fn is_received(&self, request: &mut Handle) -> Result<Option<usize>, WorldError> {
+        let (mut done, mut status) = (0, Status::default());
+        // SAFETY: the pointers may be written.
+        let code = unsafe { (self.test)(request, &mut done, &mut status) };
+        self.checked("MPI_Test", code)?;
+        match done {
+            0 => Ok(None),
+            _ => self.floats(&status).map(Some),
+        }
+    }
+
+    /// The floats of a message.
+    fn floats(&self, status: &Status) -> Result<usize, WorldError> {
+        let mut count = 0;
+        // SAFETY: the pointers may be read and written.
+        let code = unsafe { (self.get_count)(status, self.constants.float, &mut count) };
+        self.checked("MPI_Get_count", code)?;
+        usize::try_from(count).map_err(|_| self.failed("MPI_Get_count", 0))
+    }
+
     /// The next message from a process with a tag, if it has arrived.
     pub(super) fn arrived(&self, from: u32, tag: u32) -> Result<Option<Arrived>, WorldError> {
-        let (mut found, mut message, mut status, mut count) = (0, 0, Status::default(), 0);
-        let Constants { world, float, .. } = self.constants;
+        let (mut found, mut message, mut status) = (0, 0, Status::default());
         // SAFETY: the pointers may be written.
-        unsafe {
-            self.checked(
-                "MPI_Improbe",
-                (self.improbe)(
-                    from as c_int,
-                    tag as c_int,
-                    world,
-                    &mut found,
-                    &mut message,
-                    &mut status,
-                ),
-            )?;
-            if found == 0 {
-                return Ok(None);
-            }
-            self.checked(
-                "MPI_Get_count",
-                (self.get_count)(&status, float, &mut count),
-            )?;
+        let code = unsafe {
+            (self.improbe)(
+                from as c_int,
+                tag as c_int,
+                self.constants.world,
+                &mut found,
+                &mut message,
+                &mut status,
+            )
+        };
+        self.checked("MPI_Improbe", code)?;
+        if found == 0 {
+            return Ok(None);
         }
-        let floats = usize::try_from(count).map_err(|_| self.failed("MPI_Get_count", 0))?;
+        let floats = self.floats(&status)?;
         Ok(Some(Arrived { message, floats }))
     }
 

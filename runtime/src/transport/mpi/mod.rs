@@ -4,6 +4,7 @@ mod alive;
 mod end;
 mod launched;
 mod library;
+mod posted;
 mod timing;
 
 pub use crate::error::WorldError;

@@ -81,8 +81,10 @@ impl World {
     fn exchange(&self, [one, other]: [u32; 2], floats: usize) -> Result<f64, WorldError> {
         self.repeated([one, other], floats, |message| {
             let peer = if self.process == one { other } else { one };
+            // As ranks exchange rows.
+            let posted = self.post(peer, TOLD, floats, Vec::new())?;
             let sending = self.begin(std::iter::once(peer), TOLD, message.to_vec())?;
-            self.get(peer, floats)?;
+            self.wait_posted(peer, posted)?;
             Ok(self.wait_sent(sending)?)
         })
     }
