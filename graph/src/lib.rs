@@ -49,6 +49,7 @@
 //! was found, what was expected and what to do.
 
 pub mod chunks;
+pub mod cover;
 pub mod csr;
 pub mod data;
 pub mod edge_features;

@@ -1,16 +1,18 @@
 //! `gnnc graph`: statistics, partitions, conversion and generation of data graphs.
 
+use super::exchanges::{SentByParts, sent_text};
 use super::files::writable;
 use super::import::ImportCommand;
 use super::links::Links;
 use super::numbers::{EDGES, SEEDS, SIGNAL, VERTICES, WIDTH, WORKERS, within};
-use super::output::{Answer, Failure, Output};
+use super::output::{Answer, Failure, Output, input};
 use super::partition::{PartitionCommand, imbalance};
 use super::partitioner::PartitionerArgs;
 use super::sample::Sample;
 use super::text::{Table, count, facts, grouped};
 use clap::{Args, Subcommand, ValueEnum};
 use gnnc::Error;
+use gnnc::graph::cover::exchanges;
 use gnnc::graph::generate::{Attributes, Mesh, PlantedPartition, Rmat};
 use gnnc::graph::import;
 use gnnc::graph::{Features, GraphData, GraphError, LoadOptions, summary, write};
@@ -18,6 +20,7 @@ use gnnc::ir::EdgeSet;
 use gnnc::ir::words::spelling::counted;
 use gnnc::ir::workload::MAX_RELATIONS;
 use gnnc::ir::workload::Workload;
+use serde::Serialize;
 use serde_json::json;
 use std::path::{Path, PathBuf};
 
@@ -59,11 +62,23 @@ pub struct GraphFile {
 pub struct Stats {
     #[command(flatten)]
     graph: GraphFile,
-    /// Also partition the graph into each of these numbers of parts.
+    /// Also partition the graph into each of these numbers of parts, and count what they send each other.
     #[arg(long, value_name = "K,...", value_delimiter = ',', value_parser = within(WORKERS))]
     parts: Vec<u32>,
+    /// Nodes that share the parts evenly: also count what crosses between them.
+    #[arg(long, value_name = "N", default_value = "1", requires = "parts", value_parser = within(WORKERS))]
+    nodes: u32,
     #[command(flatten)]
     partitioner: PartitionerArgs,
+}
+
+/// Everything that `graph stats` counts.
+#[derive(Serialize)]
+struct Counted<'a> {
+    #[serde(flatten)]
+    workload: &'a Workload,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    exchanges: &'a [SentByParts],
 }
 
 /// Arguments of `graph convert`.
@@ -176,14 +191,33 @@ impl Stats {
     fn run(&self, out: &Output) -> Answer {
         self.partitioner.method()?;
         let data = self.graph.load(out)?;
+        let uneven = |parts: &&u32| !parts.is_multiple_of(self.nodes);
+        if let Some(parts) = self.parts.iter().find(uneven) {
+            return Err(input(format!(
+                "--nodes {} does not divide {parts} parts; give a number that divides all --parts",
+                self.nodes
+            )));
+        }
         let mut workload = summary::summarise(&data, &[])?;
+        let mut sent = Vec::new();
         if !self.parts.is_empty() {
             let made = self.partitioner.partitions(&data, None, &self.parts, out)?;
+            let plain = data.topology.only(EdgeSet::Plain);
             for made in made {
+                sent.push(SentByParts {
+                    parts: made.partition.parts(),
+                    nodes: self.nodes,
+                    exchanges: exchanges(&plain, &made.partition, self.nodes)?,
+                });
                 workload.add_partition(made.partition.parts(), made.summary);
             }
         }
-        out.report(|| stats_text(&data, &workload), &workload)
+        let text = || format!("{}{}", stats_text(&data, &workload), sent_text(&sent));
+        let all = Counted {
+            workload: &workload,
+            exchanges: &sent,
+        };
+        out.report(text, &all)
     }
 }
 

@@ -16,6 +16,7 @@ mod devices;
 mod diff;
 mod emit;
 mod eval;
+mod exchanges;
 mod explain;
 mod files;
 mod fmt;

@@ -40,6 +40,45 @@ fn stats_are_a_workload() {
     refused(1, &["plan", &model, "--workload", &cora], &["cora.npz"]);
 }
 
+/// Counted by another program.
+#[test]
+fn what_parts_send_each_other_is_counted() {
+    let (cora, squirrel) = (example("data/cora.npz"), example("data/squirrel.npz"));
+    for (graph, all, between, inside) in [
+        (
+            &cora,
+            [827, 827, 658],
+            [316, 270, 273, 210],
+            [511, 388, 554, 458],
+        ),
+        (
+            &squirrel,
+            [11_236, 11_236, 5182],
+            [4184, 1738, 2423, 1066],
+            [7052, 3444, 8813, 4484],
+        ),
+    ] {
+        let args = ["graph", "stats", graph, "--parts", "8", "--nodes", "2"];
+        let report = gnnc(args).report();
+        assert!(report.contains("with the parts on 2 nodes"), "{report}");
+        let json = gnnc(args.iter().chain(&["--format", "json"])).json();
+        let found = &json["exchanges"][0];
+        assert_eq!(
+            ["rows", "sums", "cover"].map(|key| found[key].as_u64().unwrap()),
+            all
+        );
+        let tiers = |place: &str| {
+            let ways = [&found["one_tier"][place], &found["two_tiers"][place]];
+            ways.map(|way| ["rows", "cover"].map(|key| way[key].as_u64().unwrap()))
+        };
+        assert_eq!(tiers("between").concat(), between);
+        assert_eq!(tiers("inside").concat(), inside);
+    }
+    let args = ["graph", "stats", &cora, "--parts", "4,6", "--nodes", "4"];
+    refused(1, &args, &["--nodes 4 does not divide 6 parts"]);
+    refused(2, &["graph", "stats", &cora, "--nodes", "2"], &["--parts"]);
+}
+
 #[test]
 fn what_of_a_file_is_not_used_is_said() {
     let folder = Folder::new();
