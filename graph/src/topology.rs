@@ -1,6 +1,7 @@
 //! The edges of a data graph, as rows of in-neighbors.
 
-use crate::csr::{check_indices, check_indptr, row};
+use crate::csr::row;
+mod checked;
 mod curve;
 mod edge_sets;
 
@@ -30,7 +31,7 @@ struct EdgeTypes {
     /// Number of types.
     relations: u32,
     /// The type of each edge, below `relations`.
-    of: Vec<u16>,
+    of: Values<u16>,
     /// The named sets, whose types are the last ones.
     sets: Option<EdgeSets>,
 }
@@ -49,40 +50,6 @@ pub struct Dropped {
 }
 
 impl Topology {
-    /// A topology from its two arrays, which are checked.
-    ///
-    /// # Errors
-    /// A row pointer that does not start at 0, descends, or does not end at the number of indices;
-    /// an index that names no vertex; neighbors that are not strictly ascending; self loops.
-    pub fn new(
-        indptr: impl Into<Values<u64>>,
-        indices: impl Into<Values<u32>>,
-    ) -> Result<Self, GraphError> {
-        let (indptr, indices) = (indptr.into(), indices.into());
-        const AT: &str = "topology";
-        check_indptr(AT, &indptr, indices.len())?;
-        let vertices = check_vertices(AT, indptr.len() as u128 - 1, indices.len() as u64)?;
-        check_indices(AT, &indices, u64::from(vertices))?;
-        for v in 0..vertices {
-            let row = row(&indptr, &indices, v as usize);
-            if let Some(w) = row.windows(2).find(|w| w[0] >= w[1]) {
-                return Err(GraphError::Unsorted {
-                    at: AT.to_owned(),
-                    vertex: v,
-                    before: w[0],
-                    after: w[1],
-                });
-            }
-            if row.binary_search(&v).is_ok() {
-                return Err(GraphError::SelfLoop {
-                    at: AT.to_owned(),
-                    vertex: v,
-                });
-            }
-        }
-        Ok(Self::untyped(indptr, indices))
-    }
-
     /// A topology from `(source, destination)` pairs in any order. Drops and counts repeats and
     /// self loops.
     ///
@@ -218,21 +185,21 @@ impl Topology {
             .iter()
             .map(|(dst, src, _)| u64::from(*dst) << 32 | u64::from(*src))
             .collect();
-        let of = edges.iter().map(|(_, _, kind)| *kind).collect();
+        let of: Vec<u16> = edges.iter().map(|(_, _, kind)| *kind).collect();
         let mut topology = Self::from_sorted_keys(vertices, &keys);
         topology.types = Some(EdgeTypes {
             relations,
-            of,
+            of: of.into(),
             sets: None,
         });
         topology
     }
 
     /// The topology with a type for each edge, below `relations`; as it is for 0 relations.
-    pub(crate) fn with_types(mut self, relations: u32, of: Vec<u16>) -> Self {
-        self.types = (relations > 0).then_some(EdgeTypes {
+    pub(crate) fn with_types(mut self, relations: u32, of: impl Into<Values<u16>>) -> Self {
+        self.types = (relations > 0).then(|| EdgeTypes {
             relations,
-            of,
+            of: of.into(),
             sets: None,
         });
         self

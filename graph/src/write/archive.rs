@@ -7,12 +7,32 @@ use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipWriter};
 
 /// An archive of arrays that is being written. Equal arrays give equal bytes.
-pub struct Archive<W: Write + Seek>(ZipWriter<W>);
+pub struct Archive<W: Write + Seek> {
+    file: ZipWriter<W>,
+    /// Arrays of so many bytes and more are not compressed.
+    stored: u64,
+    /// What their first bytes are a multiple of.
+    alignment: u16,
+}
 
 impl<W: Write + Seek> Archive<W> {
     /// An archive without arrays, which are written to `out`.
     pub fn new(out: W) -> Self {
-        Self(ZipWriter::new(out))
+        Self {
+            file: ZipWriter::new(out),
+            stored: LEAST_MAPPED,
+            alignment: 64,
+        }
+    }
+
+    /// An archive of which no array is compressed, and whose arrays begin at multiples of a number of bytes.
+    #[cfg(test)]
+    pub(crate) fn without_compression(self, alignment: u16) -> Self {
+        Self {
+            stored: 0,
+            alignment,
+            ..self
+        }
     }
 
     /// Writes an array, whose elements are of NumPy's type `descr`, row by row. Large ones are not compressed, so that
@@ -31,22 +51,22 @@ impl<W: Write + Seek> Archive<W> {
             .iter()
             .fold(N as u64, |product, &n| product.saturating_mul(n as u64));
         let mut options = SimpleFileOptions::default().large_file(bytes > 1 << 31);
-        if bytes >= LEAST_MAPPED {
+        if bytes >= self.stored {
             options = options
                 .compression_method(CompressionMethod::Stored)
-                .with_alignment(64);
+                .with_alignment(self.alignment);
         }
-        self.0.start_file(format!("{name}.npy"), options)?;
-        self.0.write_all(&header(descr, shape))?;
+        self.file.start_file(format!("{name}.npy"), options)?;
+        self.file.write_all(&header(descr, shape))?;
         let mut buffer = Vec::with_capacity(1 << 16);
         for element in elements {
             buffer.extend_from_slice(&element);
             if buffer.len() >= (1 << 16) - N {
-                self.0.write_all(&buffer)?;
+                self.file.write_all(&buffer)?;
                 buffer.clear();
             }
         }
-        self.0.write_all(&buffer)
+        self.file.write_all(&buffer)
     }
 
     /// Writes texts as an array of bytes, in which each has a line.
@@ -64,7 +84,7 @@ impl<W: Write + Seek> Archive<W> {
     /// # Errors
     /// Any error of the file.
     pub fn finish(self) -> io::Result<W> {
-        self.0.finish().map_err(io::Error::from)
+        self.file.finish().map_err(io::Error::from)
     }
 }
 

@@ -1,22 +1,23 @@
 //! Edges and features of large graphs, which are used where they are in the file.
 
-use super::{Arrays, EDGE_FEATURES};
+use super::{Arrays, EDGE_FEATURES, types};
 use crate::read::array::{Header, width};
 use crate::values::{Number, Values};
 use crate::{Features, GraphError, Topology};
+use gnnc_ir::workload::MAX_RELATIONS;
 use std::io::{self, Read, Seek};
 use std::sync::Arc;
 use zip::CompressionMethod;
 
-/// The topology of a graph without edge types whose rows are in order and not compressed; `None` if the arrays have to
-/// be read, as if something is wrong with them.
+/// The topology of a graph without features of edges whose rows are in order and not compressed; `None` if the arrays have
+/// to be read, as if something is wrong with them.
 ///
 /// # Errors
 /// A damaged archive.
 pub(super) fn in_neighbours<R: Read + Seek>(
     arrays: &mut Arrays<R>,
 ) -> Result<Option<Topology>, GraphError> {
-    if arrays.has("edge_type") || arrays.has(EDGE_FEATURES) {
+    if arrays.has(EDGE_FEATURES) {
         return Ok(None);
     }
     // Negative numbers become too large ones, which are refused.
@@ -27,7 +28,19 @@ pub(super) fn in_neighbours<R: Read + Seek>(
         Some(indptr) => indptr.values,
         None => Values::from(arrays.required("indptr")?.offsets()?),
     };
-    Ok(Topology::new(indptr, indices.values).ok())
+    if !arrays.has("edge_type") {
+        return Ok(Topology::new(indptr, indices.values).ok());
+    }
+    let relations = types::relations(arrays)?.and_then(|count| u32::try_from(count).ok());
+    let types = arrays.in_place::<u16, 1>("edge_type", &["<u2"])?;
+    let (Some(relations), Some(types)) = (relations, types) else {
+        return Ok(None);
+    };
+    if !(1..=MAX_RELATIONS).contains(&relations) {
+        return Ok(None);
+    }
+    let typed = Topology::with_edge_types(indptr, indices.values, relations, types.values);
+    Ok(typed.ok())
 }
 
 /// Dense features that are not compressed; `None` if they have to be read, are mostly zeros, or if there are none.
@@ -113,34 +126,28 @@ impl<R: Read + Seek> Arrays<R> {
 mod tests {
     use super::*;
     use crate::read::{LoadOptions, load, npz};
-    use crate::write::{header, save};
+    use crate::write::{Archive, save};
     use crate::{GraphData, Values, example};
     use std::fs::File;
-    use std::io::Write;
-    use zip::ZipWriter;
-    use zip::write::SimpleFileOptions;
 
-    /// An archive whose arrays are not compressed and begin at multiples of a number of bytes.
+    /// An archive whose arrays are not compressed, and begin at multiples of a number of bytes.
     fn archive(alignment: u16, indptr: &[i64], indices: &[i32], features: &[f32]) -> File {
-        let mut file = ZipWriter::new(tempfile::tempfile().unwrap());
-        let options = SimpleFileOptions::default()
-            .compression_method(CompressionMethod::Stored)
-            .with_alignment(alignment);
-        let mut array = |name: &str, descr, bytes: Vec<u8>, shape: &[usize]| {
-            file.start_file(format!("{name}.npy"), options).unwrap();
-            file.write_all(&header(descr, shape)).unwrap();
-            file.write_all(&bytes).unwrap();
+        let archive = Archive::new(tempfile::tempfile().unwrap());
+        let mut archive = archive.without_compression(alignment);
+        let mut lists = || -> io::Result<()> {
+            let numbers = indices.iter().map(|n| n.to_le_bytes());
+            archive.array("indices", "<i4", &[indices.len()], numbers)?;
+            let numbers = indptr.iter().map(|n| n.to_le_bytes());
+            archive.array("indptr", "<i8", &[indptr.len()], numbers)?;
+            if let Some(rows) = indptr.len().checked_sub(1).filter(|_| !features.is_empty()) {
+                let shape = [rows, features.len() / rows];
+                let numbers = features.iter().map(|x| x.to_le_bytes());
+                archive.array("features", "<f4", &shape, numbers)?;
+            }
+            Ok(())
         };
-        let bytes = |numbers: &[i32]| numbers.iter().flat_map(|n| n.to_le_bytes()).collect();
-        let wide = indptr.iter().flat_map(|n| n.to_le_bytes()).collect();
-        array("indices", "<i4", bytes(indices), &[indices.len()]);
-        array("indptr", "<i8", wide, &[indptr.len()]);
-        if !features.is_empty() {
-            let rows = indptr.len() - 1;
-            let values = features.iter().flat_map(|x| x.to_le_bytes()).collect();
-            array("features", "<f4", values, &[rows, features.len() / rows]);
-        }
-        file.finish().unwrap()
+        lists().unwrap();
+        archive.finish().unwrap()
     }
 
     /// The graph of an archive that is mapped however small it is.
@@ -190,6 +197,34 @@ mod tests {
             found == g8 && !found.is_mapped(),
             "rows that are not in order are sorted"
         );
+    }
+
+    /// Edges of several types from one vertex to another.
+    #[test]
+    fn types_of_edges_are_used_where_they_are() {
+        let edges = [(1, 0, 2), (1, 0, 0), (2, 0, 1), (0, 2, 1), (1, 2, 2)];
+        let (typed, _) = Topology::typed(3, 3, edges).unwrap();
+        let archive = |types: &[u16], relations: u32| {
+            let mut archive = Archive::new(tempfile::tempfile().unwrap()).without_compression(64);
+            let indptr = typed.indptr().iter().map(|n| n.to_le_bytes());
+            archive.array("indptr", "<i8", &[4], indptr).unwrap();
+            let indices = typed.indices().iter().map(|n| n.to_le_bytes());
+            archive.array("indices", "<i4", &[5], indices).unwrap();
+            let types = types.iter().map(|n| n.to_le_bytes());
+            archive.array("edge_type", "<u2", &[5], types).unwrap();
+            let relations = [relations.to_le_bytes()].into_iter();
+            archive.array("relations", "<u4", &[1], relations).unwrap();
+            archive.finish().unwrap()
+        };
+        let found = graph(&archive(typed.types(), 3)).unwrap().topology;
+        assert!(found == typed && found.is_mapped());
+        // Types that are not in order are sorted, and a wrong one is said as of a list that is read.
+        let swapped = [2, 0, 1, 1, 2];
+        let found = graph(&archive(&swapped, 3)).unwrap().topology;
+        assert!(found == typed && !found.is_mapped());
+        let file = archive(typed.types(), 2);
+        let read = npz::read("a.npz", &file, &LoadOptions::default()).unwrap_err();
+        assert_eq!(graph(&file).unwrap_err().to_string(), read.to_string());
     }
 
     #[test]
