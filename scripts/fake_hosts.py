@@ -2,11 +2,12 @@
 """Trains on hosts that are network namespaces of this machine, over a network of a chosen speed.
 
     cargo build --release && sudo python3 scripts/fake_hosts.py [--machine machine.toml] [--rates 100mbit,1gbit] [--turns 3]
+    .. scripts/fake_hosts.py --rates 300mbit --train MODEL.gir OPTIONS..
 
 Needs the system's administrator, iproute2 and Open MPI, whose agent for remote hosts enters the namespaces. Each host has a name of
 its own, and talks to the others by TCP through a bridge; `tc` limits what it sends. For each rate, `gnnc calibrate` measures the links
 into a cluster file, and the epochs that `gnnc plan` predicts with it are compared with measured ones. Last, a host loses its network:
-the run has to end within 10 seconds. Prints markdown tables.
+the run has to end within 10 seconds. Prints markdown tables. With --train, `gnnc train` runs with these arguments instead, and its epochs are printed.
 """
 
 import argparse
@@ -132,6 +133,7 @@ def main():
     arguments.add_argument("--machine", default="cpu")
     arguments.add_argument("--rates", default="100mbit,1gbit")
     arguments.add_argument("--turns", type=int, default=3)
+    arguments.add_argument("--train", nargs=argparse.REMAINDER, metavar="..")
     options = arguments.parse_args()
     tear_down()
     with tempfile.TemporaryDirectory() as place:
@@ -139,6 +141,13 @@ def main():
         agent = folder / "agent"
         try:
             build(agent)
+            if options.train:
+                print("| rate | sent in an epoch | measured |\n| --- | --: | --: |")
+                for rate in options.rates.split(","):
+                    limit(rate)
+                    run = json.loads(call(*mpirun(agent), GNNC, "train", *options.train, "--format", "json").stdout)
+                    print(f"| {rate} | {run['bytes_sent'] / run['epochs'] / 1e6:.2f} MB | {run['epoch_seconds']:.2f} s |", flush=True)
+                return
             print("| rate | model, graph, placement | sent in an epoch | planned | measured | planned / measured |")
             print("| --- | --- | --: | --: | --: | --: |")
             for rate in options.rates.split(","):

@@ -13,7 +13,7 @@ use gnnc_ir::program::{Instr, Ref, StageMessage, Transfer};
 use std::ops::Range;
 
 /// Tags of programs are below this bit.
-const BATCH_BITS: u32 = 24;
+const BATCH_BITS: u32 = 20;
 
 /// What a plan depends on besides the rank and the instruction.
 #[derive(Clone, Copy)]
