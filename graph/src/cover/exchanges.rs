@@ -69,51 +69,93 @@ pub fn exchanges(
             expected: "a number that divides the parts".to_owned(),
         });
     }
-    let crossing = Pairs::new(topology, partition);
     let each = parts / nodes;
-    let pairs: Vec<(u32, u32)> = pairs(parts).collect();
-    let of_pairs: Vec<(u64, Sent)> = pairs
-        .par_iter()
-        .map(|(from, to)| {
-            let edges = crossing.of(*from, *to);
-            let cover = Cover::smallest(edges).len() as u64;
-            let rows = distinct(edges.iter().map(|edge| edge.source));
-            let sums = distinct(edges.iter().map(|edge| edge.target));
-            (sums, Sent { rows, cover })
-        })
-        .collect();
     let mut found = Exchanges::default();
-    for ((from, to), (sums, sent)) in pairs.iter().zip(of_pairs) {
-        found.rows += sent.rows;
-        found.sums += sums;
-        found.cover += sent.cover;
-        let tier = match from / each == to / each {
-            true => &mut found.one_tier.inside,
-            false => &mut found.one_tier.between,
-        };
-        tier.add(sent);
+    let members = partition.members();
+    for (node, ranks) in (0u32..).zip(members.chunks(each as usize)) {
+        // Edges into the node, by the node that they come from.
+        let mut into_node = vec![Vec::new(); nodes as usize];
+        for members in ranks {
+            let into_part = incoming(topology, partition, members);
+            let counted: Vec<Pair> = into_part.par_iter().map(|edges| Pair::of(edges)).collect();
+            for (from, (edges, pair)) in (0u32..).zip(into_part.into_iter().zip(counted)) {
+                found.rows += pair.sent.rows;
+                found.sums += pair.sums;
+                found.cover += pair.sent.cover;
+                match from / each == node {
+                    true => found.one_tier.inside.add(pair.sent),
+                    false => {
+                        found.one_tier.between.add(pair.sent);
+                        into_node[(from / each) as usize].extend(edges);
+                    }
+                }
+            }
+        }
+        let owner = partition.owner();
+        let counted = into_node.par_iter().map(|edges| between(edges, owner));
+        for tiers in counted.collect::<Vec<Tiers>>() {
+            found.two_tiers.between.add(tiers.between);
+            found.two_tiers.inside.add(tiers.inside);
+        }
     }
-    found.two_tiers.inside = found.one_tier.inside;
-    let of_nodes: Vec<Tiers> = self::pairs(nodes)
-        .par_bridge()
-        .map(|(from, to)| {
-            let ranks = |node: u32| node * each..(node + 1) * each;
-            let pairs = ranks(from).flat_map(|p| ranks(to).map(move |q| (p, q)));
-            let edges = pairs.flat_map(|(p, q)| crossing.of(p, q)).copied();
-            crossing.between_nodes(&edges.collect::<Vec<Crossing>>())
-        })
-        .collect();
-    for tiers in of_nodes {
-        found.two_tiers.between.add(tiers.between);
-        found.two_tiers.inside.add(tiers.inside);
-    }
+    found.two_tiers.inside.add(found.one_tier.inside);
     Ok(found)
 }
 
-/// All pairs of different numbers.
-fn pairs(count: u32) -> impl Iterator<Item = (u32, u32)> {
-    let all = (0..count).flat_map(move |from| (0..count).map(move |to| (from, to)));
-    all.filter(|(from, to)| from != to)
+/// The edges into a part's vertices from each other part.
+fn incoming(topology: &Topology, partition: &Partition, members: &[u32]) -> Vec<Vec<Crossing>> {
+    let owner = partition.owner();
+    let mut edges = vec![Vec::new(); partition.parts() as usize];
+    for &target in members {
+        for &source in topology.in_neighbours(target) {
+            let from = owner[source as usize];
+            if from != owner[target as usize] {
+                edges[from as usize].push(Crossing { source, target });
+            }
+        }
+    }
+    edges
+}
+
+/// What one part sends another.
+struct Pair {
+    sent: Sent,
+    sums: u64,
+}
+
+impl Pair {
+    fn of(edges: &[Crossing]) -> Self {
+        Self {
+            sent: Sent {
+                rows: distinct(edges.iter().map(|edge| edge.source)),
+                cover: Cover::smallest(edges).len() as u64,
+            },
+            sums: distinct(edges.iter().map(|edge| edge.target)),
+        }
+    }
+}
+
+/// What the edges from one node into another cost in two tiers: between both, and inside of them.
+fn between(edges: &[Crossing], owner: &[u32]) -> Tiers {
+    let owner = |vertex: u32| owner[vertex as usize];
+    let rows = distinct(edges.iter().map(|edge| edge.source));
+    let readers = distinct(edges.iter().map(|edge| (edge.source, owner(edge.target))));
+    let cover = Cover::smallest(edges);
+    let is_summed = |edge: &&Crossing| cover.sums.binary_search(&edge.target).is_ok();
+    let read = edges.iter().filter(|edge| !is_summed(edge));
+    let reading = distinct(read.map(|edge| (edge.source, owner(edge.target))));
+    let summed = edges.iter().filter(is_summed);
+    let adding = distinct(summed.map(|edge| (edge.target, owner(edge.source))));
+    Tiers {
+        between: Sent {
+            rows,
+            cover: cover.len() as u64,
+        },
+        inside: Sent {
+            rows: readers - rows,
+            cover: reading + adding - cover.len() as u64,
+        },
+    }
 }
 
 /// How many different values there are.
@@ -122,60 +164,6 @@ fn distinct<T: Ord>(values: impl Iterator<Item = T>) -> u64 {
     all.sort_unstable();
     all.dedup();
     all.len() as u64
-}
-
-/// The edges between parts, by their pair.
-struct Pairs<'a> {
-    owner: &'a [u32],
-    parts: u32,
-    edges: Vec<Vec<Crossing>>,
-}
-
-impl<'a> Pairs<'a> {
-    fn new(topology: &Topology, partition: &'a Partition) -> Self {
-        let (owner, parts) = (partition.owner(), partition.parts());
-        let mut edges = vec![Vec::new(); (parts * parts) as usize];
-        for (target, to) in (0u32..).zip(owner) {
-            for &source in topology.in_neighbours(target) {
-                let from = owner[source as usize];
-                if from != *to {
-                    edges[(from * parts + to) as usize].push(Crossing { source, target });
-                }
-            }
-        }
-        Self {
-            owner,
-            parts,
-            edges,
-        }
-    }
-
-    fn of(&self, from: u32, to: u32) -> &[Crossing] {
-        &self.edges[(from * self.parts + to) as usize]
-    }
-
-    /// What the edges from one node into another cost: between both, and inside of them.
-    fn between_nodes(&self, edges: &[Crossing]) -> Tiers {
-        let owner = |vertex: u32| self.owner[vertex as usize];
-        let rows = distinct(edges.iter().map(|edge| edge.source));
-        let readers = distinct(edges.iter().map(|edge| (edge.source, owner(edge.target))));
-        let cover = Cover::smallest(edges);
-        let summed = |edge: &&Crossing| cover.sums.binary_search(&edge.target).is_ok();
-        let sent = edges.iter().filter(|edge| !summed(edge));
-        let reading = distinct(sent.map(|edge| (edge.source, owner(edge.target))));
-        let added = edges.iter().filter(summed);
-        let adding = distinct(added.map(|edge| (edge.target, owner(edge.source))));
-        Tiers {
-            between: Sent {
-                rows,
-                cover: cover.len() as u64,
-            },
-            inside: Sent {
-                rows: readers - rows,
-                cover: reading + adding - cover.len() as u64,
-            },
-        }
-    }
 }
 
 #[cfg(test)]

@@ -104,7 +104,7 @@ impl Mpi {
             Some(place) => self.free.swap_remove(place),
             None => self.free.pop().unwrap_or_default(),
         };
-        message.clear();
+        // All of it is written over.
         message.resize(floats, 0.0);
         Ok(message)
     }

@@ -27,7 +27,7 @@ impl World {
         mut memory: Vec<f32>,
     ) -> Result<Posted, TransportError> {
         self.alive.check()?;
-        memory.clear();
+        // What an earlier message left is written over.
         memory.resize(floats, 0.0);
         // SAFETY: `Posted` keeps the memory, which does not move, until the request is done, or it is leaked.
         let request = unsafe { self.library().receive(from, tag, &mut memory) }?;
