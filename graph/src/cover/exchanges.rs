@@ -82,12 +82,11 @@ pub fn exchanges(
                 found.rows += pair.sent.rows;
                 found.sums += pair.sums;
                 found.cover += pair.sent.cover;
-                match from / each == node {
-                    true => found.one_tier.inside.add(pair.sent),
-                    false => {
-                        found.one_tier.between.add(pair.sent);
-                        into_node[(from / each) as usize].extend(edges);
-                    }
+                if from / each == node {
+                    found.one_tier.inside.add(pair.sent);
+                } else {
+                    found.one_tier.between.add(pair.sent);
+                    into_node[(from / each) as usize].extend(edges);
                 }
             }
         }

@@ -204,10 +204,13 @@ impl<'a> Builder<'a> {
             let places = indptr[row] as usize..indptr[row + 1] as usize;
             let sources = self.topology.in_neighbours(v);
             for (to, &u) in indices[places.clone()].iter_mut().zip(sources) {
-                *to = match self.partition.owner()[u as usize] == rank {
-                    true => self.inner_row[u as usize],
-                    false => self.halo_row[u as usize],
+                let is_own = self.partition.owner()[u as usize] == rank;
+                let rows = if is_own {
+                    &self.inner_row
+                } else {
+                    &self.halo_row
                 };
+                *to = rows[u as usize];
             }
             if is_typed {
                 types[places].copy_from_slice(self.topology.types_into(v));

@@ -15,8 +15,8 @@ mod strips;
 pub use class::KernelClass;
 pub use counts::Counts;
 use counts::{Counted, loads};
-pub(in crate::program) use demand::Terms;
 pub use demand::{Demand, GROUPS, MESSAGES, TERM_COUNT, TERMS, demand};
+pub(in crate::program) use demand::{DenseProduct, SparseProduct, Terms};
 pub use picks::{Pick, sectors};
 pub use strips::strips;
 
@@ -69,10 +69,19 @@ pub(in crate::program) fn copy(read: u64, written: u64) -> Work {
     }
 }
 
+/// What is stored of sparse features.
+#[derive(Clone, Copy)]
+pub(in crate::program) struct Stored {
+    pub(in crate::program) rows: u64,
+    pub(in crate::program) nonzeros: u64,
+}
+
 /// Rows and non-zeros of the sparse features whose values are in a buffer.
-pub(in crate::program) fn stored(program: &Program, values: Ref, sizes: &RankSizes) -> (u64, u64) {
-    let rows = sizes.rows(program.sparse_rows(values));
-    (rows, program.buffer(values.buffer).slot_elements(sizes))
+pub(in crate::program) fn stored(program: &Program, values: Ref, sizes: &RankSizes) -> Stored {
+    Stored {
+        rows: sizes.rows(program.sparse_rows(values)),
+        nonzeros: program.buffer(values.buffer).slot_elements(sizes),
+    }
 }
 
 /// The sizes that an instruction works on: those of its chunk, if it has one.

@@ -138,7 +138,7 @@ fn the_machine_scales_what_stages_compute() {
     let mut cluster = spread(cluster(1, 2), [2.0, 1.0, 1.0]);
     cluster.inside.latency.0 = 0.0;
     cluster.inside.bandwidth = 1e18;
-    let programs = staged([2, 1, 5]);
+    let programs = staged(2, 1, 5);
     let epoch = simulate_all(&programs, &cluster, &parts)
         .unwrap()
         .epoch

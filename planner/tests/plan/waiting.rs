@@ -86,7 +86,7 @@ fn a_slow_rank_makes_the_others_wait() {
 
 /// A program for each of `stages` stages, with a product in every run of layers, forward and
 /// backward.
-pub fn staged([stages, virtual_stages, chunks]: [u32; 3]) -> Vec<Program> {
+pub fn staged(stages: u32, virtual_stages: u32, chunks: u32) -> Vec<Program> {
     let buffer = |extent| Buffer {
         name: "x".to_owned(),
         extent,
@@ -172,7 +172,7 @@ fn stages_wait_as_the_closed_form_says() {
         let parts = parts(&graph, 1, Partitioner::Range).unwrap();
         for virtual_stages in 1..4u32 {
             for chunks in [2, 3, 4, 5, 8, 9] {
-                let programs = staged([stages, virtual_stages, chunks]);
+                let programs = staged(stages, virtual_stages, chunks);
                 let epoch = simulate_all(&programs, &cluster, &parts).unwrap().epoch;
                 let [s, v, k] = [stages, virtual_stages, chunks].map(f64::from);
                 let slots = (v - 1.0) * k.max(s) + k + s - 1.0;
@@ -245,7 +245,7 @@ fn stages_send_and_receive_as_was_measured() {
     let parts = parts(&graph, 1, Partitioner::Range).unwrap();
     let exposed = |cluster| {
         let costs = [("send", [2e-6, 1.0, 1e-9]), ("receive", [1e-6, 1.0, 3e-9])];
-        let programs = staged([2, 1, chunks]);
+        let programs = staged(2, 1, chunks);
         let epoch = simulate_all(&programs, &messages(cluster, &costs), &parts)
             .unwrap()
             .epoch;
@@ -283,7 +283,7 @@ fn what_lay_for_a_while_is_read_from_farther_memory() {
         let groups = &mut measured.costs[0].groups;
         groups.insert(group.to_owned(), TermCosts::from(terms).into());
     }
-    let programs = staged([2, 1, chunks]);
+    let programs = staged(2, 1, chunks);
     let epoch = simulate_all(&programs, &cluster, &parts).unwrap().epoch;
     let all = vertices as f64 * 64.0 * 4.0;
     let share = ((all / f64::from(1 << 19)).log2()) / 3.0;

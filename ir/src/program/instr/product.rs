@@ -7,7 +7,7 @@ use crate::program::memory::{at_once, most_product_blocks, product_block};
 use crate::program::text::line::{after, factor_and_result, matrix, matrix_at};
 use crate::program::text::{Reader, Text, TextError};
 use crate::program::verify::{Check, Checked};
-use crate::program::work::{Counts, KernelClass, Terms, Work, add_finish, element};
+use crate::program::work::{Counts, DenseProduct, KernelClass, Terms, Work, add_finish, element};
 use crate::program::{Capacity, Chunk, Extent, Matrix, Program, RankSizes, Ref};
 use crate::words::units::{Bytes, Flops};
 use serde::{Deserialize, Serialize};
@@ -115,8 +115,15 @@ impl Instruction for MatMul {
             Product::Nn | Product::Nt => self.out.at,
             Product::Tn => self.b.at,
         };
-        let bytes = [self.a.at, other].map(|at| element(program, at));
-        Some(terms.product(self.product, self.shape(sizes), bytes))
+        let (rows, inner, columns) = self.shape(sizes);
+        Some(terms.product(&DenseProduct {
+            product: self.product,
+            rows,
+            inner,
+            columns,
+            a: element(program, self.a.at),
+            other: element(program, other),
+        }))
     }
 
     fn print(&self, program: &Program) -> String {

@@ -7,7 +7,8 @@ use crate::program::text::line::{arrow, factor_and_result, matrix};
 use crate::program::text::{Reader, Text, TextError};
 use crate::program::verify::{Check, Checked};
 use crate::program::work::{
-    Counts, FLOAT, INDEX, KernelClass, OFFSET, TRANSCENDENTAL, Terms, Work, copy, element, stored,
+    Counts, FLOAT, INDEX, KernelClass, OFFSET, SparseProduct, Stored, TRANSCENDENTAL, Terms, Work,
+    copy, element, stored,
 };
 use crate::program::{Matrix, Program, RankSizes, Ref};
 use crate::words::units::{Bytes, Flops};
@@ -94,7 +95,7 @@ impl Instruction for SparseMatMul {
     }
 
     fn work(&self, counts: &Counts, sizes: &RankSizes) -> Option<Work> {
-        let (rows, nonzeros) = stored(counts.program, self.values, sizes);
+        let Stored { rows, nonzeros } = stored(counts.program, self.values, sizes);
         let columns = u64::from(self.columns);
         let rows = match self.product {
             Product::Tn => u64::from(self.inner),
@@ -115,10 +116,14 @@ impl Instruction for SparseMatMul {
         program: &Program,
         sizes: &RankSizes,
     ) -> Option<&'static str> {
-        let stored = stored(program, self.values, sizes);
-        let bytes = [&self.b, &self.out].map(|matrix| element(program, matrix.at));
-        let shape = (u64::from(self.inner), u64::from(self.columns));
-        Some(terms.sparse(self.product, shape, stored, bytes))
+        Some(terms.sparse(&SparseProduct {
+            product: self.product,
+            stored: stored(program, self.values, sizes),
+            inner: self.inner.into(),
+            columns: self.columns.into(),
+            read: element(program, self.b.at),
+            written: element(program, self.out.at),
+        }))
     }
 
     fn print(&self, program: &Program) -> String {
@@ -184,7 +189,7 @@ impl Instruction for SparseDropout {
     }
 
     fn work(&self, counts: &Counts, sizes: &RankSizes) -> Option<Work> {
-        let (_, nonzeros) = stored(counts.program, self.values, sizes);
+        let nonzeros = stored(counts.program, self.values, sizes).nonzeros;
         Some(Work {
             class: KernelClass::Copy,
             flops: Flops(nonzeros as f64 * (TRANSCENDENTAL + 1.0)),
@@ -256,7 +261,7 @@ impl Instruction for Densify {
     }
 
     fn work(&self, counts: &Counts, sizes: &RankSizes) -> Option<Work> {
-        let (rows, nonzeros) = stored(counts.program, self.values, sizes);
+        let Stored { rows, nonzeros } = stored(counts.program, self.values, sizes);
         let read = (rows + 1) * OFFSET + nonzeros * (FLOAT + INDEX);
         let written = counts.program.buffer(self.out.buffer).slot_bytes(sizes);
         Some(copy(read, written))

@@ -9,6 +9,8 @@ mod batches;
 mod products;
 mod vectors;
 
+pub(in crate::program) use products::{DenseProduct, SparseProduct};
+
 use super::picks::{is_picked, sectors};
 use super::{Nest, launched, loads, stored};
 use crate::kernel::{At, Body, End, Kernel, Over, Walk};
@@ -368,7 +370,7 @@ fn reach(program: &Program, instr: &Instr, sizes: &RankSizes) -> u64 {
     refs.dedup();
     let buffers: u64 = refs.iter().map(|at| bytes(program, *at, sizes)).sum();
     let structure = if let Instr::SparseMatMul(product) = instr {
-        4 * stored(program, product.values, sizes).1
+        4 * stored(program, product.values, sizes).nonzeros
     } else if let Instr::Launch(launch) = instr {
         let edges = launch.rows.walked(&program.kernel(launch.kernel).body);
         edges.map_or(0, |edges| 4 * sizes.rows(edges))

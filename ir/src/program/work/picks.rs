@@ -56,7 +56,8 @@ impl Counts<'_> {
     /// are among those that [`Counts::work`] says are read.
     pub fn picks(&self, sizes: &RankSizes, held: &RankSizes) -> Vec<Pick> {
         if let Instr::SparseMatMul(product) = self.instr {
-            let (_, reads) = stored(self.program, product.values, &launched(self.instr, sizes));
+            let sizes = launched(self.instr, sizes);
+            let reads = stored(self.program, product.values, &sizes).nonzeros;
             let row = u64::from(product.columns) * element(self.program, product.b.at);
             let of = self.program.buffer(product.b.at.buffer).slot_bytes(held);
             return vec![Pick { reads, row, of }];

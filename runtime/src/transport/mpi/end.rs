@@ -134,14 +134,7 @@ impl Mpi {
                 self.world.receive(process, tag, lengths, received)?
             }
             Some(posted) => {
-                let message = self.world.wait_posted(process, posted)?;
-                if !lengths.contains(&message.len()) {
-                    return Err(TransportError::Length {
-                        from,
-                        found: message.len(),
-                        expected: *lengths.end(),
-                    });
-                }
+                let message = self.world.wait_posted(process, posted, lengths)?;
                 let before = std::mem::replace(&mut self.received, message);
                 self.keep(before);
                 self.received.len()

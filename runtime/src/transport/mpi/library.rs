@@ -285,14 +285,8 @@ impl Library {
     /// The floats of a message that [`Library::receive`] began to receive, if all of it is there; its request then no
     /// longer exists.
     pub(super) fn is_received(&self, request: &mut Handle) -> Result<Option<usize>, WorldError> {
-        let (mut done, mut status) = (0, Status::default());
-        // SAFETY: the pointers may be written.
-        let code = unsafe { (self.test)(request, &mut done, &mut status) };
-        self.checked("MPI_Test", code)?;
-        match done {
-            0 => Ok(None),
-            _ => self.floats(&status).map(Some),
-        }
+        let status = self.ended(request)?;
+        status.map(|status| self.floats(&status)).transpose()
     }
 
     /// The floats of a message.
@@ -353,11 +347,16 @@ impl Library {
 
     /// Whether a request is done, which then no longer exists.
     pub(super) fn is_done(&self, request: &mut Handle) -> Result<bool, WorldError> {
+        self.ended(request).map(|status| status.is_some())
+    }
+
+    /// What is said of a request's message if the request is done.
+    fn ended(&self, request: &mut Handle) -> Result<Option<Status>, WorldError> {
         let (mut done, mut status) = (0, Status::default());
         // SAFETY: the pointers may be written.
         let code = unsafe { (self.test)(request, &mut done, &mut status) };
         self.checked("MPI_Test", code)?;
-        Ok(done != 0)
+        Ok((done != 0).then_some(status))
     }
 
     /// Leaves the other processes; waits until they do so, too.

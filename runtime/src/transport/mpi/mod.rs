@@ -356,13 +356,7 @@ impl World {
     ) -> Result<usize, TransportError> {
         let arrived: Arrived = self.until(|| Ok(self.library().arrived(from, tag)?))?;
         let floats = arrived.floats;
-        if !lengths.contains(&floats) {
-            return Err(TransportError::Length {
-                from: from * self.each(),
-                found: floats,
-                expected: *lengths.end(),
-            });
-        }
+        self.fits_length(from, floats, lengths)?;
         if to.len() < floats {
             to.resize(floats, 0.0);
         }
@@ -374,6 +368,23 @@ impl World {
             std::mem::forget(std::mem::take(to));
         }
         done.map(|()| floats)
+    }
+
+    /// Checks the length of a message from a process.
+    fn fits_length(
+        &self,
+        from: u32,
+        found: usize,
+        lengths: std::ops::RangeInclusive<usize>,
+    ) -> Result<(), TransportError> {
+        if lengths.contains(&found) {
+            return Ok(());
+        }
+        Err(TransportError::Length {
+            from: from * self.each(),
+            found,
+            expected: *lengths.end(),
+        })
     }
 
     /// Asks until there is an answer, or a process has failed.

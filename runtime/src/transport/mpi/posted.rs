@@ -7,6 +7,7 @@
 use super::World;
 use super::library::Handle;
 use crate::transport::TransportError;
+use std::ops::RangeInclusive;
 
 /// A message that MPI may be writing.
 pub(super) struct Posted {
@@ -37,7 +38,7 @@ impl World {
         })
     }
 
-    /// Waits for a message.
+    /// Waits for a message, which has to have one of these lengths.
     ///
     /// # Errors
     /// A message of another length, or a process that failed.
@@ -45,6 +46,7 @@ impl World {
         &self,
         from: u32,
         mut posted: Posted,
+        lengths: RangeInclusive<usize>,
     ) -> Result<Vec<f32>, TransportError> {
         let received = self.until(|| Ok(self.library().is_received(&mut posted.request)?));
         let found = match received {
@@ -54,13 +56,8 @@ impl World {
                 return Err(error);
             }
         };
-        if found != posted.message.len() {
-            return Err(TransportError::Length {
-                from: from * self.each(),
-                found,
-                expected: posted.message.len(),
-            });
-        }
+        self.fits_length(from, found, lengths)?;
+        posted.message.truncate(found);
         Ok(posted.message)
     }
 }

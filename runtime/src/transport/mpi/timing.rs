@@ -84,7 +84,7 @@ impl World {
             // As ranks exchange rows.
             let posted = self.post(peer, TOLD, floats, Vec::new())?;
             let sending = self.begin(std::iter::once(peer), TOLD, message.to_vec())?;
-            self.wait_posted(peer, posted)?;
+            self.wait_posted(peer, posted, floats..=floats)?;
             Ok(self.wait_sent(sending)?)
         })
     }

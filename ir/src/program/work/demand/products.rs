@@ -2,6 +2,7 @@
 
 use super::vectors::Vectors;
 use super::{CACHE_LINE, DRAW, EDGE, EXP, FINISH, LANE, LINE, ROW, SLOW, Terms, VECTOR};
+use crate::program::work::Stored;
 use crate::program::{Launch, Product, Program, RankSizes};
 
 /// Floats per vector in a product.
@@ -11,15 +12,42 @@ const LANES: u64 = 16;
 const NARROW: u64 = 64;
 const TILE: f64 = 24.0;
 
+/// A product of two dense matrices, `rows x inner x columns`.
+pub(in crate::program) struct DenseProduct {
+    pub(in crate::program) product: Product,
+    pub(in crate::program) rows: u64,
+    pub(in crate::program) inner: u64,
+    pub(in crate::program) columns: u64,
+    /// Bytes of an element of `a`.
+    pub(in crate::program) a: u64,
+    /// Bytes of an element of the other matrix with as many rows.
+    pub(in crate::program) other: u64,
+}
+
+/// A product with sparse features, which have `inner` columns.
+pub(in crate::program) struct SparseProduct {
+    pub(in crate::program) product: Product,
+    pub(in crate::program) stored: Stored,
+    pub(in crate::program) inner: u64,
+    /// Columns of the result.
+    pub(in crate::program) columns: u64,
+    /// Bytes of an element of the dense factor.
+    pub(in crate::program) read: u64,
+    /// Bytes of an element of the result.
+    pub(in crate::program) written: u64,
+}
+
 impl Terms {
-    /// Counts a product. `a` and the other equally long matrix are streamed; each comes with
-    /// its bytes per element.
-    pub(in crate::program) fn product(
-        &mut self,
-        product: Product,
-        (rows, inner, columns): (u64, u64, u64),
-        [a, other]: [u64; 2],
-    ) -> &'static str {
+    /// Counts a product. `a` and the other equally long matrix are streamed.
+    pub(in crate::program) fn product(&mut self, one: &DenseProduct) -> &'static str {
+        let DenseProduct {
+            product,
+            rows,
+            inner,
+            columns,
+            a,
+            other,
+        } = *one;
         let result = match product {
             Product::Nn | Product::Nt => rows,
             Product::Tn => inner,
@@ -70,10 +98,8 @@ impl Terms {
     }
 
     /// Counts dropout of the non-zeros of some rows.
-    pub(in crate::program) fn sparse_dropout(
-        &mut self,
-        (rows, nonzeros): (u64, u64),
-    ) -> &'static str {
+    pub(in crate::program) fn sparse_dropout(&mut self, stored: Stored) -> &'static str {
+        let Stored { rows, nonzeros } = stored;
         self.counts[ROW] = rows as f64;
         self.counts[DRAW] = nonzeros as f64;
         self.stream(12 * nonzeros);
@@ -81,11 +107,8 @@ impl Terms {
     }
 
     /// Counts expanding the non-zeros of some rows to a matrix of `written` bytes.
-    pub(in crate::program) fn densify(
-        &mut self,
-        (rows, nonzeros): (u64, u64),
-        written: u64,
-    ) -> &'static str {
+    pub(in crate::program) fn densify(&mut self, stored: Stored, written: u64) -> &'static str {
+        let Stored { rows, nonzeros } = stored;
         self.counts[ROW] = rows as f64;
         self.counts[EDGE] = nonzeros as f64;
         self.stream(8 * nonzeros + written);
@@ -102,16 +125,20 @@ impl Terms {
         "loss"
     }
 
-    pub(in crate::program) fn sparse(
-        &mut self,
-        product: Product,
-        (inner, columns): (u64, u64),
-        (vertices, nonzeros): (u64, u64),
-        [read, written]: [u64; 2],
-    ) -> &'static str {
+    /// Counts a product with sparse features.
+    pub(in crate::program) fn sparse(&mut self, one: &SparseProduct) -> &'static str {
+        let SparseProduct {
+            product,
+            stored,
+            inner,
+            columns,
+            read,
+            written,
+        } = *one;
+        let nonzeros = stored.nonzeros;
         let (rows, others) = match product {
-            Product::Tn => (inner, vertices),
-            Product::Nn | Product::Nt => (vertices, inner),
+            Product::Tn => (inner, stored.rows),
+            Product::Nn | Product::Nt => (stored.rows, inner),
         };
         self.counts[ROW] = rows as f64;
         self.counts[EDGE] = nonzeros as f64;
