@@ -34,7 +34,9 @@ fn faulty(inner: Threads, fail_at: usize, panics: bool) -> Box<dyn Transport> {
             return Ok(());
         }
         assert!(!panics, "the cable caught fire");
-        let (Call::Send { to: rank, .. } | Call::Receive { from: rank, .. }) = call;
+        let (Call::Send { to: rank, .. }
+        | Call::Await { from: rank, .. }
+        | Call::Receive { from: rank, .. }) = call;
         Err(TransportError::Broken {
             rank,
             reason: "no carrier".to_owned(),

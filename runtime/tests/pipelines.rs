@@ -184,7 +184,9 @@ fn memory_does_not_depend_on_who_is_ahead() {
                 false => Duration::ZERO,
             };
             let watch = move |call| {
-                let (Call::Send { floats, .. } | Call::Receive { floats, .. }) = call;
+                let (Call::Send { floats, .. }
+                | Call::Await { floats, .. }
+                | Call::Receive { floats, .. }) = call;
                 assert_eq!(floats, 2 * 6);
                 std::thread::sleep(wait);
                 Ok(())

@@ -48,6 +48,13 @@ struct Sent {
     floats: u64,
 }
 
+/// Messages from one rank that another one announces, and those that it receives.
+#[derive(Debug, Default)]
+struct From {
+    announced: Vec<usize>,
+    received: Vec<usize>,
+}
+
 /// Messages of one instruction: sender, receiver, rows and columns.
 type Sends = (String, Vec<[u64; 4]>);
 
@@ -103,12 +110,24 @@ fn sends(path: &Path, case: &Case) -> BTreeMap<(Phase, usize), Sends> {
     place.knobs.overlap = Some(false);
     let programs = compiled.programs(&place).unwrap();
     let seen: Vec<Arc<Mutex<Vec<Sent>>>> = (0..ranks).map(|_| Arc::default()).collect();
+    let pairs: Arc<Mutex<BTreeMap<(u32, u32), From>>> = Arc::default();
     let watched = |(end, seen): (Threads, &Arc<Mutex<Vec<Sent>>>)| {
-        let seen = Arc::clone(seen);
+        let (seen, pairs, rank) = (Arc::clone(seen), Arc::clone(&pairs), end.rank());
         let watch = move |call| {
-            if let Call::Send { to, floats } = call {
-                let floats = floats as u64;
-                seen.lock().unwrap().push(Sent { to, floats });
+            let mut pairs = pairs.lock().unwrap();
+            match call {
+                Call::Send { to, floats } => {
+                    let floats = floats as u64;
+                    seen.lock().unwrap().push(Sent { to, floats });
+                }
+                Call::Await { from, floats } => {
+                    let pair = pairs.entry((from, rank)).or_default();
+                    pair.announced.push(floats);
+                }
+                Call::Receive { from, floats } => {
+                    let pair = pairs.entry((from, rank)).or_default();
+                    pair.received.push(floats);
+                }
             }
             Ok(())
         };
@@ -123,6 +142,14 @@ fn sends(path: &Path, case: &Case) -> BTreeMap<(Phase, usize), Sends> {
     let mut session =
         Session::with_transports(programs.clone(), data, &partition, options, ends).unwrap();
     session.epoch().unwrap();
+    for (pair, from) in pairs.lock().unwrap().iter() {
+        assert_eq!(
+            from.announced,
+            from.received,
+            "{}: {pair:?}",
+            path.display()
+        );
+    }
     let events = session.take_trace().unwrap().events;
     let mut sends = BTreeMap::new();
     for (rank, seen) in (0..ranks).zip(seen) {

@@ -13,6 +13,13 @@ pub enum Call {
         /// Length of the message.
         floats: usize,
     },
+    /// Announce that floats from rank `from` will be received.
+    Await {
+        /// The sender.
+        from: u32,
+        /// Length of the message.
+        floats: usize,
+    },
     /// Receive floats from rank `from`.
     Receive {
         /// The sender.
@@ -64,6 +71,7 @@ impl<T: Transport> Transport for Watched<T> {
     }
 
     fn awaits(&mut self, from: u32, tag: u32, floats: usize) -> Result<(), TransportError> {
+        (self.watch)(Call::Await { from, floats })?;
         self.inner.awaits(from, tag, floats)
     }
 
