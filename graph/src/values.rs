@@ -1,4 +1,5 @@
-//! Arrays in memory, or mapped from a file: of a mapped one, the system keeps what is in use.
+//! Arrays in memory, or mapped from a file. The system loads pages of a mapped array when they are read, and drops them
+//! when it needs their memory.
 
 use memmap2::{Mmap, UncheckedAdvice};
 use std::fs::File;

@@ -11,7 +11,7 @@ pub struct Archive<W: Write + Seek> {
     file: ZipWriter<W>,
     /// Arrays of so many bytes and more are not compressed.
     stored: u64,
-    /// What their first bytes are a multiple of.
+    /// These begin at multiples of so many bytes.
     alignment: u16,
 }
 

@@ -57,8 +57,8 @@ pub trait Transport: Send {
         Ok(())
     }
 
-    /// Says that the next message from rank `from` with this tag that was not announced yet has so many floats, and will
-    /// be received after others were sent. Transports that gain nothing from it return at once.
+    /// Announces that the next message from rank `from` with this tag has so many floats and will be received. Several
+    /// may be announced; they arrive in the same order. Transports that gain nothing from it return at once.
     ///
     /// # Errors
     /// As [`Transport::recv`].

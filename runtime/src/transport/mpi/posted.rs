@@ -1,8 +1,8 @@
 //! Messages whose receipt begins before they are waited for.
 //!
-//! A long message is only sent once its receiver says where to. If that is said in time, the answer does not queue behind
-//! the receiver's own long messages: two processes that send each other a megabyte over one TCP connection otherwise take
-//! turns.
+//! MPI sends a long message only after its receiver has said where to put it. A receiver that says so early answers before
+//! it sends long messages of its own. Otherwise its answer queues behind these, and two processes that send each other a
+//! megabyte over one TCP connection take turns.
 
 use super::World;
 use super::library::Handle;
