@@ -103,6 +103,8 @@ def saves(graph, model, hidden):
 
 def planned(file, placement, stages, cluster):
     pin = f"placement={placement},ranks=8,partitioner=metis" if placement != "pipeline" else "placement=pipeline,ranks=8"
+    # The papers send each reader its own copy.
+    pin += ",node-ranks=1"
     pin += f",stages={stages}" if stages else ""
     command = [
         os.environ.get("GNNC") or ROOT / "target/release/gnnc", "plan", file,

@@ -244,6 +244,8 @@ def planned(file, way, cluster, fanouts, cluster_path):
     nodes, gpus = CLUSTERS[cluster][:2]
     ranks = nodes * gpus
     pin = f"placement={placement},ranks={ranks}" + (f",partitioner={partitioner}" if partitioner else "")
+    # The papers send each reader its own copy.
+    pin += ",node-ranks=1"
     whole = placement not in ("minibatch", "push-pull", "model-migration")
     # Evaluations on the whole graph, which the papers leave out, might not fit.
     alike = ["--eval-fanouts", fanouts] if fanouts and "all" not in fanouts else []

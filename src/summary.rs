@@ -130,7 +130,10 @@ pub struct Summary {
     pub peak_memory_bytes: u64,
     /// Payload bytes that all ranks sent in this run's training epochs.
     pub bytes_sent: u64,
-    /// The same, as the program predicts.
+    /// Those of halo rows between nodes, if rows cross to a node once.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub bytes_crossed: u64,
+    /// All bytes sent, as the program predicts.
     pub bytes_predicted: u64,
     /// Bytes of tensors offloaded to the host, on the worst rank.
     #[serde(skip_serializing_if = "is_zero")]

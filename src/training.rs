@@ -19,13 +19,13 @@ pub use run::{best_of, train, train_once, train_traced};
 use crate::{Compiled, Device, Error, Loaded, Scores};
 use agree::facts;
 use bytes::{same_moved, same_sent};
-use division::{Division, Rows};
+use division::Division;
 use gnnc_files::Cache;
 use gnnc_ir::cluster::Cluster;
 use gnnc_ir::graph::model::Relaxation;
 use gnnc_ir::plan::{Knobs, Partitioner, Placement};
 use gnnc_ir::program::trace::Phase;
-use gnnc_ir::program::traffic::{Reads, Sent, beyond, traffic};
+use gnnc_ir::program::traffic::{Reads, Sent, beyond};
 use gnnc_ir::program::{Program, RankSizes};
 use gnnc_ir::words::sampling::samplers_of_gpus;
 use gnnc_ir::words::schedule::Schedule;
@@ -247,6 +247,8 @@ pub struct Trainer {
     pub session: Session,
     /// Bytes that a training epoch must send; the mean over many epochs if exchanges may be skipped.
     pub step_bytes: u64,
+    /// Those of halo rows between nodes, if rows cross to a node once.
+    pub step_crossing: u64,
     /// Bytes that an evaluation must send.
     pub eval_bytes: u64,
     /// The program of rank 0.
@@ -314,18 +316,13 @@ impl Trainer {
             Some(bytes) => resting(loaded, compiled, options, &place, &partition, bytes)?,
             None => programs,
         };
-        let Rows { reads, sizes } = division.rows(data, &programs)?;
+        let rows = division.rows(data, &programs)?;
         // Without stages, one program counts for all ranks; with stages, each counts for the ranks of its stage.
-        let distinct = if place.stages().is_some() {
-            programs.len()
-        } else {
-            1
+        let distinct = match place.stages() {
+            Some(_) => &programs[..],
+            None => &programs[..programs.len().min(1)],
         };
-        let bytes = |phase: Phase| -> u64 {
-            let sent = |p: &Program| traffic(p.list(phase), p, &reads, &sizes).total_bytes;
-            programs.iter().take(distinct).map(sent).sum()
-        };
-        let (step_bytes, eval_bytes) = (bytes(Phase::Step), bytes(Phase::Eval));
+        let [step, eval] = [Phase::Step, Phase::Eval].map(|phase| rows.sent(distinct, phase));
         let run = RunOptions {
             seed: options.seed.unwrap_or(loaded.model.train.seed),
             learning_rate: options.rate(loaded),
@@ -382,10 +379,11 @@ impl Trainer {
             check,
             judge,
             judged: None,
-            step_bytes,
-            eval_bytes,
+            step_bytes: step.total_bytes,
+            step_crossing: step.crossing,
+            eval_bytes: eval.total_bytes,
             hosted,
-            reads,
+            reads: rows.reads,
         })
     }
 
@@ -453,6 +451,7 @@ impl Trainer {
         let before = self.session.bytes_moved();
         let report = self.session.epoch()?;
         same_sent(report.bytes_sent, self.predicted()?)?;
+        same_sent(report.bytes_crossed, self.step_crossing)?;
         same_moved(
             self.session.bytes_moved() - before,
             self.moves(Phase::Step)?,

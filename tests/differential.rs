@@ -81,6 +81,8 @@ mod stop;
 mod storage;
 #[path = "differential/streamed.rs"]
 mod streamed;
+#[path = "differential/tiers.rs"]
+mod tiers;
 #[path = "differential/unrolled.rs"]
 mod unrolled;
 #[path = "differential/volumes.rs"]

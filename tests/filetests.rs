@@ -276,6 +276,7 @@ fn priced(keys: &Keys, program: &Program) -> Result<String, String> {
         partitioner: gnnc::ir::plan::Partitioner::Metis,
         sizes: vec![*data.capacity.most(); program.ranks as usize],
         messages: Messages::Uniform,
+        nodes: None,
         alpha: 1.0,
         alpha_basis: gnnc::ir::plan::AlphaBasis::Measured,
         alpha_spread: 1.0,

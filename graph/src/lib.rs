@@ -71,6 +71,7 @@ pub mod replication;
 mod reuse;
 mod reverse;
 pub mod rng;
+pub mod routes;
 pub mod sample;
 pub mod summary;
 pub mod topology;

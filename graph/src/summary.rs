@@ -3,6 +3,7 @@
 use crate::partition::{Partition, Partitioner};
 use crate::replication::replication;
 use crate::reuse::reuse;
+use crate::routes::node_loads;
 use crate::{Features, GraphData, GraphError, Topology};
 use gnnc_ir::EdgeSet;
 use gnnc_ir::words::types::share;
@@ -142,6 +143,7 @@ pub fn summarise_partition(
         partitioner: partitioner.to_owned(),
         alpha: replication.alpha,
         parts: loads,
+        nodes: node_loads(partition.owner(), &replication),
         messages: replication.messages,
     })
 }

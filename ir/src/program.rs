@@ -217,6 +217,10 @@ pub struct Program {
     /// Which rows of other ranks each rank holds.
     #[serde(default)]
     pub halo: Halo,
+    /// Ranks of a node, if a halo row crosses to a node once and is passed on inside, and if gradients of halo rows are
+    /// added inside their node before one crosses. `None`: owners and readers exchange rows directly.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node_ranks: Option<u32>,
     /// Trainable tensors.
     pub params: Vec<ParamSpec>,
     /// Buffers.

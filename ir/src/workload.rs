@@ -70,6 +70,31 @@ pub struct PartitionSummary {
     pub parts: Vec<PartLoad>,
     /// `messages[i][j]`: rows that part `i` owns and part `j` reads. Empty if declared.
     pub messages: Vec<Vec<u64>>,
+    /// What the parts send if a row crosses to a node once, for several sizes of nodes; empty if it was not counted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub nodes: Vec<NodeLoads>,
+}
+
+/// What the parts of a partition send if consecutive ranks share a node, and a row crosses to a node once.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeLoads {
+    /// Ranks of a node.
+    pub node_ranks: u32,
+    /// One load per part, in rank order.
+    pub ranks: Vec<TierLoad>,
+}
+
+/// Rows that cross between nodes and what becomes of them, of one rank in one exchange.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TierLoad {
+    /// Own rows sent to other nodes, once for each.
+    pub crossing: u64,
+    /// Rows that come from other nodes.
+    pub arriving: u64,
+    /// Rows passed on to ranks of the own node, once for each of them.
+    pub passed: u64,
+    /// Rows of other nodes that come from ranks of the own node.
+    pub forwarded: u64,
 }
 
 /// A partitioner of vertices.

@@ -2,6 +2,7 @@
 
 mod batch;
 mod chunks;
+mod nodes;
 mod reach;
 mod replication;
 mod sets;
@@ -17,6 +18,7 @@ use gnnc_ir::program::{BatchSizes, Halo, Program, RankSizes, Reach};
 use gnnc_ir::words::spelling::counted;
 use gnnc_ir::words::types::NamedEdges;
 use gnnc_ir::workload::{Origin, PartLoad, PartitionSummary, Workload};
+pub use nodes::Nodes;
 use reach::Within;
 use replication::replication;
 pub use replication::{Degrees, ReadShares};
@@ -40,6 +42,8 @@ pub struct Parts {
     pub sizes: Vec<RankSizes>,
     /// Rows sent between ranks.
     pub messages: Messages,
+    /// Nodes where a row crosses once; `None` if owners send each reader its own copy.
+    pub nodes: Option<Nodes>,
     /// Replication factor.
     pub alpha: f64,
     /// How `alpha` was obtained.
@@ -129,6 +133,7 @@ impl Parts {
                 sizes.halo = sizes.vertices - sizes.inner;
             }
             self.messages = Messages::Uniform;
+            self.everything_crosses();
         }
         if let Some(mesh) = program.mesh {
             let copies = mesh.copies(program.ranks) as usize;
@@ -197,6 +202,9 @@ impl Parts {
         }
         let mut parts = self.clone();
         parts.messages = Messages::Uniform;
+        if let Some(nodes) = &mut parts.nodes {
+            nodes.counted.clear();
+        }
         parts.chunks.clear();
         parts
             .sizes
@@ -227,6 +235,7 @@ impl Parts {
                 Reads {
                     rows: self.sizes.iter().map(|s| s.halo).collect(),
                     pairs: owners * others,
+                    crossing: 0,
                 }
             }
         }
@@ -284,6 +293,7 @@ pub fn parts(
             partitioner,
             sizes: vec![all],
             messages: Messages::Uniform,
+            nodes: None,
             alpha: 0.0,
             alpha_basis: AlphaBasis::Measured,
             alpha_spread: 1.0,
@@ -375,6 +385,7 @@ fn measured(
     Ok(Parts {
         partitioner,
         messages,
+        nodes: None,
         alpha: summary.alpha,
         alpha_basis: counted,
         edge_imbalance_basis: counted,
@@ -451,6 +462,7 @@ fn estimated(workload: &Workload, ranks: u32, partitioner: Partitioner) -> Parts
         partitioner,
         sizes: (0..count).map(size).map(reached).collect(),
         messages: Messages::Uniform,
+        nodes: None,
         alpha,
         alpha_basis,
         alpha_spread,

@@ -10,6 +10,7 @@ mod layers;
 mod leaner;
 mod mixture;
 mod more_ranks;
+mod nodes;
 mod none;
 mod offload;
 mod order;
@@ -27,7 +28,6 @@ use crate::placement::{Stages, row};
 use crate::simulate::{
     Doubts, Draws, Estimate, bound_all, busy_seconds, least_memory, peak_memory, simulate_all,
 };
-use crate::stale::StaleError;
 use gnnc_ir::cluster::Cluster;
 use gnnc_ir::graph::model::Relaxation as Permission;
 use gnnc_ir::plan::{
@@ -112,7 +112,13 @@ pub fn plan(request: &PlanRequest, lower: &dyn Lower) -> Plan {
             Ok(found) if request.pin.knobs.interior == Some(true) && !found.is_cut() => {
                 without.push(refused(&found.spec, NOT_CUT.to_owned()));
             }
-            Ok(found) => waiting.push(found),
+            Ok(found) if !found.exchanges_on_nodes() => {
+                without.push(refused(&found.spec, nodes::NO_HALO.to_owned()));
+            }
+            Ok(found) => {
+                waiting.extend(found.on_nodes(request));
+                waiting.push(found);
+            }
             Err(reason) => rejected.push(refused(spec, reason)),
         }
     }
@@ -205,15 +211,6 @@ fn seconds_of_layers(request: &PlanRequest, lower: &dyn Lower) -> Result<Vec<f64
     Ok(busy_seconds(&programs, request.cluster, &parts))
 }
 
-fn too_few(stages: &Stages, layers: usize) -> String {
-    let few = StaleError::Stages {
-        stages: stages.count,
-        virtual_stages: stages.virtual_stages,
-        layers: layers as u32,
-    };
-    few.to_string()
-}
-
 fn refused(spec: &PlacementSpec, reason: String) -> Rejected {
     Rejected {
         placement: spec.placement,
@@ -295,7 +292,7 @@ fn ready(
     if let Some(stages) = spec.stages().filter(undivided) {
         let into = [stages.count, stages.virtual_stages, stages.chunks];
         let layers = layers::divide(seconds_of_layers, into);
-        let layers = layers.ok_or_else(|| too_few(&stages, seconds_of_layers.len()))?;
+        let layers = layers.ok_or_else(|| layers::too_few(&stages, seconds_of_layers.len()))?;
         let mut spec = spec.clone();
         spec.knobs.layers = layers;
         let programs = lowered(&spec)?;
@@ -346,7 +343,10 @@ fn ready(
 
 fn divided(request: &PlanRequest, spec: &PlacementSpec) -> Result<Parts, String> {
     let found = parts(request.workload, spec.parts(), spec.partitioner());
-    let found = found.map_err(|e| e.to_string())?;
+    let mut found = found.map_err(|e| e.to_string())?;
+    if let Some(node_ranks) = spec.node_ranks() {
+        found = found.on_nodes(request.workload, node_ranks);
+    }
     let batches = request.batches.iter().filter(|_| spec.samples());
     let asked = &spec.knobs.sampling;
     let batches = batches.filter(|batches| batches.settings.same_batches(asked));

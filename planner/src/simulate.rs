@@ -34,7 +34,7 @@ use gnnc_ir::cluster::{Basis, Cluster, Device, DeviceKind};
 use gnnc_ir::plan::{AlphaBasis, KindCost};
 use gnnc_ir::program::memory::host_bytes;
 use gnnc_ir::program::trace::{Event, Phase};
-use gnnc_ir::program::traffic::{Traffic, traffic};
+use gnnc_ir::program::traffic::{Reads, Traffic, traffic};
 use gnnc_ir::program::{Capacity, Program};
 use gnnc_ir::words::spelling::counted;
 use gnnc_ir::words::units::{Bytes, Seconds};
@@ -297,7 +297,11 @@ fn price(
     run.wait(around);
     run.all(&steps);
     // Only the messages' sum matters, so one number represents all of them.
-    let traffic = traffic(program.list(phase), program, &parts.reads(), &parts.sizes);
+    let reads = Reads {
+        crossing: fabric.crossing_rows(),
+        ..parts.reads()
+    };
+    let traffic = traffic(program.list(phase), program, &reads, &parts.sizes);
     PhaseCost {
         bytes: Bytes(traffic.total_bytes),
         traffic,

@@ -10,6 +10,7 @@ mod plan;
 pub(crate) mod redistribute;
 mod rows;
 mod skip;
+mod tiers;
 
 pub(crate) use plan::{Half, Now};
 pub(crate) use skip::{Compared, Hear};

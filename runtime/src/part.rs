@@ -21,6 +21,7 @@ use crate::part::features::{FeatureRows, columns, slice};
 use crate::part::whole::Whole;
 use crate::weights::Weights;
 use batch::{Batch, BatchesByList};
+use gnnc_graph::routes::Routes;
 use gnnc_graph::{Csr, GraphData, Labels, LocalChunks, LocalEdges, LocalPart};
 use gnnc_ir::EdgeSet;
 use gnnc_ir::program::verify::RankData;
@@ -45,6 +46,8 @@ pub(crate) struct Part {
     pub(crate) halo_of: Vec<(u32, Range<usize>)>,
     /// For each rank that reads own rows, these rows; ascending by rank.
     pub(crate) send: Vec<(u32, Vec<u32>)>,
+    /// How rows cross between nodes, if each crosses to a node once.
+    pub(crate) routes: Option<Routes>,
     /// Bounds of the chunks in all these rows.
     pub(crate) chunks: LocalChunks,
     /// Stored edges between chunks, for stages: edges from chunk `s` into chunk `d` are at `d *
@@ -126,6 +129,7 @@ impl Part {
     /// Extracts from the graph what the rank needs to run the program.
     pub(crate) fn new(
         local: LocalPart,
+        routes: Option<Routes>,
         data: &GraphData,
         program: &Program,
         whole: Arc<Whole>,
@@ -209,6 +213,7 @@ impl Part {
             global: local.global,
             halo_of: local.halo_of,
             send: local.send,
+            routes,
         };
         part.cuts = part.cuts(program);
         Ok(part)
@@ -240,8 +245,9 @@ impl Part {
             Labels::Single(labels) => 4 * labels.len(),
             Labels::Values { values, .. } => 4 * values.len(),
         };
-        let rows =
-            4 * (self.global.len() + self.send.iter().map(|(_, rows)| rows.len()).sum::<usize>());
+        let sent = self.send.iter().map(|(_, rows)| rows.len()).sum::<usize>();
+        let crossing = self.routes.as_ref().map_or(0, Routes::rows);
+        let rows = 4 * (self.global.len() + sent + crossing);
         let splits = self.splits.iter().map(Vec::len).sum::<usize>();
         let halo = self.chunks.halo.iter().chain(&self.chunks.send);
         let bounds = self.chunks.own.len() + halo.map(Vec::len).sum::<usize>();

@@ -54,6 +54,8 @@ pub(crate) struct Rank {
     pub(crate) staleness: Staleness,
     /// Bytes copied between the rank and its host.
     pub(crate) moved: u64,
+    /// Bytes of halo rows sent to other nodes, if rows cross to a node once.
+    pub(crate) crossed: u64,
     /// For each history, the epoch in which it was last kept.
     pub(crate) kept: BTreeMap<BufferId, u64>,
 }

@@ -14,6 +14,9 @@ pub struct EpochReport {
     pub seconds: f64,
     /// Payload bytes all ranks sent in `step`.
     pub bytes_sent: u64,
+    /// Those of halo rows between nodes, if rows cross to a node once.
+    #[serde(default)]
+    pub bytes_crossed: u64,
 }
 
 /// Sums over the vertices of a set, whose quotient is [`Score::share`]. With one class a vertex: correct and all

@@ -191,7 +191,7 @@ impl Session {
     /// [`RuntimeError::Rank`] if a rank failed, in this call or an earlier one.
     pub fn epoch(&mut self) -> Result<EpochReport, RuntimeError> {
         self.setup()?;
-        let before = self.bytes_sent();
+        let (before, crossed) = (self.bytes_sent(), self.bytes_crossed());
         let step_context = StepContext {
             step: self.step + 1,
             ..self.step_context()
@@ -214,11 +214,17 @@ impl Session {
         let loss = self.result(|program| program.loss)?;
         let loss = loss.first().copied();
         let bytes_sent = self.sum(self.bytes_sent() - before)?;
+        let first = self.programs.all().first();
+        let bytes_crossed = match first.and_then(|program| program.node_ranks) {
+            Some(_) => self.sum(self.bytes_crossed() - crossed)?,
+            None => 0,
+        };
         Ok(EpochReport {
             epoch: self.epoch,
             loss: loss.map_or(0.0, f64::from),
             seconds,
             bytes_sent,
+            bytes_crossed,
         })
     }
 

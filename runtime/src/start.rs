@@ -24,6 +24,7 @@ use crate::weights::Weights;
 use crate::{RuntimeError, init};
 use gnnc_codegen::cpu::{Compiled, Compiler};
 use gnnc_graph::parts::WholeGraph;
+use gnnc_graph::routes::Routes;
 use gnnc_graph::{Features, GraphData, LocalPart, Partition, RowOrder, Topology};
 use gnnc_ir::EdgeSet;
 use gnnc_ir::kernel::End;
@@ -84,6 +85,8 @@ pub(crate) fn ranks(
             (locals, WholeGraph::of(&data.topology))
         }
     };
+    let node_ranks = all.iter().find_map(|program| program.node_ranks);
+    let mut routes = node_ranks.map_or_else(Vec::new, |ranks| Routes::of(&locals, ranks));
     let programs_of_all = all.iter().map(AsRef::as_ref);
     let whole = Whole::new(programs_of_all, &data.topology, whole_graph, &locals)?;
     let whole = Arc::new(whole);
@@ -120,8 +123,10 @@ pub(crate) fn ranks(
         };
         let program = &all[programs.index(number, count)];
         let degrees = Degrees::new(program, local, &data.topology);
+        let routes = routes.get_mut(local.rank as usize).map(std::mem::take);
         let mut part = Part::new(
             local.clone(),
+            routes,
             data,
             program,
             Arc::clone(&whole),
@@ -166,6 +171,7 @@ pub(crate) fn ranks(
             clocks,
             staleness: Staleness { layers },
             moved: 0,
+            crossed: 0,
             kept: Default::default(),
         };
         ranks.push(Beginning { rank, degrees });
@@ -188,6 +194,8 @@ pub fn runs_on_parts(program: &Program) -> Result<(), String> {
         "draws batches from all edges"
     } else if program.pipeline.is_some() {
         "cuts parts into chunks"
+    } else if program.node_ranks.is_some() {
+        "sends rows once for each node, to ranks that follow from what all parts read"
     } else if walks || whole || needs.ids || needs.owned || program.halo != Halo::Boundary {
         "has rows of all vertices on each rank"
     } else {

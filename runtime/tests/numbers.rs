@@ -111,7 +111,7 @@ fn check_ranks(network: Network, data: &GraphData, partition: &Partition, epochs
     let parts = LocalPart::build_all(&data.topology, partition).unwrap();
     let reads = Reads {
         rows: parts.iter().map(|part| part.halo() as u64).collect(),
-        pairs: 0,
+        ..Reads::default()
     };
     let bytes = |instrs: &[Instr]| traffic(instrs, &program, &reads, &[]).total_bytes;
     assert!(reports.iter().all(|r| r.bytes_sent == bytes(&program.step)));

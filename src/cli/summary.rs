@@ -129,8 +129,12 @@ pub fn summary_text(summary: &Summary, predicted: Option<String>) -> String {
         lines.push((
             "sent",
             format!(
-                "{} bytes in the epochs of this run, as predicted",
-                grouped(summary.bytes_sent)
+                "{} bytes in the epochs of this run{}, as predicted",
+                grouped(summary.bytes_sent),
+                match summary.bytes_crossed {
+                    0 => String::new(),
+                    crossed => format!(", {} of them halo rows between nodes", grouped(crossed)),
+                }
             ),
         ));
     }

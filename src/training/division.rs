@@ -4,8 +4,10 @@ use super::TrainOptions;
 use super::place::divide;
 use crate::{ByPart, Compiled, Error};
 use gnnc_graph::parts::Parts;
+use gnnc_graph::routes::Routes;
 use gnnc_graph::{GraphData, LocalPart, Partition, RowOrder};
-use gnnc_ir::program::traffic::Reads;
+use gnnc_ir::program::trace::Phase;
+use gnnc_ir::program::traffic::{Reads, Traffic, traffic};
 use gnnc_ir::program::{Program, RankSizes};
 use gnnc_ir::words::spelling::counted;
 use gnnc_planner::placement::PlacementSpec;
@@ -22,7 +24,19 @@ pub(super) struct Division {
 /// How many rows the ranks have, and read from each other.
 pub(super) struct Rows {
     pub(super) reads: Reads,
-    pub(super) sizes: Vec<RankSizes>,
+    sizes: Vec<RankSizes>,
+}
+
+impl Rows {
+    /// What a list of these programs together sends.
+    pub(super) fn sent(&self, programs: &[Program], phase: Phase) -> Traffic {
+        let mut sum = Traffic::default();
+        for program in programs {
+            let list = program.list(phase);
+            sum.include(traffic(list, program, &self.reads, &self.sizes));
+        }
+        sum
+    }
 }
 
 impl Division {
@@ -94,6 +108,7 @@ impl Division {
     /// # Errors
     /// A part that is too large.
     pub(super) fn rows(&self, data: &GraphData, programs: &[Program]) -> Result<Rows, Error> {
+        let mut crossing = 0;
         let (sent, inner): (Vec<Vec<u64>>, Vec<u64>) = match &self.parts {
             Some(parts) => {
                 let entries = parts.manifest.parts.iter();
@@ -106,6 +121,10 @@ impl Division {
                 let halo = halo.unwrap_or_default();
                 let order = RowOrder::ByDegree;
                 let parts = LocalPart::build(&data.topology, &self.partition, halo, order)?;
+                if let Some(node_ranks) = programs.first().and_then(|program| program.node_ranks) {
+                    let routes = Routes::of(&parts, node_ranks);
+                    crossing = routes.iter().map(Routes::crossing_rows).sum();
+                }
                 let sent = |part: &LocalPart| {
                     part.send
                         .iter()
@@ -123,7 +142,10 @@ impl Division {
             ..RankSizes::default()
         };
         Ok(Rows {
-            reads: Reads::of(sent.iter().map(Vec::as_slice)),
+            reads: Reads {
+                crossing,
+                ..Reads::of(sent.iter().map(Vec::as_slice))
+            },
             sizes: inner.into_iter().map(size).collect(),
         })
     }

@@ -144,6 +144,7 @@ fn run(
     let every = options.evaluate_every.max(1);
     let (mut losses, mut seconds) = (Vec::new(), Vec::new());
     let (mut bytes_sent, mut bytes_predicted, mut bytes_skipped) = (0, 0, 0);
+    let mut bytes_crossed = 0;
     let full = trainer.if_sent(&|_, _, _| true);
     let skips = trainer.program.sampling.is_none();
     // The parameters of the best epoch, since the best file was written.
@@ -178,6 +179,7 @@ fn run(
         losses.push(epoch.loss);
         seconds.push(epoch.seconds);
         bytes_sent += epoch.bytes_sent;
+        bytes_crossed += epoch.bytes_crossed;
         let predicted = trainer.predicted()?;
         bytes_predicted += predicted;
         bytes_skipped += if skips { full - predicted } else { 0 };
@@ -270,6 +272,7 @@ fn run(
         epoch_seconds: median(&seconds),
         peak_memory_bytes: peak.max(trainer.session.peak_memory_bytes()?),
         bytes_sent,
+        bytes_crossed,
         bytes_predicted,
         host_memory_bytes: trainer.session.most(trainer.session.host_bytes())?,
         epoch_moved_bytes: trainer.session.sum(trainer.moves(Phase::Step)?)?,

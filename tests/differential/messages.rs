@@ -7,6 +7,7 @@
 //! | --- | --- |
 //! | `# placement: NAME` | how the work is placed |
 //! | `# parts: 0 0 1 ..` | the rank of each vertex |
+//! | `# node-ranks: N` | ranks of a node, if rows cross to a node once |
 //! | `# messages:` | what follows, in comments to the end, are all messages |
 //!
 //! Messages are listed under the instruction that sends them, by sender and receiver, as rows
@@ -38,6 +39,7 @@ const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/differential/me
 struct Case {
     placement: Placement,
     owner: Vec<u32>,
+    node_ranks: Option<u32>,
     expected: String,
 }
 
@@ -69,11 +71,11 @@ fn files() -> Vec<PathBuf> {
 }
 
 fn case(text: &str) -> Case {
-    let value = |key: &str| {
+    let found = |key: &str| {
         let mut lines = text.lines();
-        let value = lines.find_map(|line| line.strip_prefix(&format!("# {key}: ")));
-        value.unwrap_or_else(|| panic!("no `# {key}: ..`"))
+        lines.find_map(|line| line.strip_prefix(&format!("# {key}: ")))
     };
+    let value = |key: &str| found(key).unwrap_or_else(|| panic!("no `# {key}: ..`"));
     let (_, expected) = text
         .split_once("# messages:\n")
         .expect("a line `# messages:`");
@@ -91,6 +93,7 @@ fn case(text: &str) -> Case {
             .split(' ')
             .map(|part| part.parse().unwrap())
             .collect(),
+        node_ranks: found("node-ranks").map(|ranks| ranks.parse().unwrap()),
         expected: expected.lines().map(line).collect(),
     }
 }
@@ -108,6 +111,7 @@ fn sends(path: &Path, case: &Case) -> BTreeMap<(Phase, usize), Sends> {
     // Not split, so that instructions stay in the order of the model.
     let mut place = PlacementSpec::new(case.placement, ranks);
     place.knobs.overlap = Some(false);
+    place.knobs.node_ranks = case.node_ranks;
     let programs = compiled.programs(&place).unwrap();
     let seen: Vec<Arc<Mutex<Vec<Sent>>>> = (0..ranks).map(|_| Arc::default()).collect();
     let pairs: Arc<Mutex<BTreeMap<(u32, u32), From>>> = Arc::default();

@@ -10,6 +10,9 @@ use serde::{Deserialize, Serialize};
 pub struct Volume {
     /// Bytes of halo exchanges and reductions.
     pub halo: Bytes,
+    /// Of these, the bytes that cross between nodes.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub halo_between: Bytes,
     /// Bytes of redistributions.
     pub redistribute: Bytes,
     /// Bytes of all-reduces.

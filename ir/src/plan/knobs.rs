@@ -41,6 +41,10 @@ pub struct Knobs {
     /// Whether interior rows are computed while halo rows are in flight. Default: false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interior: Option<bool>,
+    /// Ranks of a node, if a halo row crosses to a node once and is passed on inside; 1 if owners send each reader its own
+    /// copy. Default: 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node_ranks: Option<u32>,
     /// When exchanges are left out, if the placement may leave them out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub skip: Option<Skipping>,

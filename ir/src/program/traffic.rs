@@ -27,6 +27,8 @@ pub struct Traffic {
     pub fetch: u64,
     /// Bytes that move with models from rank to rank.
     pub shift: u64,
+    /// Bytes of halo exchanges and reductions that cross between nodes, as far as [`Reads`] says.
+    pub crossing: u64,
     /// Bytes of all instructions.
     pub total_bytes: u64,
 }
@@ -38,6 +40,8 @@ pub struct Reads {
     pub rows: Vec<u64>,
     /// Pairs of an owner and a rank that reads some of its rows.
     pub pairs: u64,
+    /// Rows that cross between nodes; 0 if nodes are not known.
+    pub crossing: u64,
 }
 
 impl Reads {
@@ -216,6 +220,7 @@ impl Traffic {
         self.stage_message += times * other.stage_message;
         self.fetch += times * other.fetch;
         self.shift += times * other.shift;
+        self.crossing += times * other.crossing;
         self.all_reduce = other
             .all_reduce
             .saturating_mul(times)

@@ -22,6 +22,7 @@ use super::{
 };
 use crate::kernel::{Body, Walk, result_shape};
 use crate::program::trace::Phase;
+use crate::program::traffic::for_each_skip;
 use crate::words::mesh::Mesh;
 use crate::words::sampling::{Drawn, MAX_HOPS};
 use crate::words::spelling::counted;
@@ -183,6 +184,7 @@ impl Deref for VerifiedProgram {
 pub fn verify(program: &Program, data: &RankData) -> Result<(), ProgramError> {
     let check = Check { program, data };
     check.mesh()?;
+    check.nodes()?;
     check.hosted()?;
     check.buffers()?;
     for phase in Phase::ALL {
@@ -222,6 +224,27 @@ impl Check<'_> {
             false => Err(ProgramError::new(format!(
                 "{} on {}, expected a number that divides the ranks, and no stages",
                 counted(slices, "slice"),
+                counted(ranks, "rank")
+            ))),
+        }
+    }
+
+    /// Checks that rows may cross to nodes once: no rank owns only some rows of an exchange, as in chunks, or leaves some out.
+    fn nodes(&self) -> Result<(), ProgramError> {
+        let Some(node_ranks) = self.program.node_ranks else {
+            return Ok(());
+        };
+        let ranks = self.program.ranks;
+        let mut skips = false;
+        for phase in Phase::ALL {
+            for_each_skip(self.program.list(phase), &mut |_, _, _| skips = true);
+        }
+        let divides = node_ranks > 0 && ranks.is_multiple_of(node_ranks);
+        match divides && self.program.pipeline.is_none() && !skips {
+            true => Ok(()),
+            false => Err(ProgramError::new(format!(
+                "nodes of {} for {}, expected a number that divides the ranks, no stages, and no exchanges left out",
+                counted(node_ranks, "rank"),
                 counted(ranks, "rank")
             ))),
         }

@@ -1,6 +1,6 @@
 //! Plausibility checks of a [`Workload`].
 
-use super::{COLUMN_RUNS, Origin, PartitionSummary, Workload};
+use super::{COLUMN_RUNS, Origin, PartitionSummary, TierLoad, Workload};
 use crate::words::types::MAX_SETS;
 use std::fmt::Display;
 
@@ -341,7 +341,8 @@ impl Workload {
             summary.alpha,
             format!("{alpha}, the halos over the vertices"),
         )?;
-        check_messages(field, summary)
+        check_messages(field, summary)?;
+        check_nodes(field, summary)
     }
 }
 
@@ -397,6 +398,48 @@ fn check_messages(field: &str, summary: &PartitionSummary) -> Checked {
             format!("{field}[..][{j}]"),
             format!("{read} in total"),
             format!("the halo of part {j}, {}", load.halo),
+        )?;
+    }
+    Ok(())
+}
+
+/// Checks that what crosses to nodes is what ranks read there.
+fn check_nodes(field: &str, summary: &PartitionSummary) -> Checked {
+    let parts = summary.parts.len();
+    for (n, nodes) in summary.nodes.iter().enumerate() {
+        let field = format!("{field}.nodes[{n}]");
+        let divides = nodes.node_ranks > 1 && parts.is_multiple_of(nodes.node_ranks as usize);
+        expect(
+            divides,
+            format!("{field}.node_ranks"),
+            nodes.node_ranks,
+            format!("a number above 1 that divides the {parts} parts"),
+        )?;
+        expect(
+            nodes.ranks.len() == parts,
+            format!("{field}.ranks"),
+            format!("{} loads", nodes.ranks.len()),
+            format!("{parts}, one per part"),
+        )?;
+        for (rank, (load, part)) in nodes.ranks.iter().zip(&summary.parts).enumerate() {
+            let read = load.arriving.saturating_add(load.forwarded);
+            expect(
+                read <= part.halo,
+                format!("{field}.ranks[{rank}]"),
+                format!("{read} rows from other nodes"),
+                format!("at most the halo of part {rank}, {}", part.halo),
+            )?;
+        }
+        let sum = |of: fn(&TierLoad) -> u64| -> u128 {
+            nodes.ranks.iter().map(|load| u128::from(of(load))).sum()
+        };
+        let (sent, received) = (sum(|load| load.crossing), sum(|load| load.arriving));
+        let (passed, forwarded) = (sum(|load| load.passed), sum(|load| load.forwarded));
+        expect(
+            sent == received && passed == forwarded,
+            format!("{field}.ranks"),
+            format!("{sent} rows sent and {passed} passed on"),
+            format!("as many as arrive, {received} and {forwarded}"),
         )?;
     }
     Ok(())

@@ -28,8 +28,9 @@ use crate::lower::prefetch::{Ahead, prefetch};
 use crate::lower::storage::{store, store_alike};
 use crate::lower::{Training, with_gradients};
 use gnnc_ir::plan::{Placement, Relaxation};
-use gnnc_ir::program::Program;
+use gnnc_ir::program::instr::Collective;
 use gnnc_ir::program::trace::Phase;
+use gnnc_ir::program::{Instr, Program};
 use gnnc_ir::words::storage::Storage;
 use std::borrow::Cow;
 
@@ -320,13 +321,44 @@ fn stored(program: Program, storage: Storage) -> Program {
     one.pop().unwrap_or_default()
 }
 
-/// Applies the chunk, interior and overlap passes, and lets batches wait for messages while others are
+/// Lets the halo rows of a program cross once to nodes of so many ranks; a program without such rows stays.
+///
+/// # Errors
+/// A number that does not divide the ranks.
+pub(crate) fn on_nodes(mut program: Program, node_ranks: u32) -> Result<Program, LowerError> {
+    let ranks = program.ranks;
+    if !ranks.is_multiple_of(node_ranks) {
+        return Err(LowerError::Illegal(format!(
+            "nodes of {node_ranks} ranks do not divide {ranks} ranks; choose a divisor with --node-ranks"
+        )));
+    }
+    let mut phases = Phase::ALL.into_iter();
+    let exchanges = phases.any(|phase| has_halo(program.list(phase)));
+    program.node_ranks = exchanges.then_some(node_ranks);
+    Ok(program)
+}
+
+/// Whether halo rows are exchanged.
+fn has_halo(instrs: &[Instr]) -> bool {
+    instrs.iter().any(|instr| {
+        let collective = instr.whole().collective();
+        matches!(
+            collective,
+            Some(Collective::HaloExchange(_) | Collective::HaloReduce(_))
+        ) || has_halo(instr.body().unwrap_or_default())
+    })
+}
+
+/// Applies the node, chunk, interior and overlap passes, and lets batches wait for messages while others are
 /// computed.
 fn arrange(
     mut program: Program,
     spec: &PlacementSpec,
     features: Option<u32>,
 ) -> Result<Program, LowerError> {
+    if let Some(node_ranks) = spec.node_ranks() {
+        program = checked(on_nodes(program, node_ranks)?, features, "nodes");
+    }
     if spec.chunks() > 1 {
         let count = spec.chunks().min(MOST_CHUNKS);
         program = checked(chunks(program, count), features, "chunks");

@@ -140,6 +140,19 @@ impl PlacementSpec {
         self.knobs.interior.unwrap_or(false)
     }
 
+    /// Ranks of a node, if a halo row crosses to a node once.
+    pub fn node_ranks(&self) -> Option<u32> {
+        let several = |ranks: &u32| *ranks > 1 && *ranks < self.ranks && self.has_tiers();
+        self.knobs.node_ranks.filter(several)
+    }
+
+    /// Whether halo rows can cross to a node once: whole rows by parts, in exchanges that are never left out.
+    pub fn has_tiers(&self) -> bool {
+        let exchanges = |row: &Row| !row.skips && !row.staged() && !row.chunked();
+        let exchanges = self.row().is_some_and(exchanges);
+        exchanges && !self.samples() && self.ranks > 1
+    }
+
     /// Whether tensors that do not fit are offloaded to the host.
     pub fn offload(&self) -> bool {
         self.knobs.offload.unwrap_or(false)
@@ -188,6 +201,7 @@ impl PlacementSpec {
                 chunks: (stages.is_some() || chunks > 1).then_some(chunks),
                 overlap: (self.ranks > 1 && !self.overlap()).then_some(false),
                 interior: self.interior().then_some(true),
+                node_ranks: self.node_ranks(),
                 offload: self.offload().then_some(true),
                 sampling: SamplingSettings {
                     slices: self.mesh(),
@@ -230,6 +244,7 @@ impl Pin {
                 virtual_stages: stages.map(|stages| stages.virtual_stages),
                 chunks: Some(spec.chunks()),
                 interior: Some(spec.interior()),
+                node_ranks: Some(spec.node_ranks().unwrap_or(1)),
                 offload: Some(spec.offload()),
                 ..spec.knobs.clone()
             },
@@ -240,7 +255,9 @@ impl Pin {
         let pinned = &self.knobs;
         let stages = spec.stages();
         let stages = stages.as_ref();
+        let nodes = spec.node_ranks().unwrap_or(1);
         self.placement.is_none_or(|p| p == spec.placement)
+            && pinned.node_ranks.is_none_or(|ranks| ranks == nodes)
             && self.ranks.is_none_or(|r| r == spec.ranks)
             && pinned.chunks.is_none_or(|c| c == spec.chunks())
             && pinned

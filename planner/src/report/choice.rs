@@ -71,6 +71,15 @@ pub(super) fn write_choice(out: &mut String, plan: &Plan, view: &View) {
         let says = "interior rows are computed while halo rows are in flight";
         fact("overlap", says);
     }
+    let halo = choice.volume.halo;
+    if choice.volume.halo_between.0 > 0 {
+        let between = choice.volume.halo_between;
+        let once = match parameters.knobs.node_ranks {
+            Some(_) => ", where each row crosses to a node once",
+            None => "",
+        };
+        fact("halos", &format!("{between} of {halo} between nodes{once}"));
+    }
     let kinds = choice.breakdown.iter();
     let kinds = kinds.filter(|kind| kind.seconds.0 > 0.0).take(6);
     let kinds: Vec<String> = kinds

@@ -5,7 +5,7 @@
 //! half times the best of these. It does so for statistics only: the parts of a graph at hand are counted, and only
 //! for the numbers of ranks that all candidates have.
 
-use super::{Lower, PlanRequest, Priced, least, measures, ready};
+use super::{Lower, PlanRequest, Priced, Ready, least, measures, ready};
 use crate::placement::PlacementSpec;
 use gnnc_ir::plan::Objective;
 
@@ -39,16 +39,23 @@ pub(super) fn between<'a>(
     }
     bases.truncate(PLACEMENTS);
     let seconds = |priced: &Priced| measures(request, &priced.estimate)[0];
-    let on = |base: &Priced, ranks: u32| {
+    let on = |base: &Priced, ranks: u32| -> Vec<Priced<'a>> {
         let mut spec = base.spec.clone();
         spec.ranks = ranks;
-        let found = ready(request, &spec, lower, &[]).ok()?;
-        let bound = least(request, &found.programs, &found.parts).ok()?;
-        if bound > WORTHWHILE * seconds(first) {
-            return None;
-        }
-        let found = found.priced(request, lower).ok()?;
-        found.estimate.fits.then_some(found)
+        spec.knobs.node_ranks = request.pinned_nodes(&spec);
+        let Ok(flat) = ready(request, &spec, lower, &[]) else {
+            return Vec::new();
+        };
+        let both = flat.on_nodes(request).into_iter().chain([flat]);
+        let priced = |found: Ready| {
+            let bound = least(request, &found.programs, &found.parts).ok()?;
+            if bound > WORTHWHILE * seconds(first) {
+                return None;
+            }
+            let found = found.priced(request, lower).ok()?;
+            found.estimate.fits.then_some(found)
+        };
+        both.filter_map(priced).collect()
     };
     let mut best: Option<Priced<'a>> = None;
     for base in bases {
@@ -56,14 +63,18 @@ pub(super) fn between<'a>(
         let powers = powers.take_while(|ranks| *ranks < all);
         let tried = powers.filter(|ranks| *ranks != node.min(all));
         let mut own: Option<Priced<'a>> = None;
-        let keep = |own: &mut Option<Priced<'a>>, found: Option<Priced<'a>>| {
+        let keep = |own: &mut Option<Priced<'a>>, found: Priced<'a>| {
             let better =
                 |found: &Priced| own.as_ref().is_none_or(|own| seconds(found) < seconds(own));
-            if let Some(found) = found.filter(better) {
+            if better(&found) {
                 *own = Some(found);
             }
         };
-        tried.for_each(|ranks| keep(&mut own, on(base, ranks)));
+        for ranks in tried {
+            on(base, ranks)
+                .into_iter()
+                .for_each(|found| keep(&mut own, found));
+        }
         let Some(ranks) = own.as_ref().map(|own| own.spec.ranks) else {
             continue;
         };
@@ -72,10 +83,12 @@ pub(super) fn between<'a>(
         for ranks in [ranks / 4 * 3, ranks / 2 * 3] {
             let ranks = ranks / step * step;
             if (2..all).contains(&ranks) && !ranks.is_power_of_two() {
-                keep(&mut own, on(base, ranks));
+                on(base, ranks)
+                    .into_iter()
+                    .for_each(|found| keep(&mut own, found));
             }
         }
-        keep(&mut best, own);
+        own.into_iter().for_each(|own| keep(&mut best, own));
     }
     best.filter(|best| seconds(best) <= WORTHWHILE * seconds(first))
 }

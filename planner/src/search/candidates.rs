@@ -45,6 +45,7 @@ impl PlanRequest<'_> {
                         };
                         for partitioner in self.partitioners(&spec) {
                             spec.knobs.partitioner = Some(partitioner);
+                            spec.knobs.node_ranks = self.pinned_nodes(&spec);
                             specs.push(spec.clone());
                         }
                     }

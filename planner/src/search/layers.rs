@@ -1,5 +1,8 @@
 //! How many layers each stage of a pipeline gets (GNNPipe, section 3.4).
 
+use crate::placement::Stages;
+use crate::stale::StaleError;
+
 /// Number of chunks from which waiting times hardly depend on it.
 const MANY_CHUNKS: u32 = 64;
 
@@ -115,6 +118,16 @@ fn slowest_run(seconds: &[f64], runs: u32) -> Option<Vec<u32>> {
         own as u32
     });
     Some(own.collect())
+}
+
+/// Why layers cannot be divided among stages.
+pub(super) fn too_few(stages: &Stages, layers: usize) -> String {
+    let few = StaleError::Stages {
+        stages: stages.count,
+        virtual_stages: stages.virtual_stages,
+        layers: layers as u32,
+    };
+    few.to_string()
 }
 
 #[cfg(test)]

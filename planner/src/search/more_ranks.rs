@@ -80,6 +80,8 @@ fn divided_among(
     };
     let mut spec = spec.clone();
     (spec.ranks, spec.knobs.partitioner) = (ranks, Some(partitioner));
+    // Nodes need not divide this number of ranks.
+    spec.knobs.node_ranks = None;
     if spec.stages().is_none() && request.pin.knobs.interior != Some(true) {
         // What arrives and what is computed meanwhile are not in memory at once.
         (spec.knobs.overlap, spec.knobs.interior) = (Some(false), None);

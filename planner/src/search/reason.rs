@@ -82,6 +82,7 @@ impl Priced<'_> {
         let halo = sent.halo_exchange.saturating_add(sent.halo_reduce);
         Volume {
             halo: Bytes(halo),
+            halo_between: Bytes(sent.crossing),
             redistribute: Bytes(sent.redistribute),
             all_reduce: Bytes(sent.all_reduce),
             fetch: Bytes(sent.fetch),
@@ -307,6 +308,17 @@ impl Priced<'_> {
                 match (own, other) {
                     (0, _) => String::new(),
                     (_, 0) => format!("; sends {how}; the best sends nothing"),
+                    (own, other) if own == other => {
+                        let between = |p: &Priced| p.volume().halo_between;
+                        match (between(self), between(best)) {
+                            (own, other) if own == other => String::new(),
+                            (own, other) => {
+                                format!(
+                                    "; of its halos {own} are between nodes, of the best's {other}"
+                                )
+                            }
+                        }
+                    }
                     _ => {
                         let times = own as f64 / other as f64;
                         format!("; sends {times:.2} times as much: {how}; the best sends {instead}")
@@ -325,6 +337,7 @@ impl Priced<'_> {
     fn how_sent(&self) -> String {
         let Volume {
             halo,
+            halo_between: _,
             redistribute,
             all_reduce,
             fetch,

@@ -1,6 +1,6 @@
 //! Which ranks communicate over which links; identical ranks form a class.
 
-use crate::parts::{Messages, Parts};
+use crate::parts::{Messages, Nodes, Parts};
 use gnnc_ir::cluster::Cluster;
 use gnnc_ir::program::RankSizes;
 
@@ -24,6 +24,9 @@ pub(super) struct Flow {
     pub inside_out: f64,
     pub between_in: f64,
     pub between_out: f64,
+    /// If rows cross to a node once: rows of other nodes that come from a rank of the node, and rows that the rank passes on.
+    pub forwarded: f64,
+    pub passed: f64,
     /// Number of messages it sends or receives, whichever is larger.
     pub messages: u32,
 }
@@ -50,10 +53,13 @@ pub(super) struct Fabric {
 impl Fabric {
     /// The fabric of ranks from `first` on, one per part.
     pub fn new(cluster: &Cluster, parts: &Parts, first: u32) -> Self {
-        let (classes, nodes) = match &parts.messages {
+        let (mut classes, nodes) = match &parts.messages {
             Messages::Uniform => uniform(cluster, &parts.sizes, first),
             Messages::Matrix(rows) => single(cluster, &parts.sizes, rows, first),
         };
+        if let Some(on_nodes) = &parts.nodes {
+            cross_once(&mut classes, &nodes, parts, on_nodes);
+        }
         Self {
             ranks: parts.sizes.len() as u32,
             classes,
@@ -63,6 +69,45 @@ impl Fabric {
                 None => cluster.launch_floor(),
             },
         }
+    }
+}
+
+impl Fabric {
+    /// Rows of an exchange that cross between nodes, if there are several.
+    pub fn crossing_rows(&self) -> u64 {
+        let rows = self.classes.iter().map(|class| {
+            let ranks = class.ranks.len() as f64;
+            ranks * class.flow.between_out
+        });
+        rows.sum::<f64>().round() as u64
+    }
+}
+
+/// Lets each row cross to a node once. On a single node of the cluster, the ranks that exchange with all others are
+/// taken to be spread over the nodes of the program evenly.
+fn cross_once(classes: &mut [Class], nodes: &[Node], parts: &Parts, on_nodes: &Nodes) {
+    let others = parts.sizes.len().saturating_sub(1).max(1) as f64;
+    let beyond = (parts.sizes.len() as f64 - f64::from(on_nodes.node_ranks)) / others;
+    let counted = !on_nodes.counted.is_empty();
+    for class in classes {
+        let flow = &mut class.flow;
+        let rank = class.ranks.first().map(|rank| *rank as usize);
+        let apart = nodes.len() > 1;
+        let far = match apart {
+            true => flow.between_in,
+            false => flow.inside_in * beyond,
+        };
+        let Some(tiers) = parts.tiers(rank.filter(|_| counted), far) else {
+            continue;
+        };
+        if apart {
+            (flow.between_in, flow.between_out) = (tiers.arriving, tiers.crossing);
+        } else {
+            // All rows stay in the node, those that are passed on in a second message.
+            flow.inside_in -= tiers.forwarded;
+            flow.inside_out -= tiers.passed;
+        }
+        (flow.forwarded, flow.passed) = (tiers.forwarded, tiers.passed);
     }
 }
 
@@ -166,6 +211,7 @@ fn uniform(cluster: &Cluster, sizes: &[RankSizes], first: u32) -> (Vec<Class>, V
                     between_in: own * (others - near) / others,
                     between_out: (total - halo) as f64 / others,
                     messages: sizes.len() as u32 - 1,
+                    ..Flow::default()
                 }
             } else {
                 Flow::default()

@@ -110,6 +110,12 @@ fn each(
             Messages::Matrix(rows) => rows[rank].iter().sum(),
             Messages::Uniform => sizes.halo,
         };
+        // Lists of rows that cross and that are passed on, at both ends.
+        let tiers = parts.tiers(Some(rank), sizes.halo as f64);
+        let lists = tiers.map_or(0.0, |tiers| {
+            tiers.crossing + tiers.arriving + tiers.passed + tiers.forwarded
+        });
+        let sent = sent + lists.ceil() as u64;
         let sharers = sharers(rank as u32);
         let mut one = Seen {
             sizes: *sizes,
@@ -337,6 +343,9 @@ impl Needs {
             };
             self.sent.iter().map(one).max().unwrap_or(0)
         };
+        // Rows that are passed on go in messages of their own, beside those that cross.
+        let tiers = parts.tiers(Some(rank), parts.sizes[rank].halo as f64);
+        let passed = tiers.map_or(0, |tiers| most(tiers.passed as u64, tiers.forwarded as u64));
         let to_others: u64 = match &parts.messages {
             Messages::Matrix(rows) => {
                 let others = (0..rows.len()).filter(|&other| other != rank);
@@ -373,7 +382,8 @@ impl Needs {
             .iter()
             .map(|sent| sent.summed.saturating_mul(2))
             .max();
-        to_others.max(moved).saturating_add(sums.unwrap_or(0))
+        let words = to_others.max(moved).saturating_add(passed);
+        words.saturating_add(sums.unwrap_or(0))
     }
 
     /// Data shared by all ranks: the topology of the whole graph if it is walked, the global ids of

@@ -41,6 +41,7 @@ pub fn measured(messages: Vec<Vec<u64>>, edges: &[u64]) -> Parts {
         partitioner: Partitioner::Metis,
         sizes: sizes.collect(),
         messages: Messages::Matrix(messages),
+        nodes: None,
         alpha: 1.0,
         alpha_basis: AlphaBasis::Measured,
         alpha_spread: 1.0,

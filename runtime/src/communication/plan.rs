@@ -99,14 +99,20 @@ impl Rank {
         let own = &*self;
         let mut plan = Plan { own, steps, what };
         if let Instr::HaloExchange(one) = whole {
-            plan.exchange(one.buffer);
+            match &own.part.routes {
+                Some(routes) => plan.exchange_in_tiers(one.buffer, routes),
+                None => plan.exchange(one.buffer),
+            }
         } else if let Instr::HaloReduce(one) = whole {
             match &one.skip {
                 Some(skip) => {
                     let exchange = own.skippable(one.buffer, &skip.of, iteration, epoch)?;
                     plan.returning(one.buffer, skip, &exchange)?;
                 }
-                None => plan.reduce(one.buffer, |_| true, true),
+                None => match &own.part.routes {
+                    Some(routes) => plan.reduce_in_tiers(one.buffer, routes),
+                    None => plan.reduce(one.buffer, |_| true, true),
+                },
             }
         } else if let Instr::AllReduce(one) = whole {
             plan.all_reduce(one);
@@ -126,6 +132,11 @@ impl Rank {
             plan.receive(stage_message)?;
         } else {
             return Ok(false);
+        }
+        if let (Some(routes), Instr::HaloExchange(_) | Instr::HaloReduce(_)) =
+            (&self.part.routes, whole)
+        {
+            self.crossed += steps.crossing_bytes(routes, self.number);
         }
         Ok(true)
     }

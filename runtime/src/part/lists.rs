@@ -5,6 +5,7 @@ use super::asked::OfBatch;
 use super::{Part, Walkable, sliced};
 use crate::chunks::Set;
 
+use gnnc_graph::routes::Leg;
 use gnnc_ir::EdgeSet;
 use gnnc_ir::kernel::Walk;
 use gnnc_ir::program::{Extent, Launch, Product, Program};
@@ -17,6 +18,8 @@ pub(crate) enum List {
     Ids(Over),
     /// The own rows another rank reads; the index counts the ranks that read any.
     Sent(u32),
+    /// Rows that cross to a node or are passed on there; the index counts the legs.
+    Leg(Legs, u32),
     /// Ids of a rank's vertices among the moved rows.
     Moved(Option<Set>, u32),
     /// Positions of these among that rank's rows, if not all rows are moved.
@@ -35,6 +38,15 @@ pub(crate) enum List {
     Vertices(Level, EdgeSet),
     /// For each entry, the position of its value, if values are in another order.
     Positions(Table),
+}
+
+/// The legs of one kind of a rank's [`Routes`](gnnc_graph::routes::Routes).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Legs {
+    Crossing,
+    Arriving,
+    Passed,
+    Forwarded,
 }
 
 /// Which vertices the rows are.
@@ -105,7 +117,7 @@ impl List {
             Self::Ids(over) => matches!(over, Over::Level(_)),
             Self::First(table) | Self::Ends(table) | Self::Positions(table) => table.of_batch(),
             Self::Vertices(..) | Self::OfLevel(..) | Self::Fetched(..) | Self::InSets => true,
-            Self::Sent(_) | Self::Moved(..) | Self::Places(..) => false,
+            Self::Sent(_) | Self::Leg(..) | Self::Moved(..) | Self::Places(..) => false,
         }
     }
 
@@ -118,6 +130,7 @@ impl List {
             | Self::Positions(Table::Edges(over, ..)) => over == Over::All,
             Self::Moved(..) | Self::Places(..) => true,
             Self::Sent(_)
+            | Self::Leg(..)
             | Self::OfLevel(..)
             | Self::Fetched(..)
             | Self::InSets
@@ -127,6 +140,15 @@ impl List {
             | Self::Positions(Table::Features(..)) => false,
         }
     }
+}
+
+impl Legs {
+    const ALL: [Self; 4] = [
+        Self::Crossing,
+        Self::Arriving,
+        Self::Passed,
+        Self::Forwarded,
+    ];
 }
 
 impl Over {
@@ -199,6 +221,7 @@ impl Part {
         Some(match list {
             List::Ids(over) => Numbers::Rows(self.ids(over)),
             List::Sent(reader) => Numbers::Rows(&self.send.get(reader as usize)?.1),
+            List::Leg(legs, n) => Numbers::Rows(&self.legs(legs).get(n as usize)?.rows),
             List::Moved(set, rank) => {
                 let ids = match set {
                     None => &self.whole.owned,
@@ -222,6 +245,16 @@ impl Part {
             List::First(table) => Numbers::Places(&self.table(table)?.0.csr.indptr),
             List::Ends(table) => Numbers::Rows(&self.table(table)?.0.csr.indices),
             List::Positions(table) => Numbers::Rows(self.table(table)?.1),
+        })
+    }
+
+    /// The legs of one kind; none if exchanges have one tier.
+    pub(crate) fn legs(&self, legs: Legs) -> &[Leg] {
+        self.routes.as_ref().map_or(&[], |routes| match legs {
+            Legs::Crossing => &routes.crossing,
+            Legs::Arriving => &routes.arriving,
+            Legs::Passed => &routes.passed,
+            Legs::Forwarded => &routes.forwarded,
         })
     }
 
@@ -261,6 +294,9 @@ impl Part {
     pub(crate) fn lists(&self) -> Vec<List> {
         let mut lists = vec![List::Ids(Over::Own), List::Ids(Over::All)];
         lists.extend((0..self.send.len() as u32).map(List::Sent));
+        for legs in Legs::ALL {
+            lists.extend((0..self.legs(legs).len() as u32).map(|n| List::Leg(legs, n)));
+        }
         let ranks = 0..self.whole.owned.len() as u32;
         lists.extend(ranks.clone().map(|rank| List::Moved(None, rank)));
         for set in self.whole.chunks.sets() {

@@ -43,6 +43,12 @@ impl Session {
             .sum()
     }
 
+    /// Bytes of halo rows that the ranks of this process have sent to other nodes so far, if rows cross to a node once.
+    pub fn bytes_crossed(&self) -> u64 {
+        let crossed = self.rank_set.map(|rank| rank.rank().crossed);
+        crossed.into_iter().sum()
+    }
+
     /// Runs `setup`, unless that has been done.
     ///
     /// # Errors

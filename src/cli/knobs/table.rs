@@ -30,6 +30,16 @@ pub(super) const KNOBS: &[Knob] = &[
         set: |knobs, text| yes_or_no(text).map(|interior| knobs.interior = Some(interior)),
     },
     Knob {
+        name: "node-ranks",
+        alias: None,
+        option: Form::Value("N"),
+        values: "N (a halo row crosses once to a node of N ranks, which pass it on; 1: to each reader; by default where \
+                 it pays)",
+        help: "Send a halo row once to each node of N ranks, which pass it on to those that read it, and add gradients \
+               of it inside the node; 1 sends it to each reader. N divides the ranks; consecutive ranks share a node",
+        set: |knobs, text| within(CHUNKS)(text).map(|ranks| knobs.node_ranks = Some(ranks)),
+    },
+    Knob {
         name: "skip",
         alias: None,
         option: Form::Value("RULE"),

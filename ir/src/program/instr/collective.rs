@@ -102,7 +102,9 @@ impl Instruction for HaloExchange {
     unpriced!();
 
     fn traffic(&self, program: &Program, reads: &Reads, _: &[RankSizes], sum: &mut Traffic) {
-        let bytes = reads.total() * row_bytes(program, self.buffer);
+        let row = row_bytes(program, self.buffer);
+        let bytes = reads.total() * row;
+        sum.crossing += exchanged(reads.crossing * row, self.skip.as_ref());
         // Everyone who has a block says to its readers what it does with it.
         let flags = self.skip.map_or(0, |skip| skip.rule.flags());
         sum.halo_exchange += exchanged(bytes, self.skip.as_ref()) + 4 * flags * reads.pairs;
@@ -139,6 +141,8 @@ impl Instruction for HaloReduce {
     fn operands<'a>(&'a self, visit: &mut impl FnMut(Operand<'a>)) {
         visit(Operand::read(self.buffer, Use::Rows(Touched::Halo)));
         visit(Operand::write(self.buffer, Use::Rows(Touched::Own)));
+        // In two tiers, a rank adds to halo rows what others of its node have for them.
+        visit(Operand::write(self.buffer, Use::Rows(Touched::Halo)));
         if let Some(left) = self.skip.and_then(|skip| skip.left) {
             visit(Operand::write(left, Use::Rows(Touched::All)));
         }
@@ -166,8 +170,10 @@ impl Instruction for HaloReduce {
     unpriced!();
 
     fn traffic(&self, program: &Program, reads: &Reads, _: &[RankSizes], sum: &mut Traffic) {
-        let bytes = reads.total() * row_bytes(program, self.buffer);
-        sum.halo_reduce += exchanged(bytes, self.skip.as_ref().map(|skip| &skip.of));
+        let (row, skip) = (row_bytes(program, self.buffer), self.skip.as_ref());
+        let skip = skip.map(|skip| &skip.of);
+        sum.crossing += exchanged(reads.crossing * row, skip);
+        sum.halo_reduce += exchanged(reads.total() * row, skip);
     }
 
     fn print(&self, _: &Program) -> String {

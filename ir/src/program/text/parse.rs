@@ -249,6 +249,11 @@ impl<'a> Reader<'a> {
         if self.skip("halo") {
             self.program.halo = Halo::parse(self)?;
         }
+        if self.skip("nodes") {
+            self.expect("of")?;
+            self.program.node_ranks = Some(self.number()?);
+            self.expect("ranks")?;
+        }
         self.program.sparse_features = self.skip("sparse-features");
         if self.skip("pipeline") {
             self.program.pipeline = Some(self.pipeline()?);

@@ -122,6 +122,9 @@ fn head(program: &Program) -> String {
     if program.halo != Halo::default() {
         out += &format!("halo {}\n", program.halo.text());
     }
+    if let Some(node_ranks) = program.node_ranks {
+        out += &format!("nodes of {node_ranks} ranks\n");
+    }
     if program.sparse_features {
         out.push_str("sparse-features\n");
     }

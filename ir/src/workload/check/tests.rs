@@ -26,6 +26,7 @@ fn path() -> Workload {
         alpha: 0.5,
         parts: vec![load; 2],
         messages: vec![vec![0, 1], vec![1, 0]],
+        nodes: Vec::new(),
     };
     Workload {
         edge_sets: Vec::new(),

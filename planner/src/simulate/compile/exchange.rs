@@ -1,10 +1,48 @@
 //! Costs of exchanging rows between parts.
 
 use super::{Compiler, ExchangeCost, TransferCost};
-use crate::simulate::fabric::Class;
+use crate::simulate::fabric::{Class, Flow};
+use gnnc_ir::cluster::SharedBy;
 use gnnc_ir::program::{Ref, Skip};
 
+/// The messages of the second tier.
+#[derive(Clone, Copy, Default)]
+struct Hop {
+    /// Bytes that the rank sends.
+    sent: f64,
+    /// Seconds from the end of the first tier until all have arrived.
+    seconds: f64,
+}
+
 impl Compiler<'_> {
+    /// What happens after the rows of an exchange have crossed: ranks pass them on inside their node. Of a reduction, whose
+    /// rows are added inside their node first, it is the crossing itself that comes second; both take as long in either
+    /// order. Nothing if owners send each reader its own copy.
+    fn second_hop(&self, flow: &Flow, row: f64, reverse: bool) -> Hop {
+        let [sent, received] = match reverse {
+            false => [flow.passed * row, flow.forwarded * row],
+            true => [flow.forwarded * row, flow.passed * row],
+        };
+        if flow.passed + flow.forwarded == 0.0 {
+            return Hop::default();
+        }
+        let inside = &self.cluster.inside;
+        let shared = match inside.shared_by {
+            SharedBy::Rank => 1.0,
+            SharedBy::Node => f64::from(self.cluster.devices_per_node.max(1)),
+        };
+        let readers = self
+            .parts
+            .nodes
+            .as_ref()
+            .map_or(1, |nodes| nodes.node_ranks);
+        let packing = self.pass(sent, sent, 0.0) + self.pass(received, received, 0.0);
+        let seconds = self.latency(readers.saturating_sub(1), false)
+            + self.seconds(shared * sent.max(received), inside)
+            + packing;
+        Hop { sent, seconds }
+    }
+
     /// An exchange that may be left out costs its long-run mean over epochs: a share of the blocks
     /// is sent, and all of them are filled in from copies.
     pub(super) fn exchange(
@@ -40,7 +78,8 @@ impl Compiler<'_> {
                     self.pass(copied, copied, 0.0),
                 )
             };
-            let bytes_sent = (inside[0] + between[0]).round() as u64;
+            let hop = self.second_hop(flow, row, reverse);
+            let bytes_sent = (inside[0] + between[0] + hop.sent).round() as u64;
             let active = flow.messages > 0;
             if let Some(messages) = &measured {
                 // Blocks left out take no time; blocks sent take the full time in their share of
@@ -48,12 +87,18 @@ impl Compiler<'_> {
                 let rows = flow.inside_out + flow.between_out;
                 let all = bytes_sent as f64 / share;
                 let half = share * messages.half(all.round() as u64, rows);
+                let hop = match hop.sent > 0.0 {
+                    true => {
+                        messages.latency() + messages.copying(hop.sent as u64, flow.passed, None)
+                    }
+                    false => hop.seconds,
+                };
                 return ExchangeCost {
                     before: half,
                     latency: share * messages.latency(),
                     inside: [0.0; 2],
                     between: [0.0; 2],
-                    after: half,
+                    after: half + hop,
                     active,
                     bytes_sent,
                 };
@@ -64,7 +109,7 @@ impl Compiler<'_> {
                 latency: share * latency,
                 inside: inside.map(|bytes| self.seconds(bytes, &self.cluster.inside)),
                 between: between.map(|bytes| self.seconds(bytes, &self.cluster.between)),
-                after,
+                after: after + hop.seconds,
                 active,
                 bytes_sent,
             }
