@@ -37,6 +37,7 @@ CASES = {
     "tensor-decoupled": ("gcn", ["--placement", "tensor-decoupled", "--allow", "decouple"], 8),
     "broadcast": ("sage", ["--placement", "broadcast"], 8),
     "push-pull": ("sage", ["--placement", "push-pull"], 8),
+    "graph: joint cover": ("gcn", ["--placement", "graph", "--cover", "joint"], 8),
     "graph on nodes of 4": ("gat", ["--placement", "graph", "--node-ranks", "4"], 8),
     "mixed on nodes of 2": ("gcn", ["--placement", "mixed", "--node-ranks", "2"], 4),
     "mixed": ("gcn", ["--placement", "mixed"], 4),

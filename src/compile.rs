@@ -14,7 +14,9 @@ use gnnc_planner::LowerError;
 use gnnc_planner::decouple::{DecoupleError, decouple};
 use gnnc_planner::facts::Facts;
 use gnnc_planner::forms::{Form, RewriteOptions, rewrite};
-use gnnc_planner::lower::{Batches, OnBatches, Training, evaluation, only_multiplies_features};
+use gnnc_planner::lower::{
+    Batches, OnBatches, Training, cover, evaluation, only_multiplies_features,
+};
 use gnnc_planner::placement::{PlacementSpec, lower, lower_all, pipeline_form, row};
 use gnnc_planner::sampled::sampled;
 use gnnc_planner::stale::{cuts, unrolled};
@@ -197,6 +199,12 @@ impl Compiled {
     /// As [`Compiled::program`].
     pub fn programs(&self, place: &PlacementSpec) -> Result<Vec<Program>, Error> {
         Ok(lower_all(self.training(place)?, place)?)
+    }
+
+    /// Whether parts can send partial sums in place of rows: if all sums over edges can be cut into such.
+    pub(crate) fn sends_sums(&self) -> bool {
+        let programs = self.programs(&PlacementSpec::new(Placement::Graph, 2));
+        programs.is_ok_and(|programs| programs.iter().all(cover::fits))
     }
 
     /// The batches that settings ask for, if they say enough; of plain edges if the model cannot be trained

@@ -19,6 +19,8 @@ mod check;
 mod checked;
 #[path = "differential/clip.rs"]
 mod clip;
+#[path = "differential/cover.rs"]
+mod cover;
 #[path = "differential/data.rs"]
 mod data;
 #[path = "differential/decoupled.rs"]

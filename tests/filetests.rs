@@ -277,6 +277,8 @@ fn priced(keys: &Keys, program: &Program) -> Result<String, String> {
         sizes: vec![*data.capacity.most(); program.ranks as usize],
         messages: Messages::Uniform,
         nodes: None,
+        targets: None,
+        cover: None,
         alpha: 1.0,
         alpha_basis: gnnc::ir::plan::AlphaBasis::Measured,
         alpha_spread: 1.0,

@@ -4,8 +4,10 @@
 //! own vertices give to the target, and sends that sum. Each edge needs one of them: a vertex cover of a graph
 //! with two sides.
 
+mod all;
 mod exchanges;
 
+pub(crate) use all::Covers;
 pub use exchanges::{Exchanges, Sent, Tiers, exchanges};
 
 /// An edge between two parts.

@@ -4,6 +4,7 @@ mod build;
 mod chunks;
 pub(crate) mod file;
 mod gather;
+mod sums;
 
 pub use chunks::LocalChunks;
 
@@ -26,7 +27,7 @@ pub struct LocalPart {
     pub parts: u32,
     /// Number of inner vertices, which are local rows `0..inner`.
     pub inner: usize,
-    /// Global id of each local row: first the inner vertices, then the halo.
+    /// Global id of each local row: first the inner vertices, then the halo, and last the ghosts, if there are any.
     ///
     /// Inner vertices are sorted by chunk, then ascending. A part with a single chunk starts with
     /// its interior, vertices without edges from other parts. Large skewed graphs may sort by
@@ -37,11 +38,17 @@ pub struct LocalPart {
     /// For each rank that reads rows of this part, the inner rows to send; ascending by rank. The
     /// rows are sorted by chunk, then by ascending global id: the order of the reader's halo.
     pub send: Vec<(u32, Vec<u32>)>,
+    /// For each rank for whose vertices this part adds up what its own give, its local rows, which are the last ones of the
+    /// halo; ascending by rank, then by global id. Empty unless the halo is [`Halo::Cover`].
+    pub ghosts_of: Vec<(u32, Range<usize>)>,
+    /// For each rank that does so for vertices of this part, their inner rows; in the order of its ghosts.
+    pub open: Vec<(u32, Vec<u32>)>,
     /// Bounds of the chunks in all these rows.
     pub chunks: LocalChunks,
     /// Degrees of each local row in the whole graph, for the plain edges and each named set.
     degrees: Vec<Degrees>,
-    /// For each inner vertex, its sources as local rows, by ascending global id. Edges of all sets.
+    /// For each inner vertex, its sources as local rows, by ascending global id. Edges of all sets. With a
+    /// [`Halo::Cover`], for each local row.
     edges: Csr,
     /// The type of each of these edges; empty if edges have no types.
     types: Vec<u16>,
@@ -61,7 +68,7 @@ struct Degrees {
 /// The edges into the inner vertices of a part, indexed from both ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LocalEdges {
-    /// Rows: inner vertices. Entries: sources as local rows, by ascending global id.
+    /// Rows: inner vertices, or all local rows of a [`Halo::Cover`]. Entries: sources as local rows, by ascending global id.
     pub in_csr: Csr,
     /// Rows: all local rows as sources. Entries: destinations as local inner rows, ascending.
     pub out_csr: Csr,
@@ -112,7 +119,7 @@ impl LocalPart {
         self.global.len()
     }
 
-    /// Number of halo rows.
+    /// Number of halo rows, with ghosts.
     pub fn halo(&self) -> usize {
         self.global.len() - self.inner
     }
@@ -169,7 +176,9 @@ impl LocalPart {
     /// The edges of `set` into the inner vertices.
     pub fn edges(&self, set: EdgeSet) -> LocalEdges {
         let typed = Kinds(self.sets.as_ref()).of_set(set, &self.edges, &self.types);
-        typed.listed(set, self.rows(), |row| self.global[row as usize])
+        typed.listed(set, self.rows(), self.inner, |row| {
+            self.global[row as usize]
+        })
     }
 }
 
@@ -219,9 +228,17 @@ fn of_plain<'a>(edges: &'a Csr, types: &'a [u16], sets: Option<&EdgeSets>) -> Ty
 
 impl Typed<'_> {
     /// Lists them from both ends, with self loops if the set has them.
-    fn listed(self, set: EdgeSet, sources: usize, global: impl Fn(u32) -> u32) -> LocalEdges {
+    fn listed(
+        self,
+        set: EdgeSet,
+        sources: usize,
+        inner: usize,
+        global: impl Fn(u32) -> u32,
+    ) -> LocalEdges {
         match set {
-            EdgeSet::Looped => LocalEdges::new(looped(&self.edges, global), sources, Vec::new()),
+            EdgeSet::Looped => {
+                LocalEdges::new(looped(&self.edges, inner, global), sources, Vec::new())
+            }
             EdgeSet::Plain | EdgeSet::Named(_) => {
                 LocalEdges::new(self.edges.into_owned(), sources, self.types.into_owned())
             }
@@ -274,7 +291,7 @@ impl LocalEdges {
             indices: topology.indices().to_vec(),
         };
         let typed = Kinds(topology.sets()).of_set(set, &all, topology.types());
-        Ok(typed.listed(set, vertices, |v| v))
+        Ok(typed.listed(set, vertices, vertices, |v| v))
     }
 
     fn new(in_csr: Csr, sources: usize, types: Vec<u16>) -> Self {
@@ -302,8 +319,8 @@ impl LocalEdges {
     }
 }
 
-/// The stored edges plus a self loop for every row, inserted in order of global id.
-fn looped(edges: &Csr, global: impl Fn(u32) -> u32) -> Csr {
+/// The stored edges plus a self loop for each of the first `inner` rows, inserted in order of global id.
+fn looped(edges: &Csr, inner: usize, global: impl Fn(u32) -> u32) -> Csr {
     let mut indptr = Vec::with_capacity(edges.rows() + 1);
     let mut indices = Vec::with_capacity(edges.indices.len() + edges.rows());
     indptr.push(0);
@@ -311,7 +328,9 @@ fn looped(edges: &Csr, global: impl Fn(u32) -> u32) -> Csr {
         let row = edges.row(v);
         let place = row.partition_point(|&u| global(u) < global(v as u32));
         indices.extend_from_slice(&row[..place]);
-        indices.push(v as u32);
+        if v < inner {
+            indices.push(v as u32);
+        }
         indices.extend_from_slice(&row[place..]);
         indptr.push(indices.len() as u64);
     }

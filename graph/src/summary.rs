@@ -1,5 +1,6 @@
 //! Summaries of data graphs for the planner.
 
+use crate::cover::Covers;
 use crate::partition::{Partition, Partitioner};
 use crate::replication::replication;
 use crate::reuse::reuse;
@@ -7,7 +8,9 @@ use crate::routes::node_loads;
 use crate::{Features, GraphData, GraphError, Topology};
 use gnnc_ir::EdgeSet;
 use gnnc_ir::words::types::share;
-use gnnc_ir::workload::{COLUMN_RUNS, NamedSet, Origin, PartLoad, PartitionSummary, Workload};
+use gnnc_ir::workload::{
+    COLUMN_RUNS, CoverLoads, NamedSet, Origin, PartLoad, PartitionSummary, Workload,
+};
 use std::collections::BTreeMap;
 
 /// Counts everything in a [`Workload`], and partitions the graph once for each entry of `parts`.
@@ -144,8 +147,17 @@ pub fn summarise_partition(
         alpha: replication.alpha,
         parts: loads,
         nodes: node_loads(partition.owner(), &replication),
+        cover: None,
         messages: replication.messages,
     })
+}
+
+/// Counts what the parts of a partition send and add up if they send the fewest rows and partial sums. `None` for a graph
+/// with named sets of edges, which have sums of their own.
+pub fn cover_loads(data: &GraphData, partition: &Partition) -> Option<CoverLoads> {
+    let topology = &data.topology;
+    let alone = topology.sets().is_none() && partition.check(topology).is_ok();
+    alone.then(|| Covers::of(topology, partition).loads(topology, partition))
 }
 
 /// A histogram of degrees: entry 0 counts the vertices of degree 0, entry `k` those of degree

@@ -14,7 +14,7 @@ mod source;
 mod target;
 
 pub use crate::workload::Partitioner;
-pub use choices::{AlphaBasis, Layout, Objective, Placement, Relaxation};
+pub use choices::{AlphaBasis, Cover, Layout, Objective, Placement, Relaxation};
 pub use class::{Division, Method, SampledClass, StatisticalClass};
 pub use diff::{Change, Pair, PlanDiff, diff};
 pub use facts::{Against, Host, Main, Volume};

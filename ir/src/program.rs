@@ -200,6 +200,9 @@ pub enum Halo {
     Boundary,
     /// All other vertices, so that blocks of rows are sent whole.
     Everything,
+    /// The sources of the edges that the rank computes, and behind them the targets of others for which it adds up what its
+    /// own vertices give: the fewest of both that serve all edges between two parts.
+    Cover,
 }
 
 /// The program of a rank.

@@ -73,6 +73,20 @@ pub struct PartitionSummary {
     /// What the parts send if a row crosses to a node once, for several sizes of nodes; empty if it was not counted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub nodes: Vec<NodeLoads>,
+    /// What the parts send if they send the fewest rows and partial sums; `None` if it was not counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cover: Option<CoverLoads>,
+}
+
+/// What the parts of a partition send if they send the fewest rows and partial sums.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CoverLoads {
+    /// `messages[i][j]`: rows that part `i` owns and part `j` reads.
+    pub messages: Vec<Vec<u64>>,
+    /// `targets[i][j]`: rows that part `i` owns, for which part `j` adds up edges from its own vertices.
+    pub targets: Vec<Vec<u64>>,
+    /// Stored edges that each part adds up, without self loops.
+    pub edges: Vec<u64>,
 }
 
 /// What the parts of a partition send if consecutive ranks share a node, and a row crosses to a node once.

@@ -2,22 +2,24 @@
 
 mod batch;
 mod chunks;
+mod cover;
 mod nodes;
 mod reach;
+mod reads;
 mod replication;
 mod sets;
 
 pub use batch::{BatchPlan, BatchPlans};
 pub use chunks::ChunkShare;
 use chunks::chunk_shares;
+pub use cover::Targets;
 use gnnc_ir::cluster::Basis;
 use gnnc_ir::plan::{AlphaBasis, Partitioner};
 use gnnc_ir::program::trace::Phase;
-use gnnc_ir::program::traffic::Reads;
 use gnnc_ir::program::{BatchSizes, Halo, Program, RankSizes, Reach};
 use gnnc_ir::words::spelling::counted;
 use gnnc_ir::words::types::NamedEdges;
-use gnnc_ir::workload::{Origin, PartLoad, PartitionSummary, Workload};
+use gnnc_ir::workload::{CoverLoads, Origin, PartLoad, PartitionSummary, Workload};
 pub use nodes::Nodes;
 use reach::Within;
 use replication::replication;
@@ -44,6 +46,10 @@ pub struct Parts {
     pub messages: Messages,
     /// Nodes where a row crosses once; `None` if owners send each reader its own copy.
     pub nodes: Option<Nodes>,
+    /// Targets of edges in halos, for programs that have some.
+    pub targets: Option<Targets>,
+    /// The fewest rows and partial sums, if they were counted.
+    pub cover: Option<CoverLoads>,
     /// Replication factor.
     pub alpha: f64,
     /// How `alpha` was obtained.
@@ -135,6 +141,9 @@ impl Parts {
             self.messages = Messages::Uniform;
             self.everything_crosses();
         }
+        if program.halo == Halo::Cover {
+            self.covered();
+        }
         if let Some(mesh) = program.mesh {
             let copies = mesh.copies(program.ranks) as usize;
             let of_slice: Vec<u64> = (self.sizes.chunks(copies.max(1)))
@@ -215,31 +224,6 @@ impl Parts {
         }
         Cow::Owned(parts)
     }
-
-    /// Rows that the ranks read from each other, in total.
-    pub fn halo_rows(&self) -> u64 {
-        match &self.messages {
-            Messages::Matrix(rows) => rows.iter().flatten().sum(),
-            Messages::Uniform => self.sizes.iter().map(|s| s.halo).sum(),
-        }
-    }
-
-    /// The same by owner. If parts were not counted, all ranks that own vertices read from each
-    /// other.
-    pub fn reads(&self) -> Reads {
-        match &self.messages {
-            Messages::Matrix(rows) => Reads::of(rows.iter().map(Vec::as_slice)),
-            Messages::Uniform => {
-                let owners = self.sizes.iter().filter(|s| s.inner > 0).count() as u64;
-                let others = self.sizes.len().saturating_sub(1) as u64;
-                Reads {
-                    rows: self.sizes.iter().map(|s| s.halo).collect(),
-                    pairs: owners * others,
-                    crossing: 0,
-                }
-            }
-        }
-    }
 }
 
 /// The data of each of `ranks` ranks.
@@ -294,6 +278,8 @@ pub fn parts(
             sizes: vec![all],
             messages: Messages::Uniform,
             nodes: None,
+            targets: None,
+            cover: None,
             alpha: 0.0,
             alpha_basis: AlphaBasis::Measured,
             alpha_spread: 1.0,
@@ -307,7 +293,11 @@ pub fn parts(
         });
     }
     match workload.partition(ranks, partitioner.name()) {
-        Some(summary) => measured(summary, partitioner, ranks, workload, origin),
+        Some(summary) => {
+            let found = measured(summary, partitioner, ranks, workload, origin)?;
+            let cover = found.counted_cover(workload);
+            Ok(Parts { cover, ..found })
+        }
         // How labeled vertices lie in a graph follows from no statistics.
         None if partitioner.reads_hops() => Err(PartsError::NotCounted { partitioner, ranks }),
         None => Ok(estimated(workload, ranks, partitioner)),
@@ -386,6 +376,8 @@ fn measured(
         partitioner,
         messages,
         nodes: None,
+        targets: None,
+        cover: None,
         alpha: summary.alpha,
         alpha_basis: counted,
         edge_imbalance_basis: counted,
@@ -463,6 +455,8 @@ fn estimated(workload: &Workload, ranks: u32, partitioner: Partitioner) -> Parts
         sizes: (0..count).map(size).map(reached).collect(),
         messages: Messages::Uniform,
         nodes: None,
+        targets: None,
+        cover: None,
         alpha,
         alpha_basis,
         alpha_spread,

@@ -15,6 +15,7 @@ mod none;
 mod offload;
 mod order;
 mod reason;
+mod sums;
 mod target;
 mod training;
 
@@ -117,6 +118,7 @@ pub fn plan(request: &PlanRequest, lower: &dyn Lower) -> Plan {
             }
             Ok(found) => {
                 waiting.extend(found.on_nodes(request));
+                waiting.extend(found.with_sums(request, lower));
                 waiting.push(found);
             }
             Err(reason) => rejected.push(refused(spec, reason)),

@@ -297,8 +297,10 @@ fn price(
     run.wait(around);
     run.all(&steps);
     // Only the messages' sum matters, so one number represents all of them.
+    let [crossing, crossing_sums] = fabric.crossing_rows();
     let reads = Reads {
-        crossing: fabric.crossing_rows(),
+        crossing,
+        crossing_sums,
         ..parts.reads()
     };
     let traffic = traffic(program.list(phase), program, &reads, &parts.sizes);

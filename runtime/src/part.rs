@@ -46,6 +46,10 @@ pub(crate) struct Part {
     pub(crate) halo_of: Vec<(u32, Range<usize>)>,
     /// For each rank that reads own rows, these rows; ascending by rank.
     pub(crate) send: Vec<(u32, Vec<u32>)>,
+    /// For each rank for whose vertices this one adds up edges, their rows in the halo; ascending by rank.
+    pub(crate) ghosts_of: Vec<(u32, Range<usize>)>,
+    /// For each rank that does so for own vertices, these rows; ascending by rank.
+    pub(crate) open: Vec<(u32, Vec<u32>)>,
     /// How rows cross between nodes, if each crosses to a node once.
     pub(crate) routes: Option<Routes>,
     /// Bounds of the chunks in all these rows.
@@ -213,6 +217,8 @@ impl Part {
             global: local.global,
             halo_of: local.halo_of,
             send: local.send,
+            ghosts_of: local.ghosts_of,
+            open: local.open,
             routes,
         };
         part.cuts = part.cuts(program);
@@ -245,7 +251,8 @@ impl Part {
             Labels::Single(labels) => 4 * labels.len(),
             Labels::Values { values, .. } => 4 * values.len(),
         };
-        let sent = self.send.iter().map(|(_, rows)| rows.len()).sum::<usize>();
+        let sent = self.send.iter().chain(&self.open);
+        let sent = sent.map(|(_, rows)| rows.len()).sum::<usize>();
         let crossing = self.routes.as_ref().map_or(0, Routes::rows);
         let rows = 4 * (self.global.len() + sent + crossing);
         let splits = self.splits.iter().map(Vec::len).sum::<usize>();

@@ -7,6 +7,7 @@ use crate::init::name_hash;
 use gnnc_graph::Partition;
 use gnnc_ir::graph::op::{Redistribute, Slice};
 use gnnc_ir::graph::{ParamSpec, Shard};
+use gnnc_ir::kernel::End;
 use gnnc_ir::program::instr::{self, Collective};
 use gnnc_ir::program::{Among, Buffer, Capacity, Extent, Instr, Moved, Program, Ref, Role, Rule};
 use gnnc_ir::words::spelling::counted;
@@ -246,8 +247,8 @@ fn same_list(place: &str, a: (&Program, &[Instr]), b: (&Program, &[Instr])) -> R
 #[derive(PartialEq)]
 enum Message {
     None,
-    /// Columns and storage of the exchanged rows, and the rule by which they are left out.
-    Halo(Option<(u32, Storage)>, Option<Rule>),
+    /// Columns and storage of the exchanged rows, which they are, and the rule by which they are left out.
+    Halo(Option<(u32, Storage)>, End, Option<Rule>),
     /// The ranks, rank 0's slice instead of the own, and floats of each buffer or of a row of the slice.
     Sum(Among, Option<Slice>, Vec<Option<u64>>),
     /// The redistribution with rank 0's slice instead of the own, heads and width of the whole
@@ -271,12 +272,22 @@ fn message(program: &Program, instr: &Instr) -> Message {
         return Message::Half(transfer.tag, Box::new(what));
     }
     match instr.collective() {
-        Some(Collective::HaloExchange(instr::HaloExchange { buffer: at, skip })) => Message::Halo(
+        Some(Collective::HaloExchange(instr::HaloExchange {
+            buffer: at,
+            end,
+            skip,
+        })) => Message::Halo(
             buffer(at.buffer).map(|b| (b.columns, b.storage)),
+            *end,
             skip.map(|skip| skip.rule),
         ),
-        Some(Collective::HaloReduce(instr::HaloReduce { buffer: at, skip })) => Message::Halo(
+        Some(Collective::HaloReduce(instr::HaloReduce {
+            buffer: at,
+            end,
+            skip,
+        })) => Message::Halo(
             buffer(at.buffer).map(|b| (b.columns, b.storage)),
+            *end,
             skip.map(|skip| skip.of.rule),
         ),
         Some(Collective::AllReduce(instr::AllReduce {
@@ -320,7 +331,11 @@ fn message(program: &Program, instr: &Instr) -> Message {
             Collective::PushRows(instr::PushRows { to, .. })
             | Collective::ServeRows(instr::ServeRows { to, .. })
             | Collective::CacheRows(instr::CacheRows { to, .. }),
-        ) => Message::Halo(buffer(to.buffer).map(|b| (b.columns, b.storage)), None),
+        ) => Message::Halo(
+            buffer(to.buffer).map(|b| (b.columns, b.storage)),
+            End::Src,
+            None,
+        ),
         None => Message::None,
     }
 }

@@ -69,17 +69,12 @@ impl Spread {
         let out = self.kernels(&mut b, Extent::Inner, self.features, x, degree);
         let mut program = b.program;
         // After dropout of own rows.
-        program.eval.insert(
-            1,
-            Instr::HaloExchange(instr::HaloExchange {
-                buffer: at(x),
-                skip: None,
-            }),
-        );
-        program.eval.push(Instr::HaloReduce(instr::HaloReduce {
-            buffer: at(out),
-            skip: None,
-        }));
+        program
+            .eval
+            .insert(1, Instr::HaloExchange(instr::HaloExchange::of(at(x))));
+        program
+            .eval
+            .push(Instr::HaloReduce(instr::HaloReduce::of(at(out))));
         program.logits = Some(at(out));
         program
     }

@@ -288,10 +288,9 @@ fn programs_that_do_not_fit_are_refused() {
     with(&|p| p.loss = Some(BufferId(99)));
     with(&|p| p.buffers[0].columns = 3);
     with(&|p| {
-        p.step.push(Instr::HaloExchange(instr::HaloExchange {
-            buffer: gnnc_ir::program::Ref::first(BufferId(0)),
-            skip: None,
-        }))
+        p.step.push(Instr::HaloExchange(instr::HaloExchange::of(
+            gnnc_ir::program::Ref::first(BufferId(0)),
+        )))
     });
     for instr in 0..G8.program().step.len() {
         with(&|p| {

@@ -73,7 +73,10 @@ impl Counted {
             let made = partitions(compiled.input(data, partitioner), &*method, &counts, cache)?;
             for (parts, partition) in counts.into_iter().zip(made) {
                 let division = (parts, partitioner);
-                let found = summary::summarise_partition(data, &partition, name)?;
+                let mut found = summary::summarise_partition(data, &partition, name)?;
+                if compiled.sends_sums() {
+                    found.cover = summary::cover_loads(data, &partition);
+                }
                 self.partitions.insert(division, found);
                 self.draw(data, division, partition, draws)?;
             }

@@ -108,7 +108,7 @@ impl Division {
     /// # Errors
     /// A part that is too large.
     pub(super) fn rows(&self, data: &GraphData, programs: &[Program]) -> Result<Rows, Error> {
-        let mut crossing = 0;
+        let (mut crossing, mut sums) = (0, 0);
         let (sent, inner): (Vec<Vec<u64>>, Vec<u64>) = match &self.parts {
             Some(parts) => {
                 let entries = parts.manifest.parts.iter();
@@ -125,6 +125,8 @@ impl Division {
                     let routes = Routes::of(&parts, node_ranks);
                     crossing = routes.iter().map(Routes::crossing_rows).sum();
                 }
+                let targets = parts.iter().flat_map(|part| &part.ghosts_of);
+                sums = targets.map(|(_, rows)| rows.len() as u64).sum();
                 let sent = |part: &LocalPart| {
                     part.send
                         .iter()
@@ -144,7 +146,8 @@ impl Division {
         Ok(Rows {
             reads: Reads {
                 crossing,
-                ..Reads::of(sent.iter().map(Vec::as_slice))
+                sums,
+                ..Reads::by_owner(sent.iter().map(Vec::as_slice))
             },
             sizes: inner.into_iter().map(size).collect(),
         })

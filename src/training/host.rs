@@ -61,7 +61,10 @@ pub(super) fn resting(
     let mut workload = loaded.workload.clone();
     if count > 1 {
         // With the partition of this run.
-        let found = summary::summarise_partition(data, partition, partitioner.name())?;
+        let mut found = summary::summarise_partition(data, partition, partitioner.name())?;
+        if spec.sends_sums() {
+            found.cover = summary::cover_loads(data, partition);
+        }
         workload.add_partition(count, found);
     }
     let mut parts =

@@ -58,7 +58,7 @@ fn what_fits_without_overlap_does_without_the_host() {
         );
         text(&folder.file("eight.toml", &lines)).to_owned()
     };
-    let pin = "placement=graph,ranks=8,partitioner=metis";
+    let pin = "placement=graph,ranks=8,partitioner=metis,cover=rows";
     let best = |bytes: u64, more: &[&str]| {
         let cluster = file(bytes);
         let words = [&[&*model, "--cluster", &cluster, "--pin", pin], more].concat();

@@ -1,7 +1,7 @@
 //! Decisions of the search: which placement wins where, with reasons in numbers.
 
 use crate::support::{Folder, command, example, finished, gnnc, text};
-use gnnc::ir::plan::{Candidate, Layout, Main, Placement, Plan};
+use gnnc::ir::plan::{Candidate, Cover, Layout, Main, Placement, Plan};
 use std::process::Command;
 
 fn planned(args: &[&str]) -> Plan {
@@ -116,12 +116,19 @@ fn first(plan: &Plan, placement: Placement) -> (usize, &Candidate) {
 /// The same eight layers on the same eight GPUs (PCIe 4). On Squirrel, parts read 3.2 V rows of
 /// each other with balanced edges (2.2 V, but four times the mean number of edges, without),
 /// while a redistribution moves 0.875 V: tensor parallelism wins. On a mesh, parts read 0.09 V:
-/// graph parallelism wins. The reasons of the losers and the JSON give these numbers.
+/// graph parallelism wins. The reasons of the losers and the JSON give these numbers. With partial sums, graph parallelism
+/// wins on Squirrel too.
 #[test]
 fn the_ranking_of_graph_and_tensor_flips_with_the_graph() {
     let on = |model: &str| {
         let model = example(model);
-        let args = [&model, "--cluster", "a5000x8", "--pin", "ranks=8"];
+        let args = [
+            &model,
+            "--cluster",
+            "a5000x8",
+            "--pin",
+            "ranks=8,cover=rows",
+        ];
         let report = gnnc([&["plan"], &args[..], &["--why", "--all"]].concat()).report();
         (planned(&args), report)
     };
@@ -151,6 +158,14 @@ fn the_ranking_of_graph_and_tensor_flips_with_the_graph() {
             graph.1.reason
         );
     }
+
+    let squirrel = example("gcn_8_squirrel.gir");
+    let with_sums = planned(&[&squirrel, "--cluster", "a5000x8", "--pin", "ranks=8"]);
+    let best = &with_sums.candidates[0];
+    assert_eq!(
+        (best.placement, best.parameters.knobs.cover),
+        (Placement::Graph, Some(Cover::Joint))
+    );
 
     let (mesh, report) = on("gcn_8_mesh.gir");
     insta::assert_snapshot!("flip-mesh", report);

@@ -7,6 +7,7 @@
 //! | --- | --- |
 //! | `# placement: NAME` | how the work is placed |
 //! | `# parts: 0 0 1 ..` | the rank of each vertex |
+//! | `# cover: joint` | if partial sums are sent where they are fewer |
 //! | `# node-ranks: N` | ranks of a node, if rows cross to a node once |
 //! | `# messages:` | what follows, in comments to the end, are all messages |
 //!
@@ -18,7 +19,7 @@
 use gnnc::graph::partition::Partition;
 use gnnc::graph::{LocalPart, example};
 use gnnc::ir::graph::op::Redistribute;
-use gnnc::ir::plan::Placement;
+use gnnc::ir::plan::{Cover, Placement};
 use gnnc::ir::program::instr;
 use gnnc::ir::program::trace::{Event, Phase};
 use gnnc::ir::program::{Instr, Program};
@@ -40,6 +41,7 @@ struct Case {
     placement: Placement,
     owner: Vec<u32>,
     node_ranks: Option<u32>,
+    cover: Option<Cover>,
     expected: String,
 }
 
@@ -93,6 +95,7 @@ fn case(text: &str) -> Case {
             .split(' ')
             .map(|part| part.parse().unwrap())
             .collect(),
+        cover: found("cover").map(|name| name.parse().unwrap()),
         node_ranks: found("node-ranks").map(|ranks| ranks.parse().unwrap()),
         expected: expected.lines().map(line).collect(),
     }
@@ -111,7 +114,7 @@ fn sends(path: &Path, case: &Case) -> BTreeMap<(Phase, usize), Sends> {
     // Not split, so that instructions stay in the order of the model.
     let mut place = PlacementSpec::new(case.placement, ranks);
     place.knobs.overlap = Some(false);
-    place.knobs.node_ranks = case.node_ranks;
+    (place.knobs.node_ranks, place.knobs.cover) = (case.node_ranks, case.cover);
     let programs = compiled.programs(&place).unwrap();
     let seen: Vec<Arc<Mutex<Vec<Sent>>>> = (0..ranks).map(|_| Arc::default()).collect();
     let pairs: Arc<Mutex<BTreeMap<(u32, u32), From>>> = Arc::default();

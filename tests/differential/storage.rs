@@ -241,7 +241,7 @@ fn exchanged_rows_are_half_as_long() {
     let case = case(GCN, false);
     let halo = |storage| {
         let again = Again::new(&case, &options(Placement::Graph, 4, storage));
-        let reads = Reads::of([&[0, 1][..]].into_iter());
+        let reads = Reads::by_owner([&[0, 1][..]].into_iter());
         let traffic = traffic(&again.programs[0].step, &again.programs[0], &reads, &[]);
         (
             traffic.halo_exchange + traffic.halo_reduce,

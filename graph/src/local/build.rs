@@ -3,7 +3,9 @@
 //! Edges are always walked by ascending destination, so those of a graph that memory does not hold are read from its file
 //! in order.
 
+use super::sums::Sums;
 use super::{Degrees, LocalChunks, LocalPart, RowOrder};
+use crate::cover::Covers;
 use crate::csr::Csr;
 use crate::partition::Partition;
 use crate::{GraphError, Topology};
@@ -34,6 +36,7 @@ struct Rows {
     halo: Vec<u32>,
     /// Rows to send, for each part that reads some.
     send: Vec<(u32, Vec<u32>)>,
+    sums: Sums,
 }
 
 impl LocalPart {
@@ -82,6 +85,10 @@ impl<'a> Builder<'a> {
         if order == RowOrder::ByDegree {
             self.sort_by_degree(&mut members);
         }
+        let covers = match kept {
+            Halo::Cover => Some(Covers::of(self.topology, self.partition)),
+            Halo::Boundary | Halo::Everything => None,
+        };
         // Whether a vertex has edges from other parts; not needed if there are chunks.
         let mut is_border = vec![false; owner.len()];
         let mut halos = Vec::with_capacity(members.len());
@@ -116,6 +123,9 @@ impl<'a> Builder<'a> {
                 let all = 0..owner.len() as u32;
                 halo = all.filter(|&u| owner[u as usize] != rank).collect();
             }
+            if let Some(covers) = &covers {
+                halo = covers.sources(rank);
+            }
             halo.sort_unstable_by_key(|&u| (owner[u as usize], self.partition.chunk_of(u), u));
             halo.shrink_to_fit();
             halos.push(halo);
@@ -132,8 +142,18 @@ impl<'a> Builder<'a> {
                 sends[owner[group[0] as usize] as usize].push((rank, rows.collect()));
             }
         }
+        let sums = |rank| match &covers {
+            Some(covers) => Sums::new(covers, rank, &self.inner_row),
+            None => Sums::default(),
+        };
         let rows = members.into_iter().zip(halos).zip(sends);
-        let rows = rows.map(|((inner, halo), send)| Rows { inner, halo, send });
+        let rows = (0u32..).zip(rows);
+        let rows = rows.map(|(rank, ((inner, halo), send))| Rows {
+            inner,
+            halo,
+            send,
+            sums: sums(rank),
+        });
         Ok(rows.collect())
     }
 
@@ -155,20 +175,19 @@ impl<'a> Builder<'a> {
             inner: mut global,
             halo,
             send,
+            sums,
         } = rows;
         let owner = self.partition.owner();
         let inner = global.len();
-        let mut halo_of: Vec<(u32, Range<usize>)> = Vec::new();
         for (row, &u) in (inner..).zip(&halo) {
             self.halo_row[u as usize] = row as u32;
-            let part = owner[u as usize];
-            match halo_of.last_mut() {
-                Some((last, rows)) if *last == part => rows.end = row + 1,
-                _ => halo_of.push((part, row..row + 1)),
-            }
         }
-        let (edges, types) = self.edges(rank, &global);
+        let halo_of = runs(&halo, owner, inner);
+        let first = inner + halo.len();
+        let ghosts_of = runs(&sums.ghosts, owner, first);
+        let (edges, types) = self.edges(rank, &global, halo.len(), &sums);
         global.extend(halo);
+        global.extend(sums.ghosts);
         let mut part = LocalPart {
             rank,
             parts: self.partition.parts(),
@@ -177,6 +196,8 @@ impl<'a> Builder<'a> {
             global,
             halo_of,
             send,
+            ghosts_of,
+            open: sums.open,
             chunks: LocalChunks::default(),
             edges,
             types,
@@ -186,9 +207,19 @@ impl<'a> Builder<'a> {
         part
     }
 
-    /// The edges into the vertices of a part, and their types.
-    fn edges(&self, rank: u32, inner: &[u32]) -> (Csr, Vec<u16>) {
-        let degree = |v: u32| self.topology.in_neighbours(v).len() as u64;
+    /// The edges into the vertices of a part and into its ghosts, and their types.
+    fn edges(&self, rank: u32, inner: &[u32], halo: usize, sums: &Sums) -> (Csr, Vec<u16>) {
+        let owner = self.partition.owner();
+        let is_typed = !self.topology.types().is_empty();
+        let degree = |v: u32| {
+            let sources = self.topology.in_neighbours(v).iter();
+            match sums.is_open(v) {
+                false => sources.len() as u64,
+                true => sources
+                    .filter(|u| sums.is_here(owner[**u as usize], v))
+                    .count() as u64,
+            }
+        };
         let mut indptr = Vec::with_capacity(inner.len() + 1);
         indptr.push(0);
         let mut count = 0;
@@ -197,27 +228,60 @@ impl<'a> Builder<'a> {
             count
         }));
         let mut indices = vec![0; count as usize];
-        let is_typed = !self.topology.types().is_empty();
         let mut types = vec![0; if is_typed { count as usize } else { 0 }];
         for v in self.own(rank) {
             let row = self.inner_row[v as usize] as usize;
-            let places = indptr[row] as usize..indptr[row + 1] as usize;
             let sources = self.topology.in_neighbours(v);
-            for (to, &u) in indices[places.clone()].iter_mut().zip(sources) {
-                let is_own = self.partition.owner()[u as usize] == rank;
+            let open = sums.is_open(v);
+            let mut place = indptr[row] as usize;
+            for (n, &u) in sources.iter().enumerate() {
+                if open && !sums.is_here(owner[u as usize], v) {
+                    continue;
+                }
+                let is_own = owner[u as usize] == rank;
                 let rows = if is_own {
                     &self.inner_row
                 } else {
                     &self.halo_row
                 };
-                *to = rows[u as usize];
+                indices[place] = rows[u as usize];
+                if is_typed {
+                    types[place] = self.topology.types_into(v)[n];
+                }
+                place += 1;
             }
-            if is_typed {
-                types[places].copy_from_slice(self.topology.types_into(v));
+        }
+        if !sums.of_cover {
+            return (Csr { indptr, indices }, types);
+        }
+        // Halo rows have no edges into them here.
+        indptr.resize(indptr.len() + halo, count);
+        for &v in &sums.ghosts {
+            for (n, &u) in self.topology.in_neighbours(v).iter().enumerate() {
+                if owner[u as usize] == rank {
+                    indices.push(self.inner_row[u as usize]);
+                    if is_typed {
+                        types.push(self.topology.types_into(v)[n]);
+                    }
+                }
             }
+            indptr.push(indices.len() as u64);
         }
         (Csr { indptr, indices }, types)
     }
+}
+
+/// The rows of each owner among those of some vertices, which are grouped by owner and begin at `first`.
+fn runs(vertices: &[u32], owner: &[u32], first: usize) -> Vec<(u32, Range<usize>)> {
+    let mut found: Vec<(u32, Range<usize>)> = Vec::new();
+    for (row, &v) in (first..).zip(vertices) {
+        let part = owner[v as usize];
+        match found.last_mut() {
+            Some((last, rows)) if *last == part => rows.end = row + 1,
+            _ => found.push((part, row..row + 1)),
+        }
+    }
+    found
 }
 
 /// Whether ordering vertices by degree pays: if there are many vertices and large hubs. Graphs

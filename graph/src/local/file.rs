@@ -150,6 +150,8 @@ impl LocalPart {
             inner,
             global,
             halo_of,
+            ghosts_of: Vec::new(),
+            open: Vec::new(),
             send: send
                 .into_iter()
                 .map(|(reader, rows)| (reader, sent[rows].to_vec()))

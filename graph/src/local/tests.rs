@@ -82,6 +82,48 @@ fn edges_of_the_whole_graph_are_in_order_of_ids() {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
+    /// With ghosts, every edge is in one part, and the two ends of a sum list the same vertices.
+    #[test]
+    fn covers_compute_each_edge_once(
+        edges in prop::collection::vec((0u32..30, 0u32..30), 0..200),
+        owner in prop::collection::vec(0u32..5, 30),
+    ) {
+        let (topology, _) = Topology::from_edges(30, edges).unwrap();
+        let partition = Partition::new(5, owner).unwrap();
+        let parts = LocalPart::build(&topology, &partition, Halo::Cover, RowOrder::ByDegree).unwrap();
+        let mut found = Vec::new();
+        let mut sent = 0;
+        for part in &parts {
+            let local = part.edges(EdgeSet::Plain);
+            prop_assert_eq!(local.in_csr.rows(), part.rows());
+            for v in 0..local.in_csr.rows() {
+                found.extend(local.in_csr.row(v).iter().map(|&u| (part.global[u as usize], part.global[v])));
+            }
+            let loops = part.edges(EdgeSet::Looped).in_csr;
+            prop_assert_eq!(loops.indices.len(), local.in_csr.indices.len() + part.inner);
+            sent += part.halo();
+            for (to, ghosts) in &part.ghosts_of {
+                let other = &parts[*to as usize];
+                let (_, rows) = other.open.iter().find(|(from, _)| *from == part.rank).unwrap();
+                let open: Vec<u32> = rows.iter().map(|row| other.global[*row as usize]).collect();
+                prop_assert_eq!(&part.global[ghosts.clone()], &open[..]);
+                prop_assert!(open.is_sorted());
+            }
+            let ghosts: usize = part.ghosts_of.iter().map(|(_, rows)| rows.len()).sum();
+            let halo: usize = part.halo_of.iter().map(|(_, rows)| rows.len()).sum();
+            prop_assert_eq!(halo + ghosts, part.halo());
+        }
+        found.sort_unstable();
+        let mut want: Vec<(u32, u32)> = Vec::new();
+        for v in 0..30 {
+            want.extend(topology.in_neighbours(v).iter().map(|&u| (u, v)));
+        }
+        want.sort_unstable();
+        prop_assert_eq!(found, want);
+        let counted = crate::cover::exchanges(&topology, &partition, 1).unwrap();
+        prop_assert_eq!(sent as u64, counted.cover);
+    }
+
     #[test]
     fn parts_fit_together(
         edges in prop::collection::vec((0u32..30, 0u32..30), 0..150),

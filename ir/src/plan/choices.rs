@@ -59,6 +59,19 @@ pub enum Layout {
     Columns,
 }
 
+/// What parts send each other for the edges between them.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum Cover {
+    /// The rows of their sources.
+    #[default]
+    Rows,
+    /// The fewest rows and partial sums.
+    Joint,
+}
+
 /// How a replication factor was obtained.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -128,6 +141,10 @@ spelling!(Relaxation {
 spelling!(Layout {
     Rows => "rows",
     Columns => "columns",
+});
+spelling!(Cover {
+    Rows => "rows",
+    Joint => "joint",
 });
 spelling!(AlphaBasis {
     Measured => "measured",

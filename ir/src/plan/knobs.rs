@@ -4,7 +4,7 @@
 //! the default. So one type serves as options of a run, as constraints of a search and as the
 //! parameters of a candidate in a plan. A placement ignores knobs that it does not have.
 
-use super::{Layout, Partitioner};
+use super::{Cover, Layout, Partitioner};
 use crate::program::Skipping;
 use crate::words::sampling::SamplingSettings;
 use crate::words::storage::Storage;
@@ -45,6 +45,9 @@ pub struct Knobs {
     /// copy. Default: 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_ranks: Option<u32>,
+    /// What parts send for the edges between them. Default: rows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cover: Option<Cover>,
     /// When exchanges are left out, if the placement may leave them out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub skip: Option<Skipping>,

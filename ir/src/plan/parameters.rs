@@ -1,6 +1,6 @@
 //! The parameters of candidates as plans hold them, and the names of candidates.
 
-use super::{AlphaBasis, Candidate, Knobs, Partitioner, Placement};
+use super::{AlphaBasis, Candidate, Cover, Knobs, Partitioner, Placement};
 use serde::{Deserialize, Serialize};
 
 /// The knobs of a candidate, and what follows from them. Fields that do not apply are omitted.
@@ -39,7 +39,7 @@ impl Candidate {
 
 /// Name of a candidate: placement, ranks (stages x ranks of each), virtual stages if there are
 /// several per rank, partitioner, chunks if there are several, `on batches` if the whole graph is
-/// what the placement usually trains on, the ranks of a node if rows cross to a node once, the merged visits of a model and the rows of a cache if
+/// what the placement usually trains on, the ranks of a node if rows cross to a node once, `+ sums` if partial sums are sent too, the merged visits of a model and the rows of a cache if
 /// there are any, the slices of the features if there are several copies, the rule for skipping,
 /// storage unless 32-bit, and `host` if tensors are offloaded.
 ///
@@ -72,6 +72,9 @@ pub fn candidate_name(placement: Placement, parameters: &Parameters) -> String {
     }
     if let Some(ranks) = knobs.node_ranks {
         name = format!("{name} nodes of {ranks}");
+    }
+    if knobs.cover == Some(Cover::Joint) {
+        name += " + sums";
     }
     if let Some(merges) = knobs.sampling.merges {
         name = format!("{name} merges {merges}");

@@ -3,7 +3,7 @@
 
 use crate::kernel::{At, Body, End, Kernel, Walk};
 use crate::program::instr::{Operand, Use};
-use crate::program::{BufferId, Chunk, Extent, Instr, Launch, Moved, Program, Ref, Vertices};
+use crate::program::{BufferId, Chunk, Extent, Halo, Instr, Launch, Moved, Program, Ref, Vertices};
 
 /// Rows of a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,10 +137,14 @@ fn access(operand: Operand, program: &Program) -> Access {
         Use::Shared(other) => shared(at, other, program),
         Use::Input(launch, n) => kernel(launch)
             .and_then(|kernel| Some((kernel, kernel.inputs.get(n)?.at)))
-            .map_or(Touched::All, |(kernel, at)| launched(kernel, launch, at)),
+            .map_or(Touched::All, |(kernel, at)| {
+                launched(kernel, launch, at, program)
+            }),
         Use::Output(launch, n) => kernel(launch)
             .and_then(|kernel| Some((kernel, kernel.outputs.get(n)?.at)))
-            .map_or(Touched::All, |(kernel, at)| launched(kernel, launch, at)),
+            .map_or(Touched::All, |(kernel, at)| {
+                launched(kernel, launch, at, program)
+            }),
     };
     Access {
         buffer: at.buffer,
@@ -160,8 +164,11 @@ fn shared(at: Ref, other: Ref, program: &Program) -> Touched {
     }
 }
 
-fn launched(kernel: &Kernel, launch: &Launch, at: At) -> Touched {
+fn launched(kernel: &Kernel, launch: &Launch, at: At, program: &Program) -> Touched {
+    let edges = kernel.body.edge_set().is_some();
     match launch.chunk {
+        // Edges lead into rows of other ranks too.
+        _ if program.halo == Halo::Cover && edges && at == At::Dst => Touched::All,
         Some(chunk) => of_chunk(&kernel.body, chunk, at),
         None => touched(&kernel.body, launch.rows, at),
     }
@@ -233,6 +240,8 @@ fn of_chunk(body: &Body, chunk: Chunk, at: At) -> Touched {
         At::Row => rows,
         // Interior rows have edges only from own rows, and all own edges end in own rows.
         At::Src if !by_source && reach == Some(Vertices::Inner) && chunk.index == 0 => Touched::Own,
+        // A rank adds up its own rows for targets of others.
+        At::Src if !by_source && reach == Some(Vertices::Local) && chunk.index == 1 => Touched::Own,
         At::Dst if by_source && reach.is_some() => Touched::Own,
         // The neighbors of a chunk of rows are not known here.
         At::Src if chunk.even.is_some() && !by_source => Touched::All,

@@ -5,6 +5,7 @@ mod host;
 pub use host::{move_words, moved};
 
 use crate::graph::op::{Redistribute, Slice};
+use crate::kernel::End;
 use crate::program::instr;
 use crate::program::{Instr, Program, RankSizes, Ref, Returned, Skip};
 use crate::words::types::share;
@@ -42,17 +43,38 @@ pub struct Reads {
     pub pairs: u64,
     /// Rows that cross between nodes; 0 if nodes are not known.
     pub crossing: u64,
+    /// Partial sums that ranks add up for vertices of others; 0 unless the halo is
+    /// [`Halo::Cover`](crate::program::Halo::Cover).
+    pub sums: u64,
+    /// Those of them that cross between nodes.
+    pub crossing_sums: u64,
 }
 
 impl Reads {
     /// Counts reads, given for each owner the number of rows that each rank reads.
-    pub fn of<'a>(readers: impl Iterator<Item = &'a [u64]>) -> Self {
+    pub fn by_owner<'a>(readers: impl Iterator<Item = &'a [u64]>) -> Self {
         let mut all = Self::default();
         for rows in readers {
             all.rows.push(rows.iter().sum());
             all.pairs += rows.iter().filter(|rows| **rows > 0).count() as u64;
         }
         all
+    }
+
+    /// Rows of an exchange of the sources of edges, or of the targets.
+    pub fn of(&self, end: End) -> u64 {
+        match end {
+            End::Src => self.total(),
+            End::Dst => self.sums,
+        }
+    }
+
+    /// Rows of such an exchange that cross between nodes.
+    pub fn crossing_of(&self, end: End) -> u64 {
+        match end {
+            End::Src => self.crossing,
+            End::Dst => self.crossing_sums,
+        }
     }
 
     /// Rows that ranks read without owning them, all ranks together.
@@ -104,7 +126,7 @@ pub fn beyond(instrs: &[Instr], program: &Program, reads: &Reads, sent: &Sent) -
 /// Visits the skippable exchanges, with the number of iterations that each runs.
 pub fn for_each_skip(instrs: &[Instr], visit: &mut dyn FnMut(Ref, &Skip, u32)) {
     for_each_whole(instrs, 1, &mut |instr, times| {
-        if let Instr::HaloExchange(instr::HaloExchange { buffer, skip }) = instr {
+        if let Instr::HaloExchange(instr::HaloExchange { buffer, skip, .. }) = instr {
             skip.iter().for_each(|skip| visit(*buffer, skip, times));
         }
     });
@@ -113,7 +135,7 @@ pub fn for_each_skip(instrs: &[Instr], visit: &mut dyn FnMut(Ref, &Skip, u32)) {
 /// Visits the ways back of skippable exchanges, with the number of iterations that each runs.
 pub fn for_each_returned(instrs: &[Instr], visit: &mut dyn FnMut(Ref, &Returned, u32)) {
     for_each_whole(instrs, 1, &mut |instr, times| {
-        if let Instr::HaloReduce(instr::HaloReduce { buffer, skip }) = instr {
+        if let Instr::HaloReduce(instr::HaloReduce { buffer, skip, .. }) = instr {
             skip.iter().for_each(|skip| visit(*buffer, skip, times));
         }
     });
@@ -304,20 +326,11 @@ mod tests {
         };
         let local = Ref::first(BufferId(0));
         let body = vec![
-            Instr::HaloExchange(instr::HaloExchange {
-                buffer: local,
-                skip: None,
-            }),
-            Instr::HaloReduce(instr::HaloReduce {
-                buffer: local,
-                skip: None,
-            }),
+            Instr::HaloExchange(instr::HaloExchange::of(local)),
+            Instr::HaloReduce(instr::HaloReduce::of(local)),
         ];
         let instrs = [
-            Instr::HaloExchange(instr::HaloExchange {
-                buffer: local,
-                skip: None,
-            }),
+            Instr::HaloExchange(instr::HaloExchange::of(local)),
             Instr::Repeat(instr::Repeat {
                 count: 7,
                 reverse: true,
@@ -325,7 +338,7 @@ mod tests {
             }),
             Instr::AllReduce(instr::AllReduce::whole(vec![BufferId(1)])),
         ];
-        let reads = Reads::of([&[0, 3][..]].into_iter());
+        let reads = Reads::by_owner([&[0, 3][..]].into_iter());
         let traffic = traffic(&instrs, &program, &reads, &[]);
         assert_eq!(traffic.halo_exchange, 8 * 3 * 5 * 4);
         assert_eq!(traffic.halo_reduce, 7 * 3 * 5 * 4);
@@ -354,7 +367,7 @@ mod tests {
             ],
             ..Program::default()
         };
-        let reads = Reads::of([&[0, 3][..], &[1, 0][..]].into_iter());
+        let reads = Reads::by_owner([&[0, 3][..], &[1, 0][..]].into_iter());
         assert_eq!((reads.total(), reads.pairs), (4, 2));
         let bytes = |text: &str, epoch: u64, back: bool| {
             let skip = Skip {
@@ -362,14 +375,14 @@ mod tests {
                 copies: Ref::first(BufferId(1)),
             };
             let mut body = vec![Instr::HaloExchange(instr::HaloExchange {
-                buffer: Ref::first(BufferId(0)),
                 skip: Some(skip),
+                ..instr::HaloExchange::of(Ref::first(BufferId(0)))
             })];
             if back {
                 let of = skip;
                 body.push(Instr::HaloReduce(instr::HaloReduce {
-                    buffer: Ref::first(BufferId(0)),
                     skip: Some(Returned { of, left: None }),
+                    ..instr::HaloReduce::of(Ref::first(BufferId(0)))
                 }));
             }
             let step = [Instr::Repeat(instr::Repeat {

@@ -17,10 +17,10 @@ mod window;
 use self::reach::Reach;
 use super::instr::MatMul;
 use super::{
-    BatchSizes, Buffer, BufferId, Capacity, Extent, Instr, Launch, Matrix, Product, Program,
+    BatchSizes, Buffer, BufferId, Capacity, Extent, Halo, Instr, Launch, Matrix, Product, Program,
     RankSizes, Ref, Role,
 };
-use crate::kernel::{Body, Walk, result_shape};
+use crate::kernel::{Body, End, Walk, result_shape};
 use crate::program::trace::Phase;
 use crate::program::traffic::for_each_skip;
 use crate::words::mesh::Mesh;
@@ -240,10 +240,11 @@ impl Check<'_> {
             for_each_skip(self.program.list(phase), &mut |_, _, _| skips = true);
         }
         let divides = node_ranks > 0 && ranks.is_multiple_of(node_ranks);
+        let divides = divides && self.program.halo != Halo::Cover;
         match divides && self.program.pipeline.is_none() && !skips {
             true => Ok(()),
             false => Err(ProgramError::new(format!(
-                "nodes of {} for {}, expected a number that divides the ranks, no stages, and no exchanges left out",
+                "nodes of {} for {}, expected a number that divides the ranks, no stages, no targets in halos, and no exchanges left out",
                 counted(node_ranks, "rank"),
                 counted(ranks, "rank")
             ))),
@@ -337,6 +338,16 @@ impl Check<'_> {
                 "an epilogue kernel over {rows} rows of a product with {}",
                 out_size.0
             )),
+        }
+    }
+
+    /// Checks that the rank has such halo rows.
+    pub(in crate::program) fn halo_of(&self, end: End) -> Checked {
+        match end == End::Src || self.program.halo == Halo::Cover {
+            true => Ok(()),
+            false => {
+                Err("an exchange of targets, expected a halo of sources and targets".to_owned())
+            }
         }
     }
 

@@ -342,7 +342,8 @@ impl Workload {
             format!("{alpha}, the halos over the vertices"),
         )?;
         check_messages(field, summary)?;
-        check_nodes(field, summary)
+        check_nodes(field, summary)?;
+        check_cover(field, summary)
     }
 }
 
@@ -443,6 +444,38 @@ fn check_nodes(field: &str, summary: &PartitionSummary) -> Checked {
         )?;
     }
     Ok(())
+}
+
+/// Checks that covers have as many parts and edges, and no more rows than parts have.
+fn check_cover(field: &str, summary: &PartitionSummary) -> Checked {
+    let Some(cover) = &summary.cover else {
+        return Ok(());
+    };
+    let (field, parts) = (format!("{field}.cover"), summary.parts.len());
+    for (name, rows) in [("messages", &cover.messages), ("targets", &cover.targets)] {
+        let fits = |(part, row): (&super::PartLoad, &Vec<u64>)| {
+            row.len() == parts && row.iter().all(|rows| *rows <= part.inner)
+        };
+        let square = rows.len() == parts && summary.parts.iter().zip(rows).all(fits);
+        expect(
+            square,
+            format!("{field}.{name}"),
+            format!("{} rows", rows.len()),
+            format!("{parts} rows of {parts}, none above what its part has"),
+        )?;
+    }
+    let edges: u128 = cover.edges.iter().map(|edges| u128::from(*edges)).sum();
+    let all: u128 = summary
+        .parts
+        .iter()
+        .map(|part| u128::from(part.edges))
+        .sum();
+    expect(
+        cover.edges.len() == parts && edges == all,
+        format!("{field}.edges"),
+        format!("{edges} in {} parts", cover.edges.len()),
+        format!("{all} in {parts}"),
+    )
 }
 
 #[cfg(test)]

@@ -376,11 +376,11 @@ impl Region<'_> {
             ..self.target(lowerer, left, Extent::Local)
         });
         self.code.push(Instr::HaloReduce(instr::HaloReduce {
-            buffer: value.at,
             skip: Some(Returned {
                 of,
                 left: left_out.map(|value| value.at),
             }),
+            ..instr::HaloReduce::of(value.at)
         }));
         let own = Value {
             halo: false,

@@ -197,10 +197,7 @@ impl Lowerer {
         self.make_local(value.at.buffer);
         self.program
             .setup
-            .push(Instr::HaloExchange(instr::HaloExchange {
-                buffer: value.at,
-                skip: None,
-            }));
+            .push(Instr::HaloExchange(instr::HaloExchange::of(value.at)));
         for (_, known) in self.inputs.iter_mut().filter(|(_, v)| v.at == value.at) {
             known.halo = true;
         }

@@ -11,7 +11,7 @@ use gnnc_ir::kernel::{At, Kernel, Walk};
 use gnnc_ir::program::instr;
 use gnnc_ir::program::trace::Phase;
 use gnnc_ir::program::{
-    Chunk, Even, Extent, Grain, Instr, Launch, Product, Program, Ref, Vertices,
+    Chunk, Even, Extent, Grain, Halo, Instr, Launch, Product, Program, Ref, Vertices,
 };
 use std::collections::BTreeSet;
 
@@ -167,11 +167,15 @@ fn free<'a>(launch: &Launch, program: &'a Program) -> Option<&'a Kernel> {
     (whole && !kernel.body.sums_rows()).then_some(kernel)
 }
 
-/// Whether a kernel sums edge values at their sources, and the sums of halo rows are then sent to
-/// their owners before anything else uses them.
+/// Whether a kernel sums edge values at their sources, or at targets in the halo too, and the sums of halo rows are then
+/// sent to their owners before anything else uses them.
 fn is_sent(launch: &Launch, behind: &[Instr], program: &Program) -> bool {
-    let to_source = |kernel: &Kernel| Walk::of(&kernel.body) == Walk::EdgesBySource;
-    let sums = free(launch, program).is_some_and(to_source) && launch.rows == Extent::Local;
+    let to_halo = |kernel: &Kernel| match Walk::of(&kernel.body) {
+        Walk::EdgesBySource => true,
+        Walk::EdgesByDestination => program.halo == Halo::Cover,
+        Walk::Rows | Walk::Edges | Walk::EdgesByType => false,
+    };
+    let sums = free(launch, program).is_some_and(to_halo) && launch.rows == Extent::Local;
     let [out] = launch.outputs[..] else {
         return false;
     };

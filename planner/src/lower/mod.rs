@@ -13,6 +13,7 @@ mod canonical;
 pub(crate) mod checked;
 pub mod chunks;
 mod copies;
+pub mod cover;
 pub mod delay;
 mod embeddings;
 pub mod fetch;

@@ -164,10 +164,8 @@ impl Region<'_> {
         // If gradients stop at copies, what is sent is decided later.
         let raw = self.embeddings.raw.get(last.0 as usize) == Some(&true);
         if shared && !raw {
-            self.code.push(Instr::HaloReduce(instr::HaloReduce {
-                buffer: out.at,
-                skip: None,
-            }));
+            self.code
+                .push(Instr::HaloReduce(instr::HaloReduce::of(out.at)));
         }
         out.halo |= raw;
         self.values[last.0 as usize] = Some(out);

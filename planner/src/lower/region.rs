@@ -356,8 +356,10 @@ impl<'a> Region<'a> {
             }
             lowerer.make_local(value.at.buffer);
             let (buffer, skip) = (value.at, self.skip(lowerer, id, value)?);
-            self.code
-                .push(Instr::HaloExchange(instr::HaloExchange { buffer, skip }));
+            self.code.push(Instr::HaloExchange(instr::HaloExchange {
+                skip,
+                ..instr::HaloExchange::of(buffer)
+            }));
             value.halo = true;
             // Views of the same slot share the rows that arrived.
             for other in self

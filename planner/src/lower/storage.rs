@@ -163,13 +163,13 @@ impl Classes {
                     launch.outputs.iter().for_each(|r| self.stay(at, r.buffer));
                 }
             }
-            Instr::HaloExchange(instr::HaloExchange { buffer, skip }) => {
+            Instr::HaloExchange(instr::HaloExchange { buffer, skip, .. }) => {
                 self.moves(of, buffer.buffer);
                 if let Some(skip) = skip {
                     self.alike(of, buffer.buffer, skip.copies.buffer);
                 }
             }
-            Instr::HaloReduce(instr::HaloReduce { buffer, skip }) => {
+            Instr::HaloReduce(instr::HaloReduce { buffer, skip, .. }) => {
                 self.moves(of, buffer.buffer);
                 if let Some(left) = skip.and_then(|skip| skip.left) {
                     self.alike(of, buffer.buffer, left.buffer);

@@ -162,6 +162,7 @@ fn measured_partitions_are_taken_as_they_are() {
         parts: vec![load(2, 10), load(1, 10)],
         messages: vec![vec![0, 1], vec![2, 0]],
         nodes: Vec::new(),
+        cover: None,
     };
     w.add_partition(2, summary);
     let p = parts(&w, 2, Partitioner::Metis).unwrap();
@@ -217,6 +218,7 @@ fn blocks_are_never_estimated() {
             parts: vec![gnnc_ir::workload::PartLoad::default(); 4],
             messages: Vec::new(),
             nodes: Vec::new(),
+            cover: None,
         },
     );
     assert_eq!(parts(&w, 4, Partitioner::Blocks).unwrap().alpha, 0.5);

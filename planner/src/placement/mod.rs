@@ -21,6 +21,7 @@ use crate::error::LowerError;
 use crate::layout::Ranks;
 use crate::lower::checked::{check, checked};
 use crate::lower::chunks::{MOST_CHUNKS, chunks};
+use crate::lower::cover::cover;
 use crate::lower::delay::delayed;
 use crate::lower::interior::interior;
 use crate::lower::overlap::overlap;
@@ -349,13 +350,16 @@ fn has_halo(instrs: &[Instr]) -> bool {
     })
 }
 
-/// Applies the node, chunk, interior and overlap passes, and lets batches wait for messages while others are
+/// Applies the cover, node, chunk, interior and overlap passes, and lets batches wait for messages while others are
 /// computed.
 fn arrange(
     mut program: Program,
     spec: &PlacementSpec,
     features: Option<u32>,
 ) -> Result<Program, LowerError> {
+    if spec.sends_sums() {
+        program = checked(cover(program)?, features, "cover");
+    }
     if let Some(node_ranks) = spec.node_ranks() {
         program = checked(on_nodes(program, node_ranks)?, features, "nodes");
     }

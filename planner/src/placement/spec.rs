@@ -6,7 +6,9 @@
 use super::{OnBatches, Row, Stages, row};
 use crate::parts::Parts;
 use gnnc_ir::cluster::Cluster;
-use gnnc_ir::plan::{Candidate, Knobs, Layout, Parameters, Partitioner, Placement, Relaxation};
+use gnnc_ir::plan::{
+    Candidate, Cover, Knobs, Layout, Parameters, Partitioner, Placement, Relaxation,
+};
 use gnnc_ir::words::mesh::Mesh;
 use gnnc_ir::words::sampling::{SamplingSettings, Topology};
 use gnnc_ir::words::units::significant;
@@ -153,6 +155,20 @@ impl PlacementSpec {
         exchanges && !self.samples() && self.ranks > 1
     }
 
+    /// What parts send for the edges between them.
+    pub fn cover(&self) -> Cover {
+        match self.sends_sums() {
+            true => Cover::Joint,
+            false => Cover::Rows,
+        }
+    }
+
+    /// Whether partial sums are sent where they are fewer than rows.
+    pub fn sends_sums(&self) -> bool {
+        let joint = self.knobs.cover == Some(Cover::Joint);
+        joint && self.has_tiers() && self.node_ranks().is_none()
+    }
+
     /// Whether tensors that do not fit are offloaded to the host.
     pub fn offload(&self) -> bool {
         self.knobs.offload.unwrap_or(false)
@@ -202,6 +218,7 @@ impl PlacementSpec {
                 overlap: (self.ranks > 1 && !self.overlap()).then_some(false),
                 interior: self.interior().then_some(true),
                 node_ranks: self.node_ranks(),
+                cover: self.sends_sums().then_some(Cover::Joint),
                 offload: self.offload().then_some(true),
                 sampling: SamplingSettings {
                     slices: self.mesh(),
@@ -245,6 +262,7 @@ impl Pin {
                 chunks: Some(spec.chunks()),
                 interior: Some(spec.interior()),
                 node_ranks: Some(spec.node_ranks().unwrap_or(1)),
+                cover: Some(spec.cover()),
                 offload: Some(spec.offload()),
                 ..spec.knobs.clone()
             },
@@ -258,6 +276,7 @@ impl Pin {
         let nodes = spec.node_ranks().unwrap_or(1);
         self.placement.is_none_or(|p| p == spec.placement)
             && pinned.node_ranks.is_none_or(|ranks| ranks == nodes)
+            && pinned.cover.is_none_or(|cover| cover == spec.cover())
             && self.ranks.is_none_or(|r| r == spec.ranks)
             && pinned.chunks.is_none_or(|c| c == spec.chunks())
             && pinned

@@ -43,10 +43,12 @@ pub(super) fn between<'a>(
         let mut spec = base.spec.clone();
         spec.ranks = ranks;
         spec.knobs.node_ranks = request.pinned_nodes(&spec);
+        spec.knobs.cover = request.pin.knobs.cover;
         let Ok(flat) = ready(request, &spec, lower, &[]) else {
             return Vec::new();
         };
-        let both = flat.on_nodes(request).into_iter().chain([flat]);
+        let (on_nodes, sums) = (flat.on_nodes(request), flat.with_sums(request, lower));
+        let all = on_nodes.into_iter().chain(sums).chain([flat]);
         let priced = |found: Ready| {
             let bound = least(request, &found.programs, &found.parts).ok()?;
             if bound > WORTHWHILE * seconds(first) {
@@ -55,7 +57,7 @@ pub(super) fn between<'a>(
             let found = found.priced(request, lower).ok()?;
             found.estimate.fits.then_some(found)
         };
-        both.filter_map(priced).collect()
+        all.filter_map(priced).collect()
     };
     let mut best: Option<Priced<'a>> = None;
     for base in bases {

@@ -46,6 +46,7 @@ impl PlanRequest<'_> {
                         for partitioner in self.partitioners(&spec) {
                             spec.knobs.partitioner = Some(partitioner);
                             spec.knobs.node_ranks = self.pinned_nodes(&spec);
+                            spec.knobs.cover = self.pin.knobs.cover.filter(|_| spec.has_tiers());
                             specs.push(spec.clone());
                         }
                     }

@@ -81,7 +81,7 @@ fn divided_among(
     let mut spec = spec.clone();
     (spec.ranks, spec.knobs.partitioner) = (ranks, Some(partitioner));
     // Nodes need not divide this number of ranks.
-    spec.knobs.node_ranks = None;
+    (spec.knobs.node_ranks, spec.knobs.cover) = (None, request.pin.knobs.cover);
     if spec.stages().is_none() && request.pin.knobs.interior != Some(true) {
         // What arrives and what is computed meanwhile are not in memory at once.
         (spec.knobs.overlap, spec.knobs.interior) = (Some(false), None);

@@ -1,7 +1,7 @@
 //! Candidates whose halo rows cross to a node once.
 
 use super::{PlacementSpec, PlanRequest, Ready, least};
-use gnnc_ir::cluster::{Link, SharedBy};
+use gnnc_ir::cluster::{Cluster, Link, SharedBy};
 use gnnc_ir::program::instr::{Collective, HaloExchange, HaloReduce};
 use gnnc_ir::program::trace::Phase;
 use gnnc_ir::program::{Instr, Program};
@@ -58,7 +58,6 @@ impl Ready {
     /// second message.
     fn may_gain(&self, request: &PlanRequest) -> bool {
         let (cluster, ranks) = (request.cluster, self.parts.sizes.len());
-        let widest = self.programs.iter().map(widest_halo).max().unwrap_or(0);
         let others = ranks.saturating_sub(1).max(1) as f64;
         let beyond = (ranks as f64 - f64::from(cluster.devices_per_node)) / others;
         let sizes = self.parts.sizes.iter().enumerate();
@@ -66,17 +65,26 @@ impl Ready {
             let tiers = self.parts.tiers(Some(rank), sizes.halo as f64 * beyond)?;
             Some(tiers.passed)
         });
-        let bytes = passed.fold(0.0, f64::max) * f64::from(widest) * 4.0;
-        let seconds_a_byte = |link: &Link| {
-            let sharing = match link.shared_by {
-                SharedBy::Rank => 1.0,
-                SharedBy::Node => f64::from(cluster.devices_per_node),
-            };
-            sharing / link.bandwidth / cluster.calibration.link_efficiency
-        };
-        let saved = seconds_a_byte(&cluster.between) - seconds_a_byte(&cluster.inside);
+        let bytes = passed.fold(0.0, f64::max) * self.widest_halo();
+        let of = |link| seconds_a_byte(cluster, link);
+        let saved = of(&cluster.between) - of(&cluster.inside);
         bytes * saved > cluster.latency_of(&cluster.inside)
     }
+
+    /// Bytes of the widest row that is exchanged.
+    pub(super) fn widest_halo(&self) -> f64 {
+        let widest = self.programs.iter().map(widest_halo).max().unwrap_or(0);
+        4.0 * f64::from(widest)
+    }
+}
+
+/// Seconds that a rank needs for a byte of a message if all ranks of its node send.
+pub(super) fn seconds_a_byte(cluster: &Cluster, link: &Link) -> f64 {
+    let sharing = match link.shared_by {
+        SharedBy::Rank => 1.0,
+        SharedBy::Node => f64::from(cluster.devices_per_node),
+    };
+    sharing / link.bandwidth / cluster.calibration.link_efficiency
 }
 
 /// Words of the widest row that is exchanged.

@@ -120,6 +120,8 @@ fn transfer(half: Half, cost: &TransferCost, class: usize) -> [f64; 2] {
         TransferCost::Everyone(cost) => cost.messages,
     };
     match half {
+        // Interior rows may be computed while halo rows are in flight, once the program is cut for that.
+        Half::Whole if matches!(cost, TransferCost::Halo { .. }) => [before + after, links],
         Half::Whole => [before + links + after, links],
         Half::Begin(_) => [before, links],
         Half::Finish(_) => [after, 0.0],

@@ -1,6 +1,6 @@
 //! Which ranks communicate over which links; identical ranks form a class.
 
-use crate::parts::{Messages, Nodes, Parts};
+use crate::parts::{Messages, Nodes, Parts, Targets};
 use gnnc_ir::cluster::Cluster;
 use gnnc_ir::program::RankSizes;
 
@@ -13,6 +13,8 @@ pub(super) struct Class {
     pub sizes: RankSizes,
     /// Rows of a halo exchange; a halo reduce goes the other way.
     pub flow: Flow,
+    /// The same of the targets of edges.
+    pub targets: Flow,
     /// Classes it exchanges rows with; empty means all.
     pub peers: Vec<usize>,
 }
@@ -55,8 +57,18 @@ impl Fabric {
     pub fn new(cluster: &Cluster, parts: &Parts, first: u32) -> Self {
         let (mut classes, nodes) = match &parts.messages {
             Messages::Uniform => uniform(cluster, &parts.sizes, first),
-            Messages::Matrix(rows) => single(cluster, &parts.sizes, rows, first),
+            Messages::Matrix(rows) => {
+                let targets = parts.targets.as_ref();
+                let targets = targets.and_then(|targets| targets.rows.as_ref());
+                single(cluster, &parts.sizes, rows, targets, first)
+            }
         };
+        if let Some(Targets { rows: None, share }) = &parts.targets {
+            for class in &mut classes {
+                (class.targets, class.flow) =
+                    (class.flow.times(*share), class.flow.times(1.0 - share));
+            }
+        }
         if let Some(on_nodes) = &parts.nodes {
             cross_once(&mut classes, &nodes, parts, on_nodes);
         }
@@ -73,13 +85,17 @@ impl Fabric {
 }
 
 impl Fabric {
-    /// Rows of an exchange that cross between nodes, if there are several.
-    pub fn crossing_rows(&self) -> u64 {
-        let rows = self.classes.iter().map(|class| {
-            let ranks = class.ranks.len() as f64;
-            ranks * class.flow.between_out
-        });
-        rows.sum::<f64>().round() as u64
+    /// Rows of an exchange of sources, and of targets, that cross between nodes, if there are several.
+    pub fn crossing_rows(&self) -> [u64; 2] {
+        let crossing = |of: fn(&Class) -> &Flow| {
+            let rows = self.classes.iter();
+            let rows = rows.map(|class| class.ranks.len() as f64 * of(class).between_out);
+            rows.sum::<f64>().round() as u64
+        };
+        [
+            crossing(|class| &class.flow),
+            crossing(|class| &class.targets),
+        ]
     }
 }
 
@@ -111,11 +127,50 @@ fn cross_once(classes: &mut [Class], nodes: &[Node], parts: &Parts, on_nodes: &N
     }
 }
 
+/// The rows that a rank exchanges with others, given who reads how many rows of whom; and these other ranks.
+fn flow(rows: &[Vec<u64>], rank: usize, node_of: &dyn Fn(usize) -> usize) -> (Flow, Vec<usize>) {
+    let (mut flow, mut peers) = (Flow::default(), Vec::new());
+    let (mut sent, mut received) = (0, 0);
+    for other in (0..rows.len()).filter(|&other| other != rank) {
+        let (read, written) = (rows[other][rank] as f64, rows[rank][other] as f64);
+        if node_of(other) == node_of(rank) {
+            flow.inside_in += read;
+            flow.inside_out += written;
+        } else {
+            flow.between_in += read;
+            flow.between_out += written;
+        }
+        sent += u32::from(written > 0.0);
+        received += u32::from(read > 0.0);
+        if read + written > 0.0 {
+            peers.push(other);
+        }
+    }
+    flow.messages = sent.max(received);
+    (flow, peers)
+}
+
+impl Flow {
+    /// A share of all rows.
+    fn times(self, share: f64) -> Self {
+        Self {
+            inside_in: share * self.inside_in,
+            inside_out: share * self.inside_out,
+            between_in: share * self.between_in,
+            between_out: share * self.between_out,
+            forwarded: share * self.forwarded,
+            passed: share * self.passed,
+            messages: self.messages,
+        }
+    }
+}
+
 /// Makes every rank its own class.
 fn single(
     cluster: &Cluster,
     sizes: &[RankSizes],
     rows: &[Vec<u64>],
+    targets: Option<&Vec<Vec<u64>>>,
     first: u32,
 ) -> (Vec<Class>, Vec<Node>) {
     let count = sizes.len();
@@ -133,28 +188,19 @@ fn single(
         }
         nodes[node].ranks += 1;
         nodes[node].members.push((rank, 1));
-        let (mut flow, mut peers) = (Flow::default(), Vec::new());
-        let (mut sent, mut received) = (0, 0);
-        for other in (0..count).filter(|&other| other != rank) {
-            let (read, written) = (rows[other][rank] as f64, rows[rank][other] as f64);
-            if node_of(other) == node {
-                flow.inside_in += read;
-                flow.inside_out += written;
-            } else {
-                flow.between_in += read;
-                flow.between_out += written;
-            }
-            sent += u32::from(written > 0.0);
-            received += u32::from(read > 0.0);
-            if read + written > 0.0 {
-                peers.push(other);
-            }
-        }
-        flow.messages = sent.max(received);
+        let (flow, mut peers) = flow(rows, rank, &node_of);
+        let (of_targets, others) = match targets {
+            Some(rows) => self::flow(rows, rank, &node_of),
+            None => Default::default(),
+        };
+        peers.extend(others);
+        peers.sort_unstable();
+        peers.dedup();
         classes.push(Class {
             ranks: vec![rank as u32],
             sizes: *sizes,
             flow,
+            targets: of_targets,
             peers,
         });
     }
@@ -222,6 +268,7 @@ fn uniform(cluster: &Cluster, sizes: &[RankSizes], first: u32) -> (Vec<Class>, V
                 ranks: Vec::new(),
                 sizes: kinds[kind],
                 flow,
+                targets: Flow::default(),
                 peers: Vec::new(),
             });
         }

@@ -349,8 +349,13 @@ impl Needs {
         let to_others: u64 = match &parts.messages {
             Messages::Matrix(rows) => {
                 let others = (0..rows.len()).filter(|&other| other != rank);
+                let targets = parts.targets.as_ref();
+                let targets = targets.and_then(|targets| targets.rows.as_ref());
+                let both = |from: usize, to: usize| {
+                    rows[from][to] + targets.map_or(0, |targets| targets[from][to])
+                };
                 others
-                    .map(|other| most(rows[rank][other], rows[other][rank]))
+                    .map(|other| most(both(rank, other), both(other, rank)))
                     .fold(0, u64::saturating_add)
             }
             Messages::Uniform => {

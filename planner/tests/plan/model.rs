@@ -160,10 +160,7 @@ pub fn program(ranks: u32, shape: Shape) -> Program {
     ];
     let forward = || {
         let body = vec![
-            Instr::HaloExchange(instr::HaloExchange {
-                buffer: at(1),
-                skip: None,
-            }),
+            Instr::HaloExchange(instr::HaloExchange::of(at(1))),
             launch(0, Extent::Inner, at(1), in_loop(2)),
             product(
                 Product::Nn,
@@ -197,10 +194,7 @@ pub fn program(ranks: u32, shape: Shape) -> Program {
             h,
         ),
         launch(1, Extent::Local, at(12), at(11)),
-        Instr::HaloReduce(instr::HaloReduce {
-            buffer: at(11),
-            skip: None,
-        }),
+        Instr::HaloReduce(instr::HaloReduce::of(at(11))),
     ];
     let loss = Loss::CROSS_ENTROPY;
     step.extend([

@@ -42,6 +42,8 @@ pub fn measured(messages: Vec<Vec<u64>>, edges: &[u64]) -> Parts {
         sizes: sizes.collect(),
         messages: Messages::Matrix(messages),
         nodes: None,
+        targets: None,
+        cover: None,
         alpha: 1.0,
         alpha_basis: AlphaBasis::Measured,
         alpha_spread: 1.0,
@@ -313,7 +315,7 @@ proptest! {
         let mut shared = own.clone();
         shared.between.shared_by = SharedBy::Node;
         let mut program = program(ranks as u32, SHAPE);
-        program.step = vec![Instr::HaloExchange(instr::HaloExchange { buffer: at(HIDDEN.0), skip: None })];
+        program.step = vec![Instr::HaloExchange(instr::HaloExchange::of(at(HIDDEN.0)))];
         let seconds = |cluster: &Cluster| cost(&program, cluster, &parts).epoch.seconds.0;
         let quotient = seconds(&shared) / seconds(&own);
         let wanted = f64::from(per_node);
@@ -342,8 +344,8 @@ proptest! {
         let reduced = 2.0 * (1e-4 + f64::from(floats) / 2.0 * 4.0 / 1e9);
         let buffer = at(HIDDEN.0);
         let cases = [
-            (Instr::HaloExchange(instr::HaloExchange { buffer, skip: None }), "halo-exchange", exchanged, slower),
-            (Instr::HaloReduce(instr::HaloReduce { buffer, skip: None }), "halo-reduce", exchanged, slower),
+            (Instr::HaloExchange(instr::HaloExchange::of(buffer)), "halo-exchange", exchanged, slower),
+            (Instr::HaloReduce(instr::HaloReduce::of(buffer)), "halo-reduce", exchanged, slower),
             (Instr::AllReduce(instr::AllReduce::whole(vec![sums])), "all-reduce", 2 * 4 * u64::from(floats), reduced),
         ];
         for (instr, name, bytes, seconds) in cases {
@@ -368,10 +370,7 @@ fn an_exchange_takes_latency_and_the_larger_direction() {
     cluster.calibration.link_efficiency = 1.0;
     (cluster.between.bandwidth, cluster.between.latency) = (1e9, Seconds(1e-3));
     let mut program = program(2, SHAPE);
-    program.step = vec![Instr::HaloExchange(instr::HaloExchange {
-        buffer: at(HIDDEN.0),
-        skip: None,
-    })];
+    program.step = vec![Instr::HaloExchange(instr::HaloExchange::of(at(HIDDEN.0)))];
     // Rank 1 reads 1000 rows of rank 0, and rank 0 reads 3000 of rank 1; 64 bytes each.
     let parts = measured(vec![vec![0, 1000], vec![3000, 0]], &[1, 1]);
     let epoch = cost(&program, &cluster, &parts).epoch;

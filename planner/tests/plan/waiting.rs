@@ -20,10 +20,7 @@ use gnnc_planner::simulate::{PhaseCost, simulate_all};
 fn exchanged() -> (Program, Parts, Transfer, Instr) {
     let parts = measured(vec![vec![0, 2000], vec![2000, 0]], &[1, 1]);
     let program = program(2, SHAPE);
-    let what = Box::new(Instr::HaloExchange(instr::HaloExchange {
-        buffer: at(HIDDEN.0),
-        skip: None,
-    }));
+    let what = Box::new(Instr::HaloExchange(instr::HaloExchange::of(at(HIDDEN.0))));
     let other = program.step[0].clone();
     (program, parts, Transfer { tag: 1, what }, other)
 }

@@ -7,6 +7,7 @@ use crate::fault::Fault;
 use crate::part::batch::Batch;
 use crate::part::rows::Sent;
 use crate::rank::Rank;
+use gnnc_ir::kernel::End;
 use gnnc_ir::program::instr::{AllReduce, MOST_LAG, Shift};
 use gnnc_ir::program::traffic::chunk;
 use gnnc_ir::program::{Instr, Ref, StageMessage, Transfer};
@@ -99,9 +100,10 @@ impl Rank {
         let own = &*self;
         let mut plan = Plan { own, steps, what };
         if let Instr::HaloExchange(one) = whole {
-            match &own.part.routes {
-                Some(routes) => plan.exchange_in_tiers(one.buffer, routes),
-                None => plan.exchange(one.buffer),
+            match (&own.part.routes, one.end) {
+                (_, End::Dst) => plan.exchange_targets(one.buffer),
+                (Some(routes), End::Src) => plan.exchange_in_tiers(one.buffer, routes),
+                (None, End::Src) => plan.exchange(one.buffer),
             }
         } else if let Instr::HaloReduce(one) = whole {
             match &one.skip {
@@ -109,9 +111,10 @@ impl Rank {
                     let exchange = own.skippable(one.buffer, &skip.of, iteration, epoch)?;
                     plan.returning(one.buffer, skip, &exchange)?;
                 }
-                None => match &own.part.routes {
-                    Some(routes) => plan.reduce_in_tiers(one.buffer, routes),
-                    None => plan.reduce(one.buffer, |_| true, true),
+                None => match (&own.part.routes, one.end) {
+                    (_, End::Dst) => plan.reduce_targets(one.buffer),
+                    (Some(routes), End::Src) => plan.reduce_in_tiers(one.buffer, routes),
+                    (None, End::Src) => plan.reduce(one.buffer, |_| true, true),
                 },
             }
         } else if let Instr::AllReduce(one) = whole {

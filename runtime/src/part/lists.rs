@@ -18,6 +18,8 @@ pub(crate) enum List {
     Ids(Over),
     /// The own rows another rank reads; the index counts the ranks that read any.
     Sent(u32),
+    /// The own rows to which another rank adds; the index counts the ranks that add to any.
+    Open(u32),
     /// Rows that cross to a node or are passed on there; the index counts the legs.
     Leg(Legs, u32),
     /// Ids of a rank's vertices among the moved rows.
@@ -117,7 +119,9 @@ impl List {
             Self::Ids(over) => matches!(over, Over::Level(_)),
             Self::First(table) | Self::Ends(table) | Self::Positions(table) => table.of_batch(),
             Self::Vertices(..) | Self::OfLevel(..) | Self::Fetched(..) | Self::InSets => true,
-            Self::Sent(_) | Self::Leg(..) | Self::Moved(..) | Self::Places(..) => false,
+            Self::Sent(_) | Self::Open(_) | Self::Leg(..) | Self::Moved(..) | Self::Places(..) => {
+                false
+            }
         }
     }
 
@@ -130,6 +134,7 @@ impl List {
             | Self::Positions(Table::Edges(over, ..)) => over == Over::All,
             Self::Moved(..) | Self::Places(..) => true,
             Self::Sent(_)
+            | Self::Open(_)
             | Self::Leg(..)
             | Self::OfLevel(..)
             | Self::Fetched(..)
@@ -221,6 +226,7 @@ impl Part {
         Some(match list {
             List::Ids(over) => Numbers::Rows(self.ids(over)),
             List::Sent(reader) => Numbers::Rows(&self.send.get(reader as usize)?.1),
+            List::Open(rank) => Numbers::Rows(&self.open.get(rank as usize)?.1),
             List::Leg(legs, n) => Numbers::Rows(&self.legs(legs).get(n as usize)?.rows),
             List::Moved(set, rank) => {
                 let ids = match set {
@@ -294,6 +300,7 @@ impl Part {
     pub(crate) fn lists(&self) -> Vec<List> {
         let mut lists = vec![List::Ids(Over::Own), List::Ids(Over::All)];
         lists.extend((0..self.send.len() as u32).map(List::Sent));
+        lists.extend((0..self.open.len() as u32).map(List::Open));
         for legs in Legs::ALL {
             lists.extend((0..self.legs(legs).len() as u32).map(|n| List::Leg(legs, n)));
         }

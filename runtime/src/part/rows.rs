@@ -144,6 +144,19 @@ impl Part {
         peers.filter(|sent| !sent.rows.is_empty())
     }
 
+    /// The own rows that another rank has in its halo as targets of edges, for each rank that has any; and the halo rows of
+    /// this one that are such targets, for each rank that owns any.
+    pub(crate) fn targets(&self) -> (Vec<Sent<'_>>, &[(u32, Range<usize>)]) {
+        let open = (0u32..).zip(&self.open);
+        let open = open.map(|(n, (to, rows))| Sent {
+            to: *to,
+            rows,
+            list: List::Open(n),
+            first: 0,
+        });
+        (open.collect(), &self.ghosts_of)
+    }
+
     /// The rows a redistribution moves: for each rank, the numbers of its rows among those of all.
     pub(crate) fn moved(&self, moved: Moved) -> &[Vec<u32>] {
         if let Moved::Level(level) = moved {

@@ -227,12 +227,7 @@ impl Network {
                     chunk: None,
                 })
             };
-        let exchange = |buffer| {
-            Instr::HaloExchange(instr::HaloExchange {
-                buffer: at(buffer),
-                skip: None,
-            })
-        };
+        let exchange = |buffer| Instr::HaloExchange(instr::HaloExchange::of(at(buffer)));
         let forward = |training: bool| {
             let over = launch(relu, inner, &[looped(hs, 1)], &[looped(hs, 1)]);
             let body = vec![product(
@@ -288,12 +283,7 @@ impl Network {
             ]
         };
         let kind = Loss::CROSS_ENTROPY;
-        let reduce = |buffer| {
-            Instr::HaloReduce(instr::HaloReduce {
-                buffer: at(buffer),
-                skip: None,
-            })
-        };
+        let reduce = |buffer| Instr::HaloReduce(instr::HaloReduce::of(at(buffer)));
         let mut train = forward(self.dropout);
         let last_h = |buffer| Ref {
             base: LAYERS,

@@ -160,10 +160,7 @@ impl Staged {
                     let before = layers[0].y;
                     list.push(run(kernels.copy, inner, &[before], layer.x));
                 }
-                list.push(Instr::HaloExchange(instr::HaloExchange {
-                    buffer: at(layer.x),
-                    skip: None,
-                }));
+                list.push(Instr::HaloExchange(instr::HaloExchange::of(at(layer.x))));
                 if let (Some(history), true) = (layer.history, remember) {
                     list.push(Instr::Remember(instr::Remember {
                         from: at(layer.x),
@@ -209,10 +206,7 @@ impl Staged {
             backward.push(product(Product::Nt, d, u, layer.d_z, h, None));
             let inputs = [layer.d_z, scale, scale];
             backward.push(run(kernels.scatter, local, &inputs, layer.d_x));
-            backward.push(Instr::HaloReduce(instr::HaloReduce {
-                buffer: at(layer.d_x),
-                skip: None,
-            }));
+            backward.push(Instr::HaloReduce(instr::HaloReduce::of(at(layer.d_x))));
             if layer.x != start.x {
                 backward.push(run(kernels.copy, inner, &[layer.d_x], layers[0].d_y));
             }

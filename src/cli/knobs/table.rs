@@ -40,6 +40,16 @@ pub(super) const KNOBS: &[Knob] = &[
         set: |knobs, text| within(CHUNKS)(text).map(|ranks| knobs.node_ranks = Some(ranks)),
     },
     Knob {
+        name: "cover",
+        alias: None,
+        option: Form::Value("NAME"),
+        values: "rows|joint (what parts send for the edges between them: rows of sources, or the fewest rows and partial \
+                 sums; by default what is faster)",
+        help: "What parts send for the edges between them: rows (of their sources, the default) or joint (the fewest rows \
+               and partial sums; of models that only sum over edges)",
+        set: |knobs, text| text.parse().map(|cover| knobs.cover = Some(cover)),
+    },
+    Knob {
         name: "skip",
         alias: None,
         option: Form::Value("RULE"),

@@ -43,10 +43,7 @@ fn product(a: u32, out: u32, rows: Extent) -> Instr {
 #[test]
 fn own_rows_may_be_read_while_halos_are_filled() {
     let program = program();
-    let exchange = Instr::HaloExchange(instr::HaloExchange {
-        buffer: Ref::first(BufferId(0)),
-        skip: None,
-    });
+    let exchange = Instr::HaloExchange(instr::HaloExchange::of(Ref::first(BufferId(0))));
     let meets = |instr: Instr| {
         let (a, b) = (accesses(&exchange, &program), accesses(&instr, &program));
         assert_eq!(ordered(&a, &b, &program), ordered(&b, &a, &program));
@@ -56,10 +53,9 @@ fn own_rows_may_be_read_while_halos_are_filled() {
     assert!(meets(product(0, 1, Extent::Local)));
     assert!(meets(product(1, 0, Extent::Inner)));
     assert!(!meets(product(1, 2, Extent::Local)));
-    assert!(meets(Instr::HaloReduce(instr::HaloReduce {
-        buffer: Ref::first(BufferId(0)),
-        skip: None,
-    })));
+    assert!(meets(Instr::HaloReduce(instr::HaloReduce::of(Ref::first(
+        BufferId(0)
+    )))));
     let body = vec![product(0, 1, Extent::Inner)];
     assert!(!meets(Instr::Repeat(instr::Repeat {
         count: 2,
@@ -162,10 +158,7 @@ fn sums_of_halo_rows_go_before_own_rows_are_here() {
         accesses(&instr, &program)
     };
     let buffer = Ref::first(BufferId(0));
-    let [begin, finish] = halves(
-        &Instr::HaloReduce(instr::HaloReduce { buffer, skip: None }),
-        &program,
-    );
+    let [begin, finish] = halves(&Instr::HaloReduce(instr::HaloReduce::of(buffer)), &program);
     let [own, halo] = [0, 1].map(|index| part(Vertices::Local, index));
     let meets = |a: &[Access], b: &[Access]| ordered(a, b, &program);
     assert!(!meets(&begin, &own) && meets(&finish, &own));
@@ -176,7 +169,10 @@ fn sums_of_halo_rows_go_before_own_rows_are_here() {
     assert!(!meets(&interior, &halo) && !meets(&boundary, &halo));
     let skip = None;
     for half in halves(
-        &Instr::HaloExchange(instr::HaloExchange { buffer, skip }),
+        &Instr::HaloExchange(instr::HaloExchange {
+            skip,
+            ..instr::HaloExchange::of(buffer)
+        }),
         &program,
     ) {
         assert!(meets(&half, &own) && meets(&half, &halo));

@@ -3,36 +3,15 @@
 use super::{Collective, Instruction, Operand, Use};
 use crate::graph::op;
 use crate::program::access::Touched;
-use crate::program::text::line::{after, arrow, matrix, matrix_at, optional, words};
+use crate::program::text::line::{after, arrow, matrix, matrix_at, words};
 use crate::program::text::{Reader, Text, TextError};
-use crate::program::traffic::{Reads, Traffic, exchanged, redistribute_total, row_bytes};
+use crate::program::traffic::{Reads, Traffic, redistribute_total};
 use crate::program::verify::{Check, Checked};
 use crate::program::work::{Counts, Terms, Work};
 use crate::program::{
-    Among, BufferId, Capacity, Extent, Group, Matrix, Moved, Program, RankSizes, Ref, Returned,
-    Skip,
+    Among, BufferId, Capacity, Extent, Group, Matrix, Moved, Program, RankSizes, Ref,
 };
 use serde::{Deserialize, Serialize};
-
-/// Sends own rows to the ranks that read them; fills the halo rows.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct HaloExchange {
-    /// A buffer with `Local` rows.
-    pub buffer: Ref,
-    /// How ranks may leave out their rows, so that others fill in copies; only in `step`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub skip: Option<Skip>,
-}
-
-/// Sends halo rows to their owners, which add them to their own in rank order.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct HaloReduce {
-    /// A buffer with `Local` rows.
-    pub buffer: Ref,
-    /// Of gradients by rows that may be copies, which of them are sent; only in `step`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub skip: Option<Returned>,
-}
 
 /// Sums buffers over ranks, in rank order, as one message.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -64,163 +43,6 @@ pub struct Redistribute {
     /// Which rows are moved.
     #[serde(default, skip_serializing_if = "Moved::is_all")]
     pub moved: Moved,
-}
-
-impl Instruction for HaloExchange {
-    fn name(&self, _: &Program) -> &'static str {
-        "halo-exchange"
-    }
-
-    fn operands<'a>(&'a self, visit: &mut impl FnMut(Operand<'a>)) {
-        let all = Use::Rows(Touched::All);
-        let copies = self.skip.map(|skip| skip.copies);
-        visit(Operand::read(self.buffer, Use::Rows(Touched::Own)));
-        if let Some(copies) = copies {
-            visit(Operand::read(copies, all));
-        }
-        visit(Operand::write(self.buffer, Use::Rows(Touched::Halo)));
-        if let Some(copies) = copies {
-            visit(Operand::write(copies, all));
-        }
-    }
-
-    fn each_ref(&mut self, visit: &mut dyn FnMut(&mut Ref)) {
-        visit(&mut self.buffer);
-        if let Some(skip) = &mut self.skip {
-            visit(&mut skip.copies);
-        }
-    }
-
-    fn check(&self, check: &Check) -> Checked {
-        check.halo(self.buffer)
-    }
-
-    fn fits_chunks(&self, _: &Program) -> bool {
-        true
-    }
-
-    unpriced!();
-
-    fn traffic(&self, program: &Program, reads: &Reads, _: &[RankSizes], sum: &mut Traffic) {
-        let row = row_bytes(program, self.buffer);
-        let bytes = reads.total() * row;
-        sum.crossing += exchanged(reads.crossing * row, self.skip.as_ref());
-        // Everyone who has a block says to its readers what it does with it.
-        let flags = self.skip.map_or(0, |skip| skip.rule.flags());
-        sum.halo_exchange += exchanged(bytes, self.skip.as_ref()) + 4 * flags * reads.pairs;
-    }
-
-    fn print(&self, _: &Program) -> String {
-        let skip = after(", ", self.skip.as_ref());
-        format!("halo-exchange {}{skip}", self.buffer.text())
-    }
-
-    fn collective(&self) -> Option<Collective<'_>> {
-        Some(Collective::HaloExchange(self))
-    }
-
-    fn strip_bytes(&self, program: &Program) -> Option<u64> {
-        Some(u64::from(program.buffer(self.buffer.buffer).row_words()) * 4)
-    }
-}
-
-impl HaloExchange {
-    pub(super) fn parse(from: &mut Reader<'_>) -> Result<Self, TextError> {
-        Ok(Self {
-            buffer: Ref::parse(from)?,
-            skip: optional(from, Skip::parse)?,
-        })
-    }
-}
-
-impl Instruction for HaloReduce {
-    fn name(&self, _: &Program) -> &'static str {
-        "halo-reduce"
-    }
-
-    fn operands<'a>(&'a self, visit: &mut impl FnMut(Operand<'a>)) {
-        visit(Operand::read(self.buffer, Use::Rows(Touched::Halo)));
-        visit(Operand::write(self.buffer, Use::Rows(Touched::Own)));
-        // In two tiers, a rank adds to halo rows what others of its node have for them.
-        visit(Operand::write(self.buffer, Use::Rows(Touched::Halo)));
-        if let Some(left) = self.skip.and_then(|skip| skip.left) {
-            visit(Operand::write(left, Use::Rows(Touched::All)));
-        }
-    }
-
-    fn each_ref(&mut self, visit: &mut dyn FnMut(&mut Ref)) {
-        visit(&mut self.buffer);
-        if let Some(skip) = &mut self.skip {
-            visit(&mut skip.of.copies);
-            skip.left.iter_mut().for_each(visit);
-        }
-    }
-
-    fn check(&self, check: &Check) -> Checked {
-        if let Some(left) = self.skip.and_then(|skip| skip.left) {
-            check.at_least("left", left, 0)?;
-        }
-        check.halo(self.buffer)
-    }
-
-    fn fits_chunks(&self, _: &Program) -> bool {
-        true
-    }
-
-    unpriced!();
-
-    fn traffic(&self, program: &Program, reads: &Reads, _: &[RankSizes], sum: &mut Traffic) {
-        let (row, skip) = (row_bytes(program, self.buffer), self.skip.as_ref());
-        let skip = skip.map(|skip| &skip.of);
-        sum.crossing += exchanged(reads.crossing * row, skip);
-        sum.halo_reduce += exchanged(reads.total() * row, skip);
-    }
-
-    fn print(&self, _: &Program) -> String {
-        let mut text = format!("halo-reduce {}", self.buffer.text());
-        if let Some(Returned { of, left }) = &self.skip {
-            text += &format!(", {}{}", of.text(), after(" left ", left.as_ref()));
-        }
-        text
-    }
-
-    fn collective(&self) -> Option<Collective<'_>> {
-        Some(Collective::HaloReduce(self))
-    }
-
-    fn strip_bytes(&self, program: &Program) -> Option<u64> {
-        Some(u64::from(program.buffer(self.buffer.buffer).row_words()) * 4)
-    }
-}
-
-impl HaloReduce {
-    pub(super) fn parse(from: &mut Reader<'_>) -> Result<Self, TextError> {
-        Ok(Self {
-            buffer: Ref::parse(from)?,
-            skip: optional(from, |from| {
-                let of = Skip::parse(from)?;
-                let left = match from.skip("left") {
-                    true => Some(Ref::parse(from)?),
-                    false => None,
-                };
-                Ok(Returned { of, left })
-            })?,
-        })
-    }
-}
-
-impl Text for Skip {
-    fn print(&self, out: &mut String) {
-        *out += &format!("skip {} copies {}", self.rule.text(), self.copies.text());
-    }
-
-    fn parse(from: &mut Reader<'_>) -> Result<Self, TextError> {
-        from.expect("skip")?;
-        let rule = Text::parse(from)?;
-        from.expect("copies")?;
-        let copies = Ref::parse(from)?;
-        Ok(Self { rule, copies })
-    }
 }
 
 impl Instruction for AllReduce {

@@ -144,6 +144,7 @@ impl Named for Halo {
     const NAMES: &'static [(&'static str, Self)] = &[
         ("boundary", Self::Boundary),
         ("everything", Self::Everything),
+        ("cover", Self::Cover),
     ];
 }
 

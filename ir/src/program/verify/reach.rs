@@ -3,7 +3,7 @@
 use super::{Check, Checked};
 use crate::kernel::Walk;
 use crate::kernel::{At, Body, Kernel, Operand};
-use crate::program::{Extent, Launch, Role};
+use crate::program::{Extent, Halo, Launch, Role};
 
 /// Number of rows of each kind.
 #[derive(Default)]
@@ -127,6 +127,9 @@ impl Check<'_> {
             (of(Extent::Level(above)), sources)
         } else if launch.rows.of_whole_graph() {
             (sizes.vertices, sizes.vertices)
+        } else if self.program.halo == Halo::Cover {
+            // Edges lead into own rows and into targets of other ranks.
+            (of(Extent::Local), of(Extent::Local))
         } else {
             (of(Extent::Inner), of(Extent::Local))
         };

@@ -18,6 +18,7 @@ pub(super) fn verify(program: &Program) -> Result<(), ProgramError> {
             let Instr::HaloExchange(HaloExchange {
                 buffer,
                 skip: Some(skip),
+                ..
             }) = instr
             else {
                 return Ok(());
@@ -32,6 +33,7 @@ pub(super) fn verify(program: &Program) -> Result<(), ProgramError> {
             let Instr::HaloReduce(HaloReduce {
                 buffer,
                 skip: Some(skip),
+                ..
             }) = instr
             else {
                 return Ok(());

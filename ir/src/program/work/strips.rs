@@ -37,10 +37,7 @@ mod tests {
             buffers: vec![buffer],
             ..Program::default()
         };
-        let exchange = Instr::HaloExchange(instr::HaloExchange {
-            buffer: at,
-            skip: None,
-        });
+        let exchange = Instr::HaloExchange(instr::HaloExchange::of(at));
         assert_eq!(strips(&program, &exchange, 10 * 16 * 4), 10);
         let slice = Slice {
             axis: Axis::Width,

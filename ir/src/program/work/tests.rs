@@ -445,10 +445,7 @@ fn communication_and_loops_are_not_work() {
     assert_eq!(
         work(
             &program,
-            &Instr::HaloExchange(instr::HaloExchange {
-                buffer: at(0),
-                skip: None
-            }),
+            &Instr::HaloExchange(instr::HaloExchange::of(at(0))),
             &SIZES
         ),
         None

@@ -27,6 +27,7 @@ fn path() -> Workload {
         parts: vec![load; 2],
         messages: vec![vec![0, 1], vec![1, 0]],
         nodes: Vec::new(),
+        cover: None,
     };
     Workload {
         edge_sets: Vec::new(),

@@ -113,8 +113,10 @@ impl Region<'_> {
         self.code.push(Instr::Launch(launch));
         for buffer in sent {
             let skip = None;
-            self.code
-                .push(Instr::HaloReduce(instr::HaloReduce { buffer, skip }));
+            self.code.push(Instr::HaloReduce(instr::HaloReduce {
+                skip,
+                ..instr::HaloReduce::of(buffer)
+            }));
         }
         Ok(())
     }

@@ -22,11 +22,11 @@ impl Compiler<'_> {
     /// The cost of a communication instruction, of which the step is `half`.
     pub(super) fn transfer(&self, instr: &Instr, half: Half, at: Rc<str>, name: usize) -> Step {
         let cost = match instr.collective() {
-            Some(Collective::HaloExchange(instr::HaloExchange { buffer, skip })) => {
-                self.exchange(*buffer, false, *skip, name)
+            Some(Collective::HaloExchange(instr::HaloExchange { buffer, end, skip })) => {
+                self.exchange(*buffer, *end, false, *skip, name)
             }
-            Some(Collective::HaloReduce(instr::HaloReduce { buffer, skip })) => {
-                self.exchange(*buffer, true, skip.map(|skip| skip.of), name)
+            Some(Collective::HaloReduce(instr::HaloReduce { buffer, end, skip })) => {
+                self.exchange(*buffer, *end, true, skip.map(|skip| skip.of), name)
             }
             Some(Collective::AllReduce(sum)) => {
                 let bytes = sum.floats(self.program).saturating_mul(4);

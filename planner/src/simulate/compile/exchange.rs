@@ -3,6 +3,7 @@
 use super::{Compiler, ExchangeCost, TransferCost};
 use crate::simulate::fabric::{Class, Flow};
 use gnnc_ir::cluster::SharedBy;
+use gnnc_ir::kernel::End;
 use gnnc_ir::program::{Ref, Skip};
 
 /// The messages of the second tier.
@@ -48,6 +49,7 @@ impl Compiler<'_> {
     pub(super) fn exchange(
         &self,
         buffer: Ref,
+        end: End,
         reverse: bool,
         skip: Option<Skip>,
         name: usize,
@@ -57,7 +59,10 @@ impl Compiler<'_> {
         let row = row * self.share.rows;
         let measured = self.messages(name);
         let cost = |class: &Class| {
-            let flow = &class.flow;
+            let flow = match end {
+                End::Src => &class.flow,
+                End::Dst => &class.targets,
+            };
             let turn = |rows_in: f64, rows_out: f64| {
                 if reverse {
                     [rows_in * row, rows_out * row]

@@ -192,7 +192,7 @@ impl DeviceRank {
                     let columns = self.own.program.buffer(to.buffer).columns;
                     needs.zero_bytes = needs.zero_bytes.max(4 * u64::from(columns));
                 }
-                if let Instr::HaloReduce(instr::HaloReduce { buffer, skip }) = instr
+                if let Instr::HaloReduce(instr::HaloReduce { buffer, skip, .. }) = instr
                     && skip.is_some_and(|skip| skip.left.is_some())
                 {
                     let words = self.own.program.buffer(buffer.buffer).row_words();

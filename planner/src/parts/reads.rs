@@ -1,0 +1,50 @@
+//! How many rows ranks read of each other.
+
+use super::{Messages, Parts};
+use gnnc_ir::program::traffic::Reads;
+
+impl Parts {
+    /// Rows that the ranks read from each other, in total.
+    pub fn halo_rows(&self) -> u64 {
+        match &self.messages {
+            Messages::Matrix(rows) => rows.iter().flatten().sum(),
+            Messages::Uniform => self.sizes.iter().map(|s| s.halo).sum(),
+        }
+    }
+
+    /// The same by owner. If parts were not counted, all ranks that own vertices read from each
+    /// other.
+    pub fn reads(&self) -> Reads {
+        let sums = self
+            .targets
+            .as_ref()
+            .map_or(0, |targets| match &targets.rows {
+                Some(rows) => rows.iter().flatten().sum(),
+                None => (targets.share * self.halo_rows() as f64).round() as u64,
+            });
+        let mut reads = self.reads_of_sources();
+        if let (true, Some(targets)) = (sums > 0, &self.targets)
+            && targets.rows.is_none()
+        {
+            let of_sources =
+                |rows: &mut u64| *rows -= (targets.share * *rows as f64).round() as u64;
+            reads.rows.iter_mut().for_each(of_sources);
+        }
+        Reads { sums, ..reads }
+    }
+
+    fn reads_of_sources(&self) -> Reads {
+        match &self.messages {
+            Messages::Matrix(rows) => Reads::by_owner(rows.iter().map(Vec::as_slice)),
+            Messages::Uniform => {
+                let owners = self.sizes.iter().filter(|s| s.inner > 0).count() as u64;
+                let others = self.sizes.len().saturating_sub(1) as u64;
+                Reads {
+                    rows: self.sizes.iter().map(|s| s.halo).collect(),
+                    pairs: owners * others,
+                    ..Reads::default()
+                }
+            }
+        }
+    }
+}
