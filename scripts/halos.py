@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Halo rows by themselves, in two tiers, and with partial sums: as counted on the graph, as a plan says, and as a run sends them.
+"""Halo rows by themselves, with partial sums, in two tiers, and both: as counted on the graph, as a plan says, and as a run sends them.
 
     cargo build --release && python3 scripts/halos.py GRAPH.npz.. [--nodes 2x2,2x4,4x2]
 
@@ -42,7 +42,7 @@ def main():
     wrong = []
     print(
         "| graph | nodes x ranks | rows | fewest rows and sums | of rows | bytes an epoch: rows, fewest "
-        "| rows between nodes, one tier | two tiers | of one tier | bytes between nodes an epoch |"
+        "| rows between nodes, one tier | two tiers | both | bytes between nodes an epoch: two tiers, both |"
     )
     print("| --- | --- | --: | --: | --: | --: | --: | --: | --: | --: |")
     with tempfile.TemporaryDirectory() as folder:
@@ -63,6 +63,9 @@ def main():
                     volumes[option, value] = plan["candidates"][plan["chosen"]]
                     knobs = ["--placement", "graph", "--partitioner", "metis", option, value]
                     runs[option, value] = gnnc("train", model, "--workers", ranks, *knobs, "--evaluate-every", EPOCHS)
+                both = ["--cover", "joint", "--node-ranks", of_node]
+                both = gnnc("train", model, "--workers", ranks, "--partitioner", "metis", *both, "--evaluate-every", EPOCHS)
+                fewest = both["bytes_crossed"] // EPOCHS
                 flat, joint, tiers = volumes.values()
                 sent = [run["bytes_sent"] // EPOCHS for run in runs.values()]
                 crossed = list(runs.values())[2]["bytes_crossed"] // EPOCHS
@@ -70,12 +73,13 @@ def main():
                 between = tiers["volume"]["halo_between"]
                 # Every row of an exchange has equally many bytes.
                 fits = halos[1] * rows == halos[0] * found["cover"] and between * rows == halos[0] * crossing
+                fits = fits and fewest * rows == halos[0] * found["two_tiers"]["between"]["cover"]
                 if not fits or sent != [plan["bytes"] for plan in (flat, joint, tiers)] or crossed != between:
                     wrong.append(f"{graph.stem} {shape}: {found}, halos {halos}, {between} between nodes, sent {sent}, {crossed}")
                 one = found["one_tier"]["between"]["rows"]
                 cells = [
                     graph.stem, shape, f"{rows:,}", f"{found['cover']:,}", f"{found['cover'] / rows:.2f}", f"{halos[0]:,}, {halos[1]:,}",
-                    f"{one:,}", f"{crossing:,}", f"{crossing / one:.2f}", f"{crossed:,}",
+                    f"{one:,}", f"{crossing:,}", f"{found['two_tiers']['between']['cover']:,}", f"{crossed:,}, {fewest:,}",
                 ]
                 print(f"| {' | '.join(cells)} |", flush=True)
     if wrong:

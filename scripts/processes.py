@@ -38,6 +38,7 @@ CASES = {
     "broadcast": ("sage", ["--placement", "broadcast"], 8),
     "push-pull": ("sage", ["--placement", "push-pull"], 8),
     "graph: joint cover": ("gcn", ["--placement", "graph", "--cover", "joint"], 8),
+    "graph: joint cover on nodes of 4": ("gcn", ["--placement", "graph", "--cover", "joint", "--node-ranks", "4"], 8),
     "graph on nodes of 4": ("gat", ["--placement", "graph", "--node-ranks", "4"], 8),
     "mixed on nodes of 2": ("gcn", ["--placement", "mixed", "--node-ranks", "2"], 4),
     "mixed": ("gcn", ["--placement", "mixed"], 4),

@@ -42,6 +42,19 @@ impl Cover {
         self.len() == 0
     }
 
+    /// What serves some of the edges: rows of sources with a target that is not summed, and sums of their other targets.
+    pub(crate) fn among(&self, edges: &[Crossing]) -> Self {
+        let is_summed = |edge: &&Crossing| self.sums.binary_search(&edge.target).is_ok();
+        let (summed, read): (Vec<&Crossing>, Vec<&Crossing>) = edges.iter().partition(is_summed);
+        let mut rows: Vec<u32> = read.into_iter().map(|edge| edge.source).collect();
+        let mut sums: Vec<u32> = summed.into_iter().map(|edge| edge.target).collect();
+        for all in [&mut rows, &mut sums] {
+            all.sort_unstable();
+            all.dedup();
+        }
+        Self { rows, sums }
+    }
+
     /// A cover of the fewest rows and sums: of all such covers the one with the most rows, which need no work of their own.
     /// It does not depend on the order of the edges.
     pub fn smallest(edges: &[Crossing]) -> Self {

@@ -86,7 +86,7 @@ pub use edge_features::EdgeFeatures;
 pub use error::{GraphError, Labeled};
 pub use features::Features;
 pub use listed_edge::ListedEdge;
-pub use local::{LocalChunks, LocalEdges, LocalPart, RowOrder};
+pub use local::{Kept, LocalChunks, LocalEdges, LocalPart, RowOrder};
 pub use names::Names;
 pub use partition::{Partition, Partitioner};
 pub use read::{LoadOptions, load};

@@ -13,7 +13,7 @@ use crate::partition::Partition;
 use crate::topology::relation_degrees;
 use crate::{EdgeSets, GraphError, Topology};
 use gnnc_ir::EdgeSet;
-use gnnc_ir::program::{Halo, Reach};
+use gnnc_ir::program::{Halo, Program, Reach};
 use std::borrow::Cow;
 use std::ops::Range;
 
@@ -81,6 +81,34 @@ pub struct LocalEdges {
     pub types: Vec<u16>,
 }
 
+/// Which rows of other parts a part keeps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Kept {
+    /// The halo.
+    pub halo: Halo,
+    /// Parts of a node, if edges between nodes are covered together; only with [`Halo::Cover`].
+    pub node_ranks: Option<u32>,
+}
+
+impl From<Halo> for Kept {
+    fn from(halo: Halo) -> Self {
+        Self {
+            halo,
+            node_ranks: None,
+        }
+    }
+}
+
+impl Kept {
+    /// What the ranks of a program keep.
+    pub fn by(program: &Program) -> Self {
+        Self {
+            halo: program.halo,
+            node_ranks: program.node_ranks,
+        }
+    }
+}
+
 /// How inner vertices are sorted within their chunk or their share of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RowOrder {
@@ -108,10 +136,10 @@ impl LocalPart {
     pub fn build(
         topology: &Topology,
         partition: &Partition,
-        kept: Halo,
+        kept: impl Into<Kept>,
         order: RowOrder,
     ) -> Result<Vec<Self>, GraphError> {
-        Ok(Self::each(topology, partition, kept, order)?.collect())
+        Ok(Self::each(topology, partition, kept.into(), order)?.collect())
     }
 
     /// Number of local rows: inner and halo.

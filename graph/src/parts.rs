@@ -194,7 +194,7 @@ pub fn write(
     let parts = LocalPart::each(
         &data.topology,
         partition,
-        Halo::Boundary,
+        Halo::Boundary.into(),
         RowOrder::ByDegree,
     )?;
     for part in parts {

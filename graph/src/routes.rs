@@ -2,8 +2,10 @@
 //! passes it on inside (SHIRO, arXiv 2512.20178). Consecutive ranks share a node.
 
 use crate::{LocalPart, Replication};
+use gnnc_ir::kernel::End;
 use gnnc_ir::workload::{NodeLoads, TierLoad};
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 /// Local rows that go to a rank or come from one, in the order of their message.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -86,6 +88,22 @@ fn each_crossing(
     }
 }
 
+/// The own rows of a part that others have in their halo.
+fn sent(part: &LocalPart, end: End) -> &[(u32, Vec<u32>)] {
+    match end {
+        End::Src => &part.send,
+        End::Dst => &part.open,
+    }
+}
+
+/// The halo rows of a part, by owner.
+fn held(part: &LocalPart, end: End) -> &[(u32, Range<usize>)] {
+    match end {
+        End::Src => &part.halo_of,
+        End::Dst => &part.ghosts_of,
+    }
+}
+
 /// Rows by peer while they are collected.
 type Legs = BTreeMap<u32, Vec<u32>>;
 
@@ -99,21 +117,24 @@ struct Collected {
 }
 
 impl Routes {
-    /// The routes of all parts of a partition, in rank order.
-    pub fn of(parts: &[LocalPart], node_ranks: u32) -> Vec<Self> {
+    /// The routes of all parts of a partition, in rank order: of the sources in halos, or of the targets.
+    pub fn of(parts: &[LocalPart], node_ranks: u32, end: End) -> Vec<Self> {
         let mut all = vec![Collected::default(); parts.len()];
+
         for (owner, part) in (0u32..).zip(parts) {
             let reader = |(rank, rows): &(u32, Vec<u32>)| Reader {
                 rank: *rank,
                 vertices: rows.iter().map(|row| part.global[*row as usize]).collect(),
             };
-            let readers: Vec<Reader> = part.send.iter().map(reader).collect();
+            let readers: Vec<Reader> = sent(part, end).iter().map(reader).collect();
             let own_row = |read: Read| {
-                let of_reader = part.send.iter().find(|(rank, _)| *rank == read.reader);
+                let of_reader = sent(part, end)
+                    .iter()
+                    .find(|(rank, _)| *rank == read.reader);
                 of_reader.map_or(0, |(_, rows)| rows[read.place])
             };
             let halo_row = |read: Read| {
-                let halo = &parts[read.reader as usize].halo_of;
+                let halo = held(&parts[read.reader as usize], end);
                 let of_owner = halo.iter().find(|(rank, _)| *rank == owner);
                 of_owner.map_or(0, |(_, rows)| (rows.start + read.place) as u32)
             };
@@ -232,7 +253,7 @@ mod tests {
         let g8 = example::g8().topology;
         let quarters = Hash.partition((&g8).into(), 4).unwrap();
         let parts = LocalPart::build_all(&g8, &quarters).unwrap();
-        let routes = Routes::of(&parts, 2);
+        let routes = Routes::of(&parts, 2, End::Src);
         let count = |legs: fn(&Routes) -> &Vec<Leg>| -> usize {
             let all = routes.iter().flat_map(legs);
             all.map(|leg| leg.rows.len()).sum()
@@ -251,7 +272,7 @@ mod tests {
         let g8 = example::g8().topology;
         let quarters = Range.partition((&g8).into(), 4).unwrap();
         let parts = LocalPart::build_all(&g8, &quarters).unwrap();
-        let routes = Routes::of(&parts, 2);
+        let routes = Routes::of(&parts, 2, End::Src);
         // Vertices 4 and 5 of rank 2 go to rank 1, vertex 3 of rank 1 to rank 2.
         assert_eq!(routes[2].crossing, [leg(1, &[0, 1])]);
         assert_eq!(routes[1].crossing, [leg(2, &[1])]);
@@ -277,7 +298,7 @@ mod tests {
         #[test]
         fn every_row_arrives_once((topology, partition, node_ranks) in graphs()) {
             let parts = LocalPart::build_all(&topology, &partition).unwrap();
-            let routes = Routes::of(&parts, node_ranks);
+            let routes = Routes::of(&parts, node_ranks, End::Src);
             let vertices = |rank: usize, leg: &Leg| -> Vec<u32> {
                 leg.rows.iter().map(|row| parts[rank].global[*row as usize]).collect()
             };
@@ -310,7 +331,7 @@ mod tests {
             let counted = replication(&topology, &partition).unwrap();
             let parts = LocalPart::build_all(&topology, &partition).unwrap();
             for loads in node_loads(partition.owner(), &counted) {
-                let routes = Routes::of(&parts, loads.node_ranks);
+                let routes = Routes::of(&parts, loads.node_ranks, End::Src);
                 let rows = |legs: &[Leg]| legs.iter().map(|leg| leg.rows.len() as u64).sum::<u64>();
                 for ((own, load), part) in routes.iter().zip(&loads.ranks).zip(&parts) {
                     let found = TierLoad {

@@ -157,7 +157,7 @@ pub fn summarise_partition(
 pub fn cover_loads(data: &GraphData, partition: &Partition) -> Option<CoverLoads> {
     let topology = &data.topology;
     let alone = topology.sets().is_none() && partition.check(topology).is_ok();
-    alone.then(|| Covers::of(topology, partition).loads(topology, partition))
+    alone.then(|| Covers::of(topology, partition, 1).loads(topology, partition))
 }
 
 /// A histogram of degrees: entry 0 counts the vertices of degree 0, entry `k` those of degree

@@ -21,6 +21,7 @@ use gnnc_ir::words::spelling::counted;
 use gnnc_ir::words::types::NamedEdges;
 use gnnc_ir::workload::{CoverLoads, Origin, PartLoad, PartitionSummary, Workload};
 pub use nodes::Nodes;
+pub(crate) use nodes::Tiers;
 use reach::Within;
 use replication::replication;
 pub use replication::{Degrees, ReadShares};

@@ -118,7 +118,10 @@ pub fn plan(request: &PlanRequest, lower: &dyn Lower) -> Plan {
             }
             Ok(found) => {
                 waiting.extend(found.on_nodes(request));
-                waiting.extend(found.with_sums(request, lower));
+                if let Some(sums) = found.with_sums(request, lower) {
+                    waiting.extend(sums.on_nodes(request));
+                    waiting.push(sums);
+                }
                 waiting.push(found);
             }
             Err(reason) => rejected.push(refused(spec, reason)),

@@ -24,6 +24,7 @@ use batch::{Batch, BatchesByList};
 use gnnc_graph::routes::Routes;
 use gnnc_graph::{Csr, GraphData, Labels, LocalChunks, LocalEdges, LocalPart};
 use gnnc_ir::EdgeSet;
+use gnnc_ir::kernel::End;
 use gnnc_ir::program::verify::RankData;
 use gnnc_ir::program::{Capacity, Even, Extent, Program, RankSizes};
 use gnnc_ir::words::types::BySet;
@@ -50,8 +51,8 @@ pub(crate) struct Part {
     pub(crate) ghosts_of: Vec<(u32, Range<usize>)>,
     /// For each rank that does so for own vertices, these rows; ascending by rank.
     pub(crate) open: Vec<(u32, Vec<u32>)>,
-    /// How rows cross between nodes, if each crosses to a node once.
-    pub(crate) routes: Option<Routes>,
+    /// How rows of sources and of targets cross between nodes, if each crosses to a node once.
+    routes: [Option<Routes>; 2],
     /// Bounds of the chunks in all these rows.
     pub(crate) chunks: LocalChunks,
     /// Stored edges between chunks, for stages: edges from chunk `s` into chunk `d` are at `d *
@@ -125,6 +126,11 @@ impl Walkable {
 }
 
 impl Part {
+    /// How halo rows cross between nodes, if each crosses to a node once.
+    pub(crate) fn routes(&self, end: End) -> Option<&Routes> {
+        self.routes[usize::from(end == End::Dst)].as_ref()
+    }
+
     /// The rank's own vertices, if rows of a parameter are those.
     pub(crate) fn own_rows(&self, rows: Extent) -> Option<&[u32]> {
         (rows == Extent::Inner).then(|| &self.global[..self.inner])
@@ -133,7 +139,7 @@ impl Part {
     /// Extracts from the graph what the rank needs to run the program.
     pub(crate) fn new(
         local: LocalPart,
-        routes: Option<Routes>,
+        routes: [Option<Routes>; 2],
         data: &GraphData,
         program: &Program,
         whole: Arc<Whole>,
@@ -253,7 +259,12 @@ impl Part {
         };
         let sent = self.send.iter().chain(&self.open);
         let sent = sent.map(|(_, rows)| rows.len()).sum::<usize>();
-        let crossing = self.routes.as_ref().map_or(0, Routes::rows);
+        let crossing = self
+            .routes
+            .iter()
+            .flatten()
+            .map(Routes::rows)
+            .sum::<usize>();
         let rows = 4 * (self.global.len() + sent + crossing);
         let splits = self.splits.iter().map(Vec::len).sum::<usize>();
         let halo = self.chunks.halo.iter().chain(&self.chunks.send);

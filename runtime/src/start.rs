@@ -25,7 +25,7 @@ use crate::{RuntimeError, init};
 use gnnc_codegen::cpu::{Compiled, Compiler};
 use gnnc_graph::parts::WholeGraph;
 use gnnc_graph::routes::Routes;
-use gnnc_graph::{Features, GraphData, LocalPart, Partition, RowOrder, Topology};
+use gnnc_graph::{Features, GraphData, Kept, LocalPart, Partition, RowOrder, Topology};
 use gnnc_ir::EdgeSet;
 use gnnc_ir::kernel::End;
 use gnnc_ir::kernel::Walk;
@@ -60,7 +60,8 @@ pub(crate) fn ranks(
 ) -> Result<Vec<Beginning>, RuntimeError> {
     programs.check(partition, count)?;
     let all = programs.all();
-    let halo = all.first().map(|program| program.halo).unwrap_or_default();
+    let kept = all.first().map(|program| Kept::by(program));
+    let kept = kept.unwrap_or_default();
     // A single rank finds the rows of a batch by their vertices.
     let order = match partition.parts() == 1 && all.iter().any(|program| program.hops() > 0) {
         true => RowOrder::ById,
@@ -81,12 +82,15 @@ pub(crate) fn ranks(
             (read.collect::<Result<_, _>>()?, parts.whole())
         }
         None => {
-            let locals = LocalPart::build(&data.topology, partition, halo, order)?;
+            let locals = LocalPart::build(&data.topology, partition, kept, order)?;
             (locals, WholeGraph::of(&data.topology))
         }
     };
     let node_ranks = all.iter().find_map(|program| program.node_ranks);
-    let mut routes = node_ranks.map_or_else(Vec::new, |ranks| Routes::of(&locals, ranks));
+    let mut routes = [End::Src, End::Dst].map(|end| match node_ranks {
+        Some(ranks) => Routes::of(&locals, ranks, end),
+        None => Vec::new(),
+    });
     let programs_of_all = all.iter().map(AsRef::as_ref);
     let whole = Whole::new(programs_of_all, &data.topology, whole_graph, &locals)?;
     let whole = Arc::new(whole);
@@ -123,7 +127,8 @@ pub(crate) fn ranks(
         };
         let program = &all[programs.index(number, count)];
         let degrees = Degrees::new(program, local, &data.topology);
-        let routes = routes.get_mut(local.rank as usize).map(std::mem::take);
+        let of_rank = |all: &mut Vec<Routes>| all.get_mut(local.rank as usize).map(std::mem::take);
+        let routes = routes.each_mut().map(of_rank);
         let mut part = Part::new(
             local.clone(),
             routes,

@@ -5,7 +5,8 @@ use super::place::divide;
 use crate::{ByPart, Compiled, Error};
 use gnnc_graph::parts::Parts;
 use gnnc_graph::routes::Routes;
-use gnnc_graph::{GraphData, LocalPart, Partition, RowOrder};
+use gnnc_graph::{GraphData, Kept, LocalPart, Partition, RowOrder};
+use gnnc_ir::kernel::End;
 use gnnc_ir::program::trace::Phase;
 use gnnc_ir::program::traffic::{Reads, Traffic, traffic};
 use gnnc_ir::program::{Program, RankSizes};
@@ -108,7 +109,7 @@ impl Division {
     /// # Errors
     /// A part that is too large.
     pub(super) fn rows(&self, data: &GraphData, programs: &[Program]) -> Result<Rows, Error> {
-        let (mut crossing, mut sums) = (0, 0);
+        let (mut crossing, mut sums) = ([0; 2], 0);
         let (sent, inner): (Vec<Vec<u64>>, Vec<u64>) = match &self.parts {
             Some(parts) => {
                 let entries = parts.manifest.parts.iter();
@@ -117,13 +118,14 @@ impl Division {
                     .unzip()
             }
             None => {
-                let halo = programs.first().map(|program| program.halo);
-                let halo = halo.unwrap_or_default();
+                let kept = programs.first().map(Kept::by).unwrap_or_default();
                 let order = RowOrder::ByDegree;
-                let parts = LocalPart::build(&data.topology, &self.partition, halo, order)?;
-                if let Some(node_ranks) = programs.first().and_then(|program| program.node_ranks) {
-                    let routes = Routes::of(&parts, node_ranks);
-                    crossing = routes.iter().map(Routes::crossing_rows).sum();
+                let parts = LocalPart::build(&data.topology, &self.partition, kept, order)?;
+                if let Some(node_ranks) = kept.node_ranks {
+                    crossing = [End::Src, End::Dst].map(|end| {
+                        let routes = Routes::of(&parts, node_ranks, end);
+                        routes.iter().map(Routes::crossing_rows).sum()
+                    });
                 }
                 let targets = parts.iter().flat_map(|part| &part.ghosts_of);
                 sums = targets.map(|(_, rows)| rows.len() as u64).sum();
@@ -145,7 +147,8 @@ impl Division {
         };
         Ok(Rows {
             reads: Reads {
-                crossing,
+                crossing: crossing[0],
+                crossing_sums: crossing[1],
                 sums,
                 ..Reads::by_owner(sent.iter().map(Vec::as_slice))
             },

@@ -4,6 +4,9 @@ use crate::check::{Case, Way};
 use crate::data::{Shape, planted};
 use crate::models::{APPNP, GAT, GCN, GCNII, GIN, RGCN, SAGE, shape};
 use gnnc::graph::cover::exchanges;
+use gnnc::graph::routes::Routes;
+use gnnc::graph::{Kept, LocalPart, RowOrder};
+use gnnc::ir::kernel::End;
 use gnnc::ir::plan::{Cover, Knobs, Placement};
 use gnnc::ir::program::Halo;
 use gnnc::ir::words::storage::Storage;
@@ -67,6 +70,52 @@ fn joint_covers_on_a_device_are_what_the_interpreter_computes() {
         for ranks in [2, 5] {
             case.check(way(Placement::Graph, ranks));
         }
+    }
+}
+
+/// Both kinds of rows cross to a node once.
+#[test]
+fn joint_covers_in_two_tiers_are_what_the_interpreter_computes() {
+    for (n, body) in MODELS.into_iter().enumerate() {
+        let mut case = Case::new("", body, planted(shape(n % 2 == 0)));
+        for (ranks, node_ranks) in [(4, 2), (6, 3), (8, 2)] {
+            for placement in [Placement::Graph, Placement::PushPull] {
+                case.device = ranks == 6 && n == 0;
+                case.knobs = joint(ranks == 6, true);
+                case.knobs.node_ranks = Some(node_ranks);
+                case.check(way(placement, ranks));
+            }
+        }
+    }
+}
+
+/// As many rows and sums cross, and stay inside, as were counted.
+#[test]
+fn parts_have_the_covers_between_nodes_that_were_counted() {
+    let data = planted(Shape {
+        vertices: 400,
+        edges: 3000,
+        directed: true,
+        sparse: false,
+        seed: 6,
+    });
+    let partition = gnnc::graph::partition::by_name("metis", 0).unwrap();
+    let partition = partition.partition((&data.topology).into(), 8).unwrap();
+    for nodes in [2, 4] {
+        let kept = Kept {
+            halo: Halo::Cover,
+            node_ranks: Some(8 / nodes),
+        };
+        let order = RowOrder::ByDegree;
+        let parts = LocalPart::build(&data.topology, &partition, kept, order).unwrap();
+        let routes = [End::Src, End::Dst].map(|end| Routes::of(&parts, 8 / nodes, end));
+        let crossing: u64 = routes.iter().flatten().map(Routes::crossing_rows).sum();
+        let all: usize = parts.iter().map(LocalPart::halo).sum();
+        let counted = exchanges(&data.topology, &partition, nodes)
+            .unwrap()
+            .two_tiers;
+        assert_eq!(crossing, counted.between.cover);
+        assert_eq!(all as u64, counted.between.cover + counted.inside.cover);
     }
 }
 

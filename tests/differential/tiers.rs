@@ -5,7 +5,8 @@ use crate::check::{Case, Way};
 use crate::data::{Shape, planted};
 use crate::models::{APPNP, GAT, GCN, GCNII, GIN, RGCN, SAGE, TYPED, shape};
 use gnnc::graph::routes::Routes;
-use gnnc::graph::{LocalPart, RowOrder};
+use gnnc::graph::{Kept, LocalPart, RowOrder};
+use gnnc::ir::kernel::End;
 use gnnc::ir::plan::{Knobs, Placement};
 use gnnc::planner::placement::PlacementSpec;
 
@@ -124,7 +125,7 @@ fn fewer_bytes_cross_and_no_more_are_sent() {
     let partition = gnnc::graph::partition::by_name("hash", 0).unwrap();
     let partition = partition.partition((&data.topology).into(), 8).unwrap();
     let order = RowOrder::ByDegree;
-    let parts = LocalPart::build(&data.topology, &partition, Default::default(), order).unwrap();
+    let parts = LocalPart::build(&data.topology, &partition, Kept::default(), order).unwrap();
     for node_ranks in [2, 4] {
         let far = |part: &LocalPart| -> usize {
             let node = |rank: u32| rank / node_ranks;
@@ -133,7 +134,7 @@ fn fewer_bytes_cross_and_no_more_are_sent() {
             far.map(|(_, rows)| rows.len()).sum()
         };
         let one_tier: usize = parts.iter().map(far).sum();
-        let routes = Routes::of(&parts, node_ranks);
+        let routes = Routes::of(&parts, node_ranks, End::Src);
         let rows: u64 = routes.iter().map(Routes::crossing_rows).sum();
         assert!(rows < one_tier as u64, "{rows} of {one_tier}");
         let (all, crossed) = sent(&mut case, node_ranks);

@@ -5,6 +5,7 @@ use crate::Topology;
 use crate::partition::Partition;
 use gnnc_ir::workload::CoverLoads;
 use rayon::prelude::*;
+use std::collections::BTreeMap;
 
 /// The smallest covers of the edges between all parts.
 pub(crate) struct Covers {
@@ -13,11 +14,11 @@ pub(crate) struct Covers {
 }
 
 impl Covers {
-    /// Those of a partition.
-    pub(crate) fn of(topology: &Topology, partition: &Partition) -> Self {
+    /// Those of a partition. Consecutive parts share a node of so many; the edges between two nodes are covered together.
+    pub(crate) fn of(topology: &Topology, partition: &Partition, node_ranks: u32) -> Self {
         let owner = partition.owner();
         let parts = partition.parts() as usize;
-        let covers = |members: &Vec<u32>| {
+        let into = |members: &Vec<u32>| {
             let mut edges = vec![Vec::new(); parts];
             for &target in members {
                 for &source in topology.in_neighbours(target) {
@@ -28,13 +29,36 @@ impl Covers {
                 }
             }
             edges
-                .par_iter()
-                .map(|edges| Cover::smallest(edges))
-                .collect()
         };
-        Self {
-            of: partition.members().iter().map(covers).collect(),
+        let of_node = node_ranks.max(1) as usize;
+        let mut of = Vec::with_capacity(parts);
+        for (node, ranks) in partition.members().chunks(of_node).enumerate() {
+            // By part of the node, then by the part that edges come from.
+            let edges: Vec<Vec<Vec<Crossing>>> = ranks.iter().map(into).collect();
+            let far: Vec<usize> = (0..parts.div_ceil(of_node))
+                .filter(|n| *n != node)
+                .collect();
+            let between = far.par_iter().map(|other| {
+                let from = other * of_node..((other + 1) * of_node).min(parts);
+                let all = edges.iter().flat_map(|edges| &edges[from.clone()]);
+                (
+                    *other,
+                    Cover::smallest(&all.flatten().copied().collect::<Vec<_>>()),
+                )
+            });
+            let between: BTreeMap<usize, Cover> = between.collect();
+            let covers = edges.par_iter().map(|edges| {
+                let pairs = edges.iter().enumerate();
+                let pair =
+                    |(from, edges): (usize, &Vec<Crossing>)| match between.get(&(from / of_node)) {
+                        Some(cover) => cover.among(edges),
+                        None => Cover::smallest(edges),
+                    };
+                pairs.map(pair).collect()
+            });
+            of.extend(covers.collect::<Vec<Vec<Cover>>>());
         }
+        Self { of }
     }
 
     /// The vertices whose rows a part reads, by owner, then ascending.

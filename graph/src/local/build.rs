@@ -4,7 +4,7 @@
 //! in order.
 
 use super::sums::Sums;
-use super::{Degrees, LocalChunks, LocalPart, RowOrder};
+use super::{Degrees, Kept, LocalChunks, LocalPart, RowOrder};
 use crate::cover::Covers;
 use crate::csr::Csr;
 use crate::partition::Partition;
@@ -49,7 +49,7 @@ impl LocalPart {
     pub fn each<'a>(
         topology: &'a Topology,
         partition: &'a Partition,
-        kept: Halo,
+        kept: Kept,
         order: RowOrder,
     ) -> Result<impl Iterator<Item = Self> + 'a, GraphError> {
         partition.check(topology)?;
@@ -79,14 +79,15 @@ impl<'a> Builder<'a> {
     }
 
     /// The rows of all parts.
-    fn rows(&mut self, kept: Halo, order: RowOrder) -> Result<Vec<Rows>, GraphError> {
+    fn rows(&mut self, kept: Kept, order: RowOrder) -> Result<Vec<Rows>, GraphError> {
         let owner = self.partition.owner();
         let mut members = self.partition.members();
         if order == RowOrder::ByDegree {
             self.sort_by_degree(&mut members);
         }
-        let covers = match kept {
-            Halo::Cover => Some(Covers::of(self.topology, self.partition)),
+        let node_ranks = kept.node_ranks.unwrap_or(1);
+        let covers = match kept.halo {
+            Halo::Cover => Some(Covers::of(self.topology, self.partition, node_ranks)),
             Halo::Boundary | Halo::Everything => None,
         };
         // Whether a vertex has edges from other parts; not needed if there are chunks.
@@ -119,7 +120,7 @@ impl<'a> Builder<'a> {
                 1 => u32::from(is_border[v as usize]),
                 _ => self.partition.chunk_of(v),
             });
-            if kept == Halo::Everything {
+            if kept.halo == Halo::Everything {
                 let all = 0..owner.len() as u32;
                 halo = all.filter(|&u| owner[u as usize] != rank).collect();
             }

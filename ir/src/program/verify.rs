@@ -240,11 +240,10 @@ impl Check<'_> {
             for_each_skip(self.program.list(phase), &mut |_, _, _| skips = true);
         }
         let divides = node_ranks > 0 && ranks.is_multiple_of(node_ranks);
-        let divides = divides && self.program.halo != Halo::Cover;
         match divides && self.program.pipeline.is_none() && !skips {
             true => Ok(()),
             false => Err(ProgramError::new(format!(
-                "nodes of {} for {}, expected a number that divides the ranks, no stages, no targets in halos, and no exchanges left out",
+                "nodes of {} for {}, expected a number that divides the ranks, no stages, and no exchanges left out",
                 counted(node_ranks, "rank"),
                 counted(ranks, "rank")
             ))),

@@ -6,7 +6,7 @@ use gnnc_ir::workload::{CoverLoads, Workload};
 
 /// Rows and sums of smallest covers over the rows alone: the median of nine graphs in eight parts, which range from 0.32 to
 /// 0.97.
-const COVER: f64 = 0.65;
+pub(super) const COVER: f64 = 0.65;
 /// Factor by which that may be off.
 const COVER_SPREAD: f64 = 2.0;
 
@@ -22,6 +22,7 @@ pub struct Targets {
 impl Parts {
     /// The same parts as a program sees them whose halos have the fewest sources and targets.
     pub(super) fn covered(&mut self) {
+        self.share_crosses();
         let vertices = self.sizes.first().map_or(0, |sizes| sizes.vertices).max(1) as f64;
         match self.cover.take() {
             Some(cover) => {

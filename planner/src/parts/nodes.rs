@@ -1,5 +1,6 @@
 //! What crosses between nodes if a row crosses to each node once.
 
+use super::cover::COVER;
 use super::replication::{Degrees, replication};
 use super::{Messages, Parts};
 use gnnc_ir::workload::{TierLoad, Workload};
@@ -37,6 +38,11 @@ impl Parts {
                 let of_nodes = ranks.div_ceil(node_ranks.max(1));
                 let (alpha, ..) = replication(workload, &degrees, of_nodes, self.partitioner);
                 let far = self.far_rows(node_ranks).max(1.0);
+                // Between nodes, covers are as much smaller than rows as between ranks.
+                let alpha = match self.targets {
+                    Some(_) => COVER * alpha,
+                    None => alpha,
+                };
                 (alpha * workload.vertices as f64 / far)
                     .clamp(1.0 / f64::from(node_ranks.max(1)), 1.0)
             }
@@ -46,11 +52,21 @@ impl Parts {
             crossing,
             counted,
         });
+        if self.targets.is_some() {
+            self.share_crosses();
+        }
         self
     }
 
+    /// Of rows of covers, the same share crosses as of rows alone.
+    pub(super) fn share_crosses(&mut self) {
+        if let Some(nodes) = &mut self.nodes {
+            nodes.counted.clear();
+        }
+    }
+
     /// The same for ranks that read the rows of all vertices.
-    pub(super) fn everything_crosses(&mut self) {
+    pub(crate) fn everything_crosses(&mut self) {
         if let Some(nodes) = &mut self.nodes {
             nodes.crossing = 1.0 / f64::from(nodes.node_ranks.max(1));
             nodes.counted.clear();

@@ -166,7 +166,7 @@ impl PlacementSpec {
     /// Whether partial sums are sent where they are fewer than rows.
     pub fn sends_sums(&self) -> bool {
         let joint = self.knobs.cover == Some(Cover::Joint);
-        joint && self.has_tiers() && self.node_ranks().is_none()
+        joint && self.has_tiers()
     }
 
     /// Whether tensors that do not fit are offloaded to the host.

@@ -48,7 +48,8 @@ pub(super) fn between<'a>(
             return Vec::new();
         };
         let (on_nodes, sums) = (flat.on_nodes(request), flat.with_sums(request, lower));
-        let all = on_nodes.into_iter().chain(sums).chain([flat]);
+        let both = sums.as_ref().and_then(|sums| sums.on_nodes(request));
+        let all = on_nodes.into_iter().chain(both).chain(sums).chain([flat]);
         let priced = |found: Ready| {
             let bound = least(request, &found.programs, &found.parts).ok()?;
             if bound > WORTHWHILE * seconds(first) {

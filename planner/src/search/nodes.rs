@@ -4,7 +4,7 @@ use super::{PlacementSpec, PlanRequest, Ready, least};
 use gnnc_ir::cluster::{Cluster, Link, SharedBy};
 use gnnc_ir::program::instr::{Collective, HaloExchange, HaloReduce};
 use gnnc_ir::program::trace::Phase;
-use gnnc_ir::program::{Instr, Program};
+use gnnc_ir::program::{Halo, Instr, Program};
 
 /// Why a pinned number of ranks a node is refused.
 pub(super) const NO_HALO: &str = "node-ranks asks for halo rows that cross to a node once, but nothing here exchanges halo rows; leave it out";
@@ -43,8 +43,10 @@ impl Ready {
         }
         let first = found.programs.first()?;
         first.node_ranks?;
-        let parts = self.parts.clone().on_nodes(request.workload, of_node);
-        found.parts = parts.of(first);
+        found.parts = found.parts.on_nodes(request.workload, of_node);
+        if first.halo == Halo::Everything {
+            found.parts.everything_crosses();
+        }
         if !found.may_gain(request) {
             return None;
         }

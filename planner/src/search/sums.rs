@@ -10,9 +10,8 @@ impl Ready {
     /// The candidate with the fewest rows and partial sums, if that is to be tried.
     pub(super) fn with_sums(&self, request: &PlanRequest, lower: &dyn Lower) -> Option<Self> {
         let free = request.pin.knobs.cover.is_none() && self.spec.has_tiers();
-        let on_nodes = self.spec.node_ranks().is_some();
         let fits = || self.programs.iter().all(cover::fits);
-        if !free || on_nodes || !fits() || !self.may_gain_by_sums(request) {
+        if !free || !fits() || !self.may_gain_by_sums(request) {
             return None;
         }
         let mut spec = self.spec.clone();

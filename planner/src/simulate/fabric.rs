@@ -1,6 +1,6 @@
 //! Which ranks communicate over which links; identical ranks form a class.
 
-use crate::parts::{Messages, Nodes, Parts, Targets};
+use crate::parts::{Messages, Nodes, Parts, Targets, Tiers};
 use gnnc_ir::cluster::Cluster;
 use gnnc_ir::program::RankSizes;
 
@@ -105,25 +105,36 @@ fn cross_once(classes: &mut [Class], nodes: &[Node], parts: &Parts, on_nodes: &N
     let others = parts.sizes.len().saturating_sub(1).max(1) as f64;
     let beyond = (parts.sizes.len() as f64 - f64::from(on_nodes.node_ranks)) / others;
     let counted = !on_nodes.counted.is_empty();
+    let apart = nodes.len() > 1;
     for class in classes {
-        let flow = &mut class.flow;
         let rank = class.ranks.first().map(|rank| *rank as usize);
-        let apart = nodes.len() > 1;
-        let far = match apart {
-            true => flow.between_in,
-            false => flow.inside_in * beyond,
-        };
-        let Some(tiers) = parts.tiers(rank.filter(|_| counted), far) else {
-            continue;
-        };
-        if apart {
-            (flow.between_in, flow.between_out) = (tiers.arriving, tiers.crossing);
-        } else {
-            // All rows stay in the node, those that are passed on in a second message.
-            flow.inside_in -= tiers.forwarded;
-            flow.inside_out -= tiers.passed;
+        for flow in [&mut class.flow, &mut class.targets] {
+            let far = |between: f64, inside: f64| match apart {
+                true => between,
+                false => inside * beyond,
+            };
+            let (read, written) = (
+                far(flow.between_in, flow.inside_in),
+                far(flow.between_out, flow.inside_out),
+            );
+            let tiers = match parts.tiers(rank.filter(|_| counted), read) {
+                Some(tiers) if counted => tiers,
+                Some(tiers) => Tiers {
+                    crossing: written * on_nodes.crossing,
+                    passed: written * (1.0 - on_nodes.crossing),
+                    ..tiers
+                },
+                None => continue,
+            };
+            if apart {
+                (flow.between_in, flow.between_out) = (tiers.arriving, tiers.crossing);
+            } else {
+                // All rows stay in the node, those that are passed on in a second message.
+                flow.inside_in -= tiers.forwarded;
+                flow.inside_out -= tiers.passed;
+            }
+            (flow.forwarded, flow.passed) = (tiers.forwarded, tiers.passed);
         }
-        (flow.forwarded, flow.passed) = (tiers.forwarded, tiers.passed);
     }
 }
 

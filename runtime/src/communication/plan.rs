@@ -100,10 +100,10 @@ impl Rank {
         let own = &*self;
         let mut plan = Plan { own, steps, what };
         if let Instr::HaloExchange(one) = whole {
-            match (&own.part.routes, one.end) {
-                (_, End::Dst) => plan.exchange_targets(one.buffer),
-                (Some(routes), End::Src) => plan.exchange_in_tiers(one.buffer, routes),
+            match (own.part.routes(one.end), one.end) {
+                (Some(routes), end) => plan.exchange_in_tiers(one.buffer, end, routes),
                 (None, End::Src) => plan.exchange(one.buffer),
+                (None, End::Dst) => plan.exchange_targets(one.buffer),
             }
         } else if let Instr::HaloReduce(one) = whole {
             match &one.skip {
@@ -111,10 +111,10 @@ impl Rank {
                     let exchange = own.skippable(one.buffer, &skip.of, iteration, epoch)?;
                     plan.returning(one.buffer, skip, &exchange)?;
                 }
-                None => match (&own.part.routes, one.end) {
-                    (_, End::Dst) => plan.reduce_targets(one.buffer),
-                    (Some(routes), End::Src) => plan.reduce_in_tiers(one.buffer, routes),
+                None => match (own.part.routes(one.end), one.end) {
+                    (Some(routes), end) => plan.reduce_in_tiers(one.buffer, end, routes),
                     (None, End::Src) => plan.reduce(one.buffer, |_| true, true),
+                    (None, End::Dst) => plan.reduce_targets(one.buffer),
                 },
             }
         } else if let Instr::AllReduce(one) = whole {
@@ -136,9 +136,8 @@ impl Rank {
         } else {
             return Ok(false);
         }
-        if let (Some(routes), Instr::HaloExchange(_) | Instr::HaloReduce(_)) =
-            (&self.part.routes, whole)
-        {
+        let halo = matches!(whole, Instr::HaloExchange(_) | Instr::HaloReduce(_));
+        if let Some(routes) = self.part.routes(End::Src).filter(|_| halo) {
             self.crossed += steps.crossing_bytes(routes, self.number);
         }
         Ok(true)

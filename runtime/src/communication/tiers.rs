@@ -7,53 +7,55 @@ use super::{CommStep, CommSteps, Rows};
 use crate::part::lists::{Legs, List};
 use crate::part::rows::Sent;
 use gnnc_graph::routes::{Leg, Routes};
+use gnnc_ir::kernel::End;
 use gnnc_ir::program::Ref;
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 /// Rows of a rank, and the rank that they go to or come from.
 type WithPeer = (u32, Rows);
 
 impl Plan<'_> {
     /// Halo exchange: own rows go to the readers of the own node, and to one reader of each other node, which passes them on.
-    pub(super) fn exchange_in_tiers(&mut self, at: Ref, routes: &Routes) {
+    pub(super) fn exchange_in_tiers(&mut self, at: Ref, end: End, routes: &Routes) {
         let matrix = self.matrix(at);
         if self.what.begins {
-            for (to, rows) in self.read_nearby(matrix, routes) {
+            for (to, rows) in self.read_nearby(matrix, end, routes) {
                 self.steps.send(to, [rows]);
             }
-            self.send_legs(matrix, Legs::Crossing);
-            for (from, rows) in self.nearby_halo(matrix, routes) {
+            self.send_legs(matrix, end, Legs::Crossing);
+            for (from, rows) in self.nearby_halo(matrix, end, routes) {
                 self.steps.expect(from, rows.floats());
             }
-            self.expect_legs(matrix, Legs::Arriving);
+            self.expect_legs(matrix, end, Legs::Arriving);
             self.steps.round();
         }
         if self.what.finishes {
             self.steps.add(CommStep::Packed);
             self.steps.add(CommStep::Await);
-            for (from, rows) in self.nearby_halo(matrix, routes) {
+            for (from, rows) in self.nearby_halo(matrix, end, routes) {
                 self.steps.receive(from, [rows], Write::Replace);
             }
-            self.receive_legs(matrix, Legs::Arriving, Write::Replace);
-            self.send_legs(matrix, Legs::Passed);
-            self.expect_legs(matrix, Legs::Forwarded);
+            self.receive_legs(matrix, end, Legs::Arriving, Write::Replace);
+            self.send_legs(matrix, end, Legs::Passed);
+            self.expect_legs(matrix, end, Legs::Forwarded);
             self.steps.round();
             self.steps.add(CommStep::Packed);
             self.steps.add(CommStep::Await);
-            self.receive_legs(matrix, Legs::Forwarded, Write::Replace);
+            self.receive_legs(matrix, end, Legs::Forwarded, Write::Replace);
         }
     }
 
     /// Halo reduce: halo rows go to their owner if that is in the own node, else to the rank of the node that had them
     /// from their owner. It adds them up, in rank order, and sends the sums to the owners.
-    pub(super) fn reduce_in_tiers(&mut self, at: Ref, routes: &Routes) {
+    pub(super) fn reduce_in_tiers(&mut self, at: Ref, end: End, routes: &Routes) {
         let matrix = self.matrix(at);
         // What comes from ranks of the node, for own rows and for rows of other nodes.
-        let near = self.read_nearby(matrix, routes);
-        let back = by_peer(near, self.legs(matrix, Legs::Passed));
+        let near = self.read_nearby(matrix, end, routes);
+        let back = by_peer(near, self.legs(matrix, end, Legs::Passed));
         if self.what.begins {
-            let forwarded = self.legs(matrix, Legs::Forwarded);
-            for (to, rows) in by_peer(self.nearby_halo(matrix, routes), forwarded) {
+            let forwarded = self.legs(matrix, end, Legs::Forwarded);
+            for (to, rows) in by_peer(self.nearby_halo(matrix, end, routes), forwarded) {
                 self.steps.send(to, rows);
             }
             for (from, rows) in &back {
@@ -68,20 +70,25 @@ impl Plan<'_> {
             for (from, rows) in &back {
                 self.steps.receive(*from, rows.iter().copied(), Write::Add);
             }
-            self.send_legs(matrix, Legs::Arriving);
-            self.expect_legs(matrix, Legs::Crossing);
+            self.send_legs(matrix, end, Legs::Arriving);
+            self.expect_legs(matrix, end, Legs::Crossing);
             self.steps.round();
             self.steps.add(CommStep::Packed);
             self.steps.add(CommStep::Await);
-            self.receive_legs(matrix, Legs::Crossing, Write::Add);
+            self.receive_legs(matrix, end, Legs::Crossing, Write::Add);
         }
     }
 
-    /// Own rows that other ranks of the node read, ascending by rank.
-    fn read_nearby(&self, matrix: Rows, routes: &Routes) -> Vec<WithPeer> {
+    /// Own rows that other ranks of the node have in their halo, ascending by rank.
+    fn read_nearby(&self, matrix: Rows, end: End, routes: &Routes) -> Vec<WithPeer> {
         let own = self.own.in_stage();
-        let near = self.own.part.sent(None, 0);
-        let near = near.filter(|sent| routes.together(sent.to, own));
+        let sent = match end {
+            End::Src => self.own.part.sent(None, 0).collect(),
+            End::Dst => self.own.part.targets().0,
+        };
+        let near = sent
+            .into_iter()
+            .filter(|sent| routes.together(sent.to, own));
         let rows = |sent: Sent| {
             let listed = matrix.listed(sent.list, sent.first, sent.rows.len());
             (self.own.stage().rank(sent.to), listed)
@@ -90,37 +97,42 @@ impl Plan<'_> {
     }
 
     /// Halo rows that other ranks of the node own, ascending by rank.
-    fn nearby_halo(&self, matrix: Rows, routes: &Routes) -> Vec<WithPeer> {
+    fn nearby_halo(&self, matrix: Rows, end: End, routes: &Routes) -> Vec<WithPeer> {
         let own = self.own.in_stage();
-        let near = self.own.part.halo(None, 0);
-        let near = near.filter(|(owner, _)| routes.together(*owner, own));
+        let halo: Vec<(u32, Range<usize>)> = match end {
+            End::Src => self.own.part.halo(None, 0).collect(),
+            End::Dst => self.own.part.targets().1.to_vec(),
+        };
+        let near = halo
+            .into_iter()
+            .filter(|(owner, _)| routes.together(*owner, own));
         near.map(|(owner, rows)| (self.own.stage().rank(owner), matrix.run(rows)))
             .collect()
     }
 
-    fn legs(&self, matrix: Rows, legs: Legs) -> Vec<WithPeer> {
-        let all = (0u32..).zip(self.own.part.legs(legs));
+    fn legs(&self, matrix: Rows, end: End, legs: Legs) -> Vec<WithPeer> {
+        let all = (0u32..).zip(self.own.part.legs(end, legs));
         let rows = |(n, leg): (u32, &Leg)| {
-            let listed = matrix.listed(List::Leg(legs, n), 0, leg.rows.len());
+            let listed = matrix.listed(List::Leg(end, legs, n), 0, leg.rows.len());
             (self.own.stage().rank(leg.peer), listed)
         };
         all.map(rows).collect()
     }
 
-    fn send_legs(&mut self, matrix: Rows, legs: Legs) {
-        for (to, rows) in self.legs(matrix, legs) {
+    fn send_legs(&mut self, matrix: Rows, end: End, legs: Legs) {
+        for (to, rows) in self.legs(matrix, end, legs) {
             self.steps.send(to, [rows]);
         }
     }
 
-    fn expect_legs(&mut self, matrix: Rows, legs: Legs) {
-        for (from, rows) in self.legs(matrix, legs) {
+    fn expect_legs(&mut self, matrix: Rows, end: End, legs: Legs) {
+        for (from, rows) in self.legs(matrix, end, legs) {
             self.steps.expect(from, rows.floats());
         }
     }
 
-    fn receive_legs(&mut self, matrix: Rows, legs: Legs, write: Write) {
-        for (from, rows) in self.legs(matrix, legs) {
+    fn receive_legs(&mut self, matrix: Rows, end: End, legs: Legs, write: Write) {
+        for (from, rows) in self.legs(matrix, end, legs) {
             self.steps.receive(from, [rows], write);
         }
     }

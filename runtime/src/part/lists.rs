@@ -7,7 +7,7 @@ use crate::chunks::Set;
 
 use gnnc_graph::routes::Leg;
 use gnnc_ir::EdgeSet;
-use gnnc_ir::kernel::Walk;
+use gnnc_ir::kernel::{End, Walk};
 use gnnc_ir::program::{Extent, Launch, Product, Program};
 use gnnc_ir::words::types::{Level, Of};
 
@@ -21,7 +21,7 @@ pub(crate) enum List {
     /// The own rows to which another rank adds; the index counts the ranks that add to any.
     Open(u32),
     /// Rows that cross to a node or are passed on there; the index counts the legs.
-    Leg(Legs, u32),
+    Leg(End, Legs, u32),
     /// Ids of a rank's vertices among the moved rows.
     Moved(Option<Set>, u32),
     /// Positions of these among that rank's rows, if not all rows are moved.
@@ -227,7 +227,7 @@ impl Part {
             List::Ids(over) => Numbers::Rows(self.ids(over)),
             List::Sent(reader) => Numbers::Rows(&self.send.get(reader as usize)?.1),
             List::Open(rank) => Numbers::Rows(&self.open.get(rank as usize)?.1),
-            List::Leg(legs, n) => Numbers::Rows(&self.legs(legs).get(n as usize)?.rows),
+            List::Leg(end, legs, n) => Numbers::Rows(&self.legs(end, legs).get(n as usize)?.rows),
             List::Moved(set, rank) => {
                 let ids = match set {
                     None => &self.whole.owned,
@@ -255,8 +255,8 @@ impl Part {
     }
 
     /// The legs of one kind; none if exchanges have one tier.
-    pub(crate) fn legs(&self, legs: Legs) -> &[Leg] {
-        self.routes.as_ref().map_or(&[], |routes| match legs {
+    pub(crate) fn legs(&self, end: End, legs: Legs) -> &[Leg] {
+        self.routes(end).map_or(&[], |routes| match legs {
             Legs::Crossing => &routes.crossing,
             Legs::Arriving => &routes.arriving,
             Legs::Passed => &routes.passed,
@@ -301,8 +301,11 @@ impl Part {
         let mut lists = vec![List::Ids(Over::Own), List::Ids(Over::All)];
         lists.extend((0..self.send.len() as u32).map(List::Sent));
         lists.extend((0..self.open.len() as u32).map(List::Open));
-        for legs in Legs::ALL {
-            lists.extend((0..self.legs(legs).len() as u32).map(|n| List::Leg(legs, n)));
+        for end in [End::Src, End::Dst] {
+            for legs in Legs::ALL {
+                let count = self.legs(end, legs).len() as u32;
+                lists.extend((0..count).map(|n| List::Leg(end, legs, n)));
+            }
         }
         let ranks = 0..self.whole.owned.len() as u32;
         lists.extend(ranks.clone().map(|rank| List::Moved(None, rank)));
