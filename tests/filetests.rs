@@ -14,6 +14,7 @@ use gnnc::ir::program::verify::{RankData, verify};
 use gnnc::ir::program::{Capacity, Program, RankSizes, Reach};
 use gnnc::ir::words::storage::Storage;
 use gnnc::planner::lower::chunks::chunks;
+use gnnc::planner::lower::cover::cover;
 use gnnc::planner::lower::interior::interior;
 use gnnc::planner::lower::offload::{MemoryBudget, offload};
 use gnnc::planner::lower::overlap::overlap;
@@ -193,6 +194,7 @@ fn on_program(pass: &str, keys: &Keys, text: &str) -> Result<String, String> {
     let before = sections(&program);
     let program = match pass {
         "chunks" => chunks(program, of()),
+        "cover" => cover(program).map_err(|error| error.to_string())?,
         "interior" => interior(program),
         "overlap" => overlap(program),
         "storage" => {

@@ -87,6 +87,8 @@ pub struct CoverLoads {
     pub targets: Vec<Vec<u64>>,
     /// Stored edges that each part adds up, without self loops.
     pub edges: Vec<u64>,
+    /// Those of them that come from other parts' vertices.
+    pub halo_edges: Vec<u64>,
 }
 
 /// What the parts of a partition send if consecutive ranks share a node, and a row crosses to a node once.

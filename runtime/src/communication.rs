@@ -5,7 +5,6 @@
 //! executor of a device runs it. A list says which words of the rank's memory it means, not where that
 //! memory is.
 
-mod cover;
 pub(crate) mod moves;
 mod plan;
 pub(crate) mod redistribute;

@@ -201,6 +201,8 @@ pub fn runs_on_parts(program: &Program) -> Result<(), String> {
         "cuts parts into chunks"
     } else if program.node_ranks.is_some() {
         "sends rows once for each node, to ranks that follow from what all parts read"
+    } else if program.halo == Halo::Cover {
+        "sends partial sums, for vertices that follow from the edges between all parts"
     } else if walks || whole || needs.ids || needs.owned || program.halo != Halo::Boundary {
         "has rows of all vertices on each rank"
     } else {

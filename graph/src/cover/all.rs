@@ -77,9 +77,13 @@ impl Covers {
             messages: vec![vec![0; parts]; parts],
             targets: vec![vec![0; parts]; parts],
             edges: vec![0; parts],
+            halo_edges: vec![0; parts],
         };
         for (v, part) in (0u32..).zip(owner) {
-            loads.edges[*part as usize] += topology.in_neighbours(v).len() as u64;
+            let sources = topology.in_neighbours(v);
+            let far = sources.iter().filter(|u| owner[**u as usize] != *part);
+            loads.edges[*part as usize] += sources.len() as u64;
+            loads.halo_edges[*part as usize] += far.count() as u64;
         }
         for (to, covers) in self.of.iter().enumerate() {
             for (from, cover) in covers.iter().enumerate() {
@@ -90,6 +94,7 @@ impl Covers {
                     let here = sources.filter(|u| owner[**u as usize] as usize == from);
                     let edges = here.count() as u64;
                     loads.edges[to] -= edges;
+                    loads.halo_edges[to] -= edges;
                     loads.edges[from] += edges;
                 }
             }

@@ -471,7 +471,7 @@ fn check_cover(field: &str, summary: &PartitionSummary) -> Checked {
         .map(|part| u128::from(part.edges))
         .sum();
     expect(
-        cover.edges.len() == parts && edges == all,
+        cover.edges.len() == parts && cover.halo_edges.len() == parts && edges == all,
         format!("{field}.edges"),
         format!("{edges} in {} parts", cover.edges.len()),
         format!("{all} in {parts}"),

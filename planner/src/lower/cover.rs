@@ -105,7 +105,7 @@ impl Pass {
                 let Some(gather) = coverable(&kernel, &launch) else {
                     let name = kernel.body.name();
                     return Err(refused(&format!(
-                        "a {name} that reads more of an edge than one end, or does not sum"
+                        "{name}, which reads more of an edge than one end, or does not sum"
                     )));
                 };
                 self.sums += 1;

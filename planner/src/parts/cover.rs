@@ -32,6 +32,7 @@ impl Parts {
                     let of_rank = |all: &[Vec<u64>]| all.iter().map(|row| row[rank]).sum::<u64>();
                     sizes.halo = of_rank(&cover.messages) + of_rank(&cover.targets);
                     sizes.edges = cover.edges[rank];
+                    sizes.reach.halo_edges = cover.halo_edges[rank];
                 }
                 self.alpha = (rows + sums) / vertices;
                 self.messages = Messages::Matrix(cover.messages);

@@ -78,7 +78,8 @@ impl Priced<'_> {
         let sent = &self.estimate.epoch.traffic;
         let ranks = f64::from(self.spec.ranks);
         let vertices = self.parts.sizes.first().map_or(0, |s| s.vertices).max(1);
-        let rows = self.parts.halo_rows() as f64 / vertices as f64;
+        let reads = self.parts.reads();
+        let rows = (reads.total() + reads.sums) as f64 / vertices as f64;
         let halo = sent.halo_exchange.saturating_add(sent.halo_reduce);
         Volume {
             halo: Bytes(halo),

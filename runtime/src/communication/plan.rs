@@ -102,8 +102,7 @@ impl Rank {
         if let Instr::HaloExchange(one) = whole {
             match (own.part.routes(one.end), one.end) {
                 (Some(routes), end) => plan.exchange_in_tiers(one.buffer, end, routes),
-                (None, End::Src) => plan.exchange(one.buffer),
-                (None, End::Dst) => plan.exchange_targets(one.buffer),
+                (None, end) => plan.exchange(one.buffer, end),
             }
         } else if let Instr::HaloReduce(one) = whole {
             match &one.skip {
@@ -113,8 +112,7 @@ impl Rank {
                 }
                 None => match (own.part.routes(one.end), one.end) {
                     (Some(routes), end) => plan.reduce_in_tiers(one.buffer, end, routes),
-                    (None, End::Src) => plan.reduce(one.buffer, |_| true, true),
-                    (None, End::Dst) => plan.reduce_targets(one.buffer),
+                    (None, end) => plan.reduce(one.buffer, end, |_| true, true),
                 },
             }
         } else if let Instr::AllReduce(one) = whole {
@@ -215,18 +213,18 @@ impl Plan<'_> {
     }
 
     /// Halo exchange: own rows go to their readers.
-    fn exchange(&mut self, at: Ref) {
+    fn exchange(&mut self, at: Ref, end: End) {
         let matrix = self.matrix(at);
         let (chunk, order) = (self.own.place.chunk, self.own.in_stage());
         if self.what.begins {
-            self.send_own(matrix);
-            self.expect_halo(matrix, |_| true);
+            self.send_own(matrix, end);
+            self.expect_halo(matrix, end, |_| true);
             self.steps.round();
         }
         if self.what.finishes {
             self.steps.add(CommStep::Packed);
             self.steps.add(CommStep::Await);
-            for (other, rows) in self.own.part.halo(chunk, order) {
+            for (other, rows) in self.own.part.halo(end, chunk, order) {
                 let (from, halo) = (self.own.stage().rank(other), matrix.run(rows));
                 self.steps.receive(from, [halo], Write::Replace);
             }
@@ -235,12 +233,12 @@ impl Plan<'_> {
 
     /// Halo reduce: halo rows go to those of their owners that are `wanted`. If `adds`, received rows
     /// are added in rank order.
-    pub(super) fn reduce(&mut self, at: Ref, wanted: impl Fn(u32) -> bool, adds: bool) {
+    pub(super) fn reduce(&mut self, at: Ref, end: End, wanted: impl Fn(u32) -> bool, adds: bool) {
         let matrix = self.matrix(at);
         let (chunk, order) = (self.own.place.chunk, self.own.in_stage());
-        let sent = || self.own.part.sent(chunk, 0).filter(move |_| adds);
+        let sent = || self.own.part.sent(end, chunk, 0).filter(move |_| adds);
         if self.what.begins {
-            let halo = self.own.part.halo(chunk, order);
+            let halo = self.own.part.halo(end, chunk, order);
             for (other, rows) in halo.filter(|(other, _)| wanted(*other)) {
                 let to = self.own.stage().rank(other);
                 self.steps.send(to, [matrix.run(rows)]);
@@ -268,15 +266,15 @@ impl Plan<'_> {
         }
     }
 
-    /// Sends each rank the own rows it reads in the next round.
-    pub(super) fn send_own(&mut self, matrix: Rows) {
+    /// Sends each rank the own rows that it has in its halo in the next round.
+    pub(super) fn send_own(&mut self, matrix: Rows, end: End) {
         let (chunk, order) = (self.own.place.chunk, self.own.in_stage());
         for Sent {
             to,
             rows,
             list,
             first,
-        } in self.own.part.sent(chunk, order)
+        } in self.own.part.sent(end, chunk, order)
         {
             let own = matrix.listed(list, first, rows.len());
             self.steps.send(self.own.stage().rank(to), [own]);
@@ -284,9 +282,9 @@ impl Plan<'_> {
     }
 
     /// Expects halo rows from those of their owners that are `due` in the next round.
-    pub(super) fn expect_halo(&mut self, matrix: Rows, due: impl Fn(u32) -> bool) {
+    pub(super) fn expect_halo(&mut self, matrix: Rows, end: End, due: impl Fn(u32) -> bool) {
         let (chunk, order) = (self.own.place.chunk, self.own.in_stage());
-        for (other, rows) in self.own.part.halo(chunk, order) {
+        for (other, rows) in self.own.part.halo(end, chunk, order) {
             if due(other) {
                 let from = self.own.stage().rank(other);
                 self.steps.expect(from, rows.len() * matrix.stride);

@@ -10,7 +10,6 @@ use gnnc_graph::routes::{Leg, Routes};
 use gnnc_ir::kernel::End;
 use gnnc_ir::program::Ref;
 use std::collections::BTreeMap;
-use std::ops::Range;
 
 /// Rows of a rank, and the rank that they go to or come from.
 type WithPeer = (u32, Rows);
@@ -82,13 +81,8 @@ impl Plan<'_> {
     /// Own rows that other ranks of the node have in their halo, ascending by rank.
     fn read_nearby(&self, matrix: Rows, end: End, routes: &Routes) -> Vec<WithPeer> {
         let own = self.own.in_stage();
-        let sent = match end {
-            End::Src => self.own.part.sent(None, 0).collect(),
-            End::Dst => self.own.part.targets().0,
-        };
-        let near = sent
-            .into_iter()
-            .filter(|sent| routes.together(sent.to, own));
+        let sent = self.own.part.sent(end, None, 0);
+        let near = sent.filter(|sent| routes.together(sent.to, own));
         let rows = |sent: Sent| {
             let listed = matrix.listed(sent.list, sent.first, sent.rows.len());
             (self.own.stage().rank(sent.to), listed)
@@ -99,13 +93,8 @@ impl Plan<'_> {
     /// Halo rows that other ranks of the node own, ascending by rank.
     fn nearby_halo(&self, matrix: Rows, end: End, routes: &Routes) -> Vec<WithPeer> {
         let own = self.own.in_stage();
-        let halo: Vec<(u32, Range<usize>)> = match end {
-            End::Src => self.own.part.halo(None, 0).collect(),
-            End::Dst => self.own.part.targets().1.to_vec(),
-        };
-        let near = halo
-            .into_iter()
-            .filter(|(owner, _)| routes.together(*owner, own));
+        let halo = self.own.part.halo(end, None, 0);
+        let near = halo.filter(|(owner, _)| routes.together(*owner, own));
         near.map(|(owner, rows)| (self.own.stage().rank(owner), matrix.run(rows)))
             .collect()
     }

@@ -4,7 +4,7 @@ use super::lists::{List, Table};
 use super::{Part, sliced};
 use crate::chunks::Set;
 use gnnc_graph::Csr;
-use gnnc_ir::kernel::Walk;
+use gnnc_ir::kernel::{End, Walk};
 use gnnc_ir::program::instr;
 use gnnc_ir::program::{Chunk, Even, Extent, Grouped, Instr, Moved, Program};
 use std::ops::Range;
@@ -96,11 +96,14 @@ impl Part {
             Extent::Inner => ranges.push(wide(own)),
             Extent::Local => {
                 ranges.push(wide(own));
-                ranges.extend(self.halo(chunk, 0).map(|(_, rows)| wide(rows)));
+                ranges.extend(self.halo(End::Src, chunk, 0).map(|(_, rows)| wide(rows)));
             }
             Extent::Halo => {
                 let behind = |rows: Range<usize>| rows.start - self.inner..rows.end - self.inner;
-                ranges.extend(self.halo(chunk, 0).map(|(_, rows)| wide(behind(rows))));
+                ranges.extend(
+                    self.halo(End::Src, chunk, 0)
+                        .map(|(_, rows)| wide(behind(rows))),
+                );
             }
             Extent::Edges(set) => {
                 let edges = self.edges.of(set).as_ref()?;
@@ -124,37 +127,33 @@ impl Part {
         Some(())
     }
 
-    /// The own rows, of a chunk or all, for each rank that reads any. Starts with rank `first` and
-    /// wraps around, so that not everyone begins with rank 0.
+    /// The own rows, of a chunk or all, for each rank that has any in its halo: as sources of edges, or as targets. Starts
+    /// with rank `first` and wraps around, so that not everyone begins with rank 0.
     pub(crate) fn sent(
         &self,
+        end: End,
         chunk: Option<u32>,
         first: u32,
     ) -> impl Iterator<Item = Sent<'_>> + use<'_> {
+        let (all, list): (_, fn(u32) -> List) = match end {
+            End::Src => (&self.send, List::Sent),
+            End::Dst => (&self.open, List::Open),
+        };
         let rows = move |i: usize| {
-            let ((to, rows), places) = (&self.send[i], within(&self.chunks.send[i], chunk));
+            let (to, rows) = &all[i];
+            let places = match end {
+                End::Src => within(&self.chunks.send[i], chunk),
+                End::Dst => 0..rows.len(),
+            };
             Sent {
                 to: *to,
-                list: List::Sent(i as u32),
+                list: list(i as u32),
                 first: places.start,
                 rows: &rows[places],
             }
         };
-        let peers = from(first, &self.send).map(rows);
+        let peers = from(first, all).map(rows);
         peers.filter(|sent| !sent.rows.is_empty())
-    }
-
-    /// The own rows that another rank has in its halo as targets of edges, for each rank that has any; and the halo rows of
-    /// this one that are such targets, for each rank that owns any.
-    pub(crate) fn targets(&self) -> (Vec<Sent<'_>>, &[(u32, Range<usize>)]) {
-        let open = (0u32..).zip(&self.open);
-        let open = open.map(|(n, (to, rows))| Sent {
-            to: *to,
-            rows,
-            list: List::Open(n),
-            first: 0,
-        });
-        (open.collect(), &self.ghosts_of)
     }
 
     /// The rows a redistribution moves: for each rank, the numbers of its rows among those of all.
@@ -169,11 +168,23 @@ impl Part {
     /// The halo rows, of a chunk or all, for each rank that owns any, in the same order.
     pub(crate) fn halo(
         &self,
+        end: End,
         chunk: Option<u32>,
         first: u32,
     ) -> impl Iterator<Item = (u32, Range<usize>)> + use<'_> {
-        let rows = move |i: usize| (self.halo_of[i].0, within(&self.chunks.halo[i], chunk));
-        let owners = from(first, &self.halo_of).map(rows);
+        let all = match end {
+            End::Src => &self.halo_of,
+            End::Dst => &self.ghosts_of,
+        };
+        let rows = move |i: usize| {
+            let (owner, rows) = &all[i];
+            let rows = match end {
+                End::Src => within(&self.chunks.halo[i], chunk),
+                End::Dst => rows.clone(),
+            };
+            (*owner, rows)
+        };
+        let owners = from(first, all).map(rows);
         owners.filter(|(_, rows)| !rows.is_empty())
     }
 }
