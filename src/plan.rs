@@ -114,7 +114,7 @@ pub fn sweep(
         .iter()
         .map(|options| options.as_ref().map(planner))
         .collect();
-    let mut counted = Counted::default();
+    let mut counted = Counted::on(&options.cluster, &options.pin.knobs);
     if let Some(data) = &loaded.data {
         let divisions = planners.iter().flatten().flat_map(|p| p.divisions(data));
         let mut draws = Draws::default();
@@ -250,7 +250,7 @@ impl<'a> Planner<'a> {
         options: &'a PlanOptions,
     ) -> Result<Self, Error> {
         let mut planner = Self::unmeasured(loaded, compiled, options);
-        planner.measure(&mut Counted::default())?;
+        planner.measure(&mut Counted::on(&options.cluster, &options.pin.knobs))?;
         Ok(planner)
     }
 

@@ -51,7 +51,7 @@ pub fn summarise(
     };
     for &(count, partitioner) in parts {
         let partition = partitioner.partition(data.into(), count)?;
-        let summary = summarise_partition(data, &partition, partitioner.name())?;
+        let summary = summarise_partition(data, &partition, partitioner.name(), &[])?;
         workload.add_partition(count, summary);
     }
     Ok(workload)
@@ -91,7 +91,7 @@ fn column_nonzeros(features: &Features) -> Vec<u64> {
     found
 }
 
-/// Counts the vertices and edges each part of a partition holds and reads.
+/// Counts the vertices and edges each part of a partition holds and reads, and what crosses to nodes of so many parts.
 ///
 /// # Errors
 /// A partition of another graph.
@@ -99,6 +99,7 @@ pub fn summarise_partition(
     data: &GraphData,
     partition: &Partition,
     partitioner: &str,
+    of_nodes: &[u32],
 ) -> Result<PartitionSummary, GraphError> {
     let replication = replication(&data.topology, partition)?;
     let mut loads: Vec<PartLoad> = replication
@@ -146,7 +147,7 @@ pub fn summarise_partition(
         partitioner: partitioner.to_owned(),
         alpha: replication.alpha,
         parts: loads,
-        nodes: node_loads(partition.owner(), &replication),
+        nodes: node_loads(partition.owner(), &replication, of_nodes),
         cover: None,
         messages: replication.messages,
     })

@@ -47,7 +47,7 @@ impl PartitionerArgs {
         say_refused(cache.as_ref(), out);
         let summed = made.into_iter().map(|partition| {
             Ok(Made {
-                summary: summary::summarise_partition(data, &partition, method.name())?,
+                summary: summary::summarise_partition(data, &partition, method.name(), &[])?,
                 remark: method.remark(graph),
                 partition,
             })

@@ -6,7 +6,8 @@ use gnnc_graph::partition::{self, Partition};
 use gnnc_graph::sample::{At, HopEdges, PILOT, Replay, Rule, SampleError, Sampler, seeds};
 use gnnc_graph::{GraphData, Topology, summary};
 use gnnc_ir::EdgeSet;
-use gnnc_ir::plan::Partitioner;
+use gnnc_ir::cluster::Cluster;
+use gnnc_ir::plan::{Knobs, Partitioner};
 use gnnc_ir::program::trace::Phase;
 use gnnc_ir::words::sampling::Sampling;
 use gnnc_ir::workload::PartitionSummary;
@@ -23,6 +24,8 @@ pub(super) type Division = (u32, Partitioner);
 /// The divisions of a graph that were counted.
 #[derive(Default)]
 pub(super) struct Counted {
+    /// Numbers of ranks a node whose crossing rows are counted.
+    of_nodes: Vec<u32>,
     /// Statistics of partitions.
     pub(super) partitions: BTreeMap<Division, PartitionSummary>,
     /// Sizes of batches, in the order of [`Draws::batches`].
@@ -41,6 +44,16 @@ pub(super) struct Draws {
 }
 
 impl Counted {
+    /// Nothing counted yet, for the nodes of a cluster and those that are asked for.
+    pub(super) fn on(cluster: &Cluster, knobs: &Knobs) -> Self {
+        Self {
+            of_nodes: std::iter::once(cluster.devices_per_node)
+                .chain(knobs.node_ranks)
+                .collect(),
+            ..Self::default()
+        }
+    }
+
     /// Partitions a graph and counts its parts and the batches on them, where that is not known yet.
     /// Each partitioner gets all its requests at once, to share work between them, and looks into `cache` first.
     ///
@@ -73,7 +86,8 @@ impl Counted {
             let made = partitions(compiled.input(data, partitioner), &*method, &counts, cache)?;
             for (parts, partition) in counts.into_iter().zip(made) {
                 let division = (parts, partitioner);
-                let mut found = summary::summarise_partition(data, &partition, name)?;
+                let mut found =
+                    summary::summarise_partition(data, &partition, name, &self.of_nodes)?;
                 if compiled.sends_sums() {
                     found.cover = summary::cover_loads(data, &partition);
                 }

@@ -61,7 +61,8 @@ pub(super) fn resting(
     let mut workload = loaded.workload.clone();
     if count > 1 {
         // With the partition of this run.
-        let mut found = summary::summarise_partition(data, partition, partitioner.name())?;
+        let (name, of_nodes) = (partitioner.name(), Vec::from_iter(spec.node_ranks()));
+        let mut found = summary::summarise_partition(data, partition, name, &of_nodes)?;
         if spec.sends_sums() {
             found.cover = summary::cover_loads(data, partition);
         }
