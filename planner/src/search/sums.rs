@@ -30,7 +30,6 @@ impl Ready {
             programs,
             parts,
             least,
-            same: None,
             ..*self
         })
     }
