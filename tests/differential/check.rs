@@ -45,6 +45,18 @@ pub struct Way {
     pub threads: usize,
 }
 
+impl Way {
+    /// Ranks with a partitioner and threads that differ from number to number.
+    pub fn varied(placement: Placement, ranks: u32) -> Self {
+        Self {
+            placement,
+            ranks,
+            partitioner: ["range", "metis", "hash"][ranks as usize % 3],
+            threads: 1 + ranks as usize % 2,
+        }
+    }
+}
+
 /// A model with its data, and its inputs for the interpreter.
 pub struct Case {
     /// The text, for messages.

@@ -32,15 +32,6 @@ fn joint(interior: bool, overlap: bool) -> Knobs {
     }
 }
 
-fn way(placement: Placement, ranks: u32) -> Way {
-    Way {
-        placement,
-        ranks,
-        partitioner: ["range", "metis", "hash"][ranks as usize % 3],
-        threads: 1 + ranks as usize % 2,
-    }
-}
-
 #[test]
 fn joint_covers_are_what_the_interpreter_computes() {
     for body in MODELS {
@@ -55,7 +46,7 @@ fn joint_covers_are_what_the_interpreter_computes() {
                     }
                     case.layouts = Some(Default::default());
                     case.knobs = joint(ranks == 3, ranks != 5);
-                    case.check(way(placement, ranks));
+                    case.check(Way::varied(placement, ranks));
                 }
             }
         }
@@ -68,7 +59,7 @@ fn joint_covers_on_a_device_are_what_the_interpreter_computes() {
         let mut case = Case::new("", body, planted(shape(true)));
         (case.device, case.knobs) = (true, joint(true, true));
         for ranks in [2, 5] {
-            case.check(way(Placement::Graph, ranks));
+            case.check(Way::varied(Placement::Graph, ranks));
         }
     }
 }
@@ -83,7 +74,7 @@ fn joint_covers_in_two_tiers_are_what_the_interpreter_computes() {
                 case.device = ranks == 6 && n == 0;
                 case.knobs = joint(ranks == 6, true);
                 case.knobs.node_ranks = Some(node_ranks);
-                case.check(way(placement, ranks));
+                case.check(Way::varied(placement, ranks));
             }
         }
     }
@@ -124,7 +115,7 @@ fn parts_have_the_covers_between_nodes_that_were_counted() {
 fn joint_covers_touch_only_their_own_memory() {
     let mut case = Case::new("", GCNII, planted(shape(false)));
     (case.checked, case.knobs) = (true, joint(false, true));
-    case.check(way(Placement::Graph, 4));
+    case.check(Way::varied(Placement::Graph, 4));
 }
 
 /// A sum of sums: the order of additions is another, but the same at any number of threads.
@@ -135,7 +126,7 @@ fn threads_change_no_bit() {
     let losses = |threads| {
         let mut trainer = case.start(Way {
             threads,
-            ..way(Placement::Graph, 6)
+            ..Way::varied(Placement::Graph, 6)
         });
         [(); 3].map(|()| trainer.epoch().unwrap().loss.to_bits())
     };

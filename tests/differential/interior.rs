@@ -82,12 +82,7 @@ fn interior_is_what_the_interpreter_computes() {
                 if ranks == 1 && placement != Placement::Graph {
                     continue;
                 }
-                case.check(Way {
-                    placement,
-                    ranks,
-                    partitioner: ["range", "metis", "hash"][ranks as usize % 3],
-                    threads: 1 + ranks as usize % 2,
-                });
+                case.check(Way::varied(placement, ranks));
             }
         }
     }

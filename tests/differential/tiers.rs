@@ -31,15 +31,6 @@ fn tiers(node_ranks: u32, interior: bool) -> Knobs {
     }
 }
 
-fn way(placement: Placement, ranks: u32) -> Way {
-    Way {
-        placement,
-        ranks,
-        partitioner: ["range", "metis", "hash"][ranks as usize % 3],
-        threads: 1 + ranks as usize % 2,
-    }
-}
-
 #[test]
 fn two_tiers_are_what_the_interpreter_computes() {
     for (n, body) in MODELS.into_iter().enumerate() {
@@ -47,7 +38,7 @@ fn two_tiers_are_what_the_interpreter_computes() {
         for (ranks, node_ranks) in NODES {
             for placement in PLACEMENTS {
                 case.knobs = tiers(node_ranks, ranks == 6);
-                case.check(way(placement, ranks));
+                case.check(Way::varied(placement, ranks));
             }
         }
     }
@@ -60,7 +51,7 @@ fn two_tiers_on_a_device_are_what_the_interpreter_computes() {
         case.device = true;
         for (placement, ranks, node_ranks) in [(Placement::Graph, 4, 2), (Placement::Mixed, 6, 3)] {
             case.knobs = tiers(node_ranks, true);
-            case.check(way(placement, ranks));
+            case.check(Way::varied(placement, ranks));
         }
     }
 }
@@ -73,7 +64,7 @@ fn rows_are_the_same_bits_in_one_tier() {
         for placement in PLACEMENTS {
             let mut logits = |node_ranks| {
                 case.knobs = tiers(node_ranks, false);
-                let mut trainer = case.start(way(placement, 8));
+                let mut trainer = case.start(Way::varied(placement, 8));
                 trainer.evaluate().unwrap();
                 trainer.session.logits().unwrap()
             };
@@ -90,7 +81,7 @@ fn threads_change_no_bit() {
     let losses = |threads| {
         let mut trainer = case.start(Way {
             threads,
-            ..way(Placement::Graph, 6)
+            ..Way::varied(Placement::Graph, 6)
         });
         [(); 3].map(|()| trainer.epoch().unwrap().loss.to_bits())
     };

@@ -7,6 +7,25 @@ use gnnc_ir::workload::CoverLoads;
 use rayon::prelude::*;
 use std::collections::BTreeMap;
 
+/// The edges into a part's vertices from each other part.
+pub(super) fn incoming(
+    topology: &Topology,
+    partition: &Partition,
+    members: &[u32],
+) -> Vec<Vec<Crossing>> {
+    let owner = partition.owner();
+    let mut edges = vec![Vec::new(); partition.parts() as usize];
+    for &target in members {
+        for &source in topology.in_neighbours(target) {
+            let from = owner[source as usize];
+            if from != owner[target as usize] {
+                edges[from as usize].push(Crossing { source, target });
+            }
+        }
+    }
+    edges
+}
+
 /// The smallest covers of the edges between all parts.
 pub(crate) struct Covers {
     /// `[to][from]`.
@@ -16,20 +35,8 @@ pub(crate) struct Covers {
 impl Covers {
     /// Those of a partition. Consecutive parts share a node of so many; the edges between two nodes are covered together.
     pub(crate) fn of(topology: &Topology, partition: &Partition, node_ranks: u32) -> Self {
-        let owner = partition.owner();
         let parts = partition.parts() as usize;
-        let into = |members: &Vec<u32>| {
-            let mut edges = vec![Vec::new(); parts];
-            for &target in members {
-                for &source in topology.in_neighbours(target) {
-                    let from = owner[source as usize];
-                    if from != owner[target as usize] {
-                        edges[from as usize].push(Crossing { source, target });
-                    }
-                }
-            }
-            edges
-        };
+        let into = |members: &Vec<u32>| incoming(topology, partition, members);
         let of_node = node_ranks.max(1) as usize;
         let mut of = Vec::with_capacity(parts);
         for (node, ranks) in partition.members().chunks(of_node).enumerate() {

@@ -4,6 +4,7 @@
 //! In two tiers, what several ranks of a node read crosses to the node once and is forwarded inside, and partial sums for
 //! a vertex are added inside their node before one crosses.
 
+use super::all::incoming;
 use super::{Cover, Crossing};
 use crate::partition::Partition;
 use crate::{GraphError, Topology};
@@ -99,21 +100,6 @@ pub fn exchanges(
     }
     found.two_tiers.inside.add(found.one_tier.inside);
     Ok(found)
-}
-
-/// The edges into a part's vertices from each other part.
-fn incoming(topology: &Topology, partition: &Partition, members: &[u32]) -> Vec<Vec<Crossing>> {
-    let owner = partition.owner();
-    let mut edges = vec![Vec::new(); partition.parts() as usize];
-    for &target in members {
-        for &source in topology.in_neighbours(target) {
-            let from = owner[source as usize];
-            if from != owner[target as usize] {
-                edges[from as usize].push(Crossing { source, target });
-            }
-        }
-    }
-    edges
 }
 
 /// What one part sends another.

@@ -229,22 +229,27 @@ impl Check<'_> {
         }
     }
 
-    /// Checks that rows may cross to nodes once: no rank owns only some rows of an exchange, as in chunks, or leaves some out.
+    /// Checks that halo rows may cross to nodes once, and be targets: exchanges are of all rows, never of chunks or with some
+    /// left out.
     fn nodes(&self) -> Result<(), ProgramError> {
-        let Some(node_ranks) = self.program.node_ranks else {
+        let (ranks, node_ranks) = (self.program.ranks, self.program.node_ranks);
+        let has_targets = self.program.halo == Halo::Cover;
+        if node_ranks.is_none() && !has_targets {
             return Ok(());
-        };
-        let ranks = self.program.ranks;
+        }
         let mut skips = false;
         for phase in Phase::ALL {
             for_each_skip(self.program.list(phase), &mut |_, _, _| skips = true);
         }
-        let divides = node_ranks > 0 && ranks.is_multiple_of(node_ranks);
+        let divides = node_ranks.is_none_or(|of| of > 0 && ranks.is_multiple_of(of));
         match divides && self.program.pipeline.is_none() && !skips {
             true => Ok(()),
             false => Err(ProgramError::new(format!(
-                "nodes of {} for {}, expected a number that divides the ranks, no stages, and no exchanges left out",
-                counted(node_ranks, "rank"),
+                "{} for {}, expected a number that divides the ranks, no stages, and no exchanges left out",
+                match node_ranks {
+                    Some(of) => format!("nodes of {}", counted(of, "rank")),
+                    None => "targets in halos".to_owned(),
+                },
                 counted(ranks, "rank")
             ))),
         }

@@ -20,8 +20,11 @@ pub struct Targets {
 }
 
 impl Parts {
-    /// The same parts as a program sees them whose halos have the fewest sources and targets.
+    /// The parts as a program sees them whose halos have the fewest sources and targets, unless they are that already.
     pub(super) fn covered(&mut self) {
+        if self.targets.is_some() {
+            return;
+        }
         self.share_crosses();
         let vertices = self.sizes.first().map_or(0, |sizes| sizes.vertices).max(1) as f64;
         match self.cover.take() {
