@@ -91,6 +91,16 @@ pub struct Link {
     pub shared_by: SharedBy,
 }
 
+impl Link {
+    /// How many of the ranks of a node share it.
+    pub fn sharers(&self, node_ranks: f64) -> f64 {
+        match self.shared_by {
+            SharedBy::Rank => 1.0,
+            SharedBy::Node => node_ranks,
+        }
+    }
+}
+
 /// The processor of a node; its memory can hold tensors offloaded from the node's devices.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -117,11 +117,7 @@ pub fn plan(request: &PlanRequest, lower: &dyn Lower) -> Plan {
                 without.push(refused(&found.spec, nodes::NO_HALO.to_owned()));
             }
             Ok(found) => {
-                waiting.extend(found.on_nodes(request));
-                if let Some(sums) = found.with_sums(request, lower) {
-                    waiting.extend(sums.on_nodes(request));
-                    waiting.push(sums);
-                }
+                waiting.extend(found.with_fewer_rows(request, lower));
                 waiting.push(found);
             }
             Err(reason) => rejected.push(refused(spec, reason)),

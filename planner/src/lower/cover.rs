@@ -78,8 +78,11 @@ struct Pass {
     sums: u32,
 }
 
-/// The parts of a sum over edges.
+/// A sum over edges.
 struct Gather<'a> {
+    launch: &'a Launch,
+    kernel: &'a Kernel,
+    /// What an edge adds.
     value: &'a Expr,
     finish: &'a Expr,
     to: End,
@@ -110,8 +113,8 @@ impl Pass {
                 };
                 self.sums += 1;
                 match gather.to {
-                    End::Dst => into(&launch, &kernel, &gather, program, &mut out),
-                    End::Src => out_of(&launch, &kernel, &gather, program, &mut out),
+                    End::Dst => gather.into_rows(program, &mut out),
+                    End::Src => gather.out_of_rows(program, &mut out),
                 }
                 continue;
             }
@@ -128,7 +131,7 @@ fn walks_parts(launch: &Launch, program: &Program) -> bool {
 }
 
 /// The sum that a kernel is, if what an edge adds is a function of the row at its far end.
-fn coverable<'a>(kernel: &'a Kernel, launch: &Launch) -> Option<Gather<'a>> {
+fn coverable<'a>(kernel: &'a Kernel, launch: &'a Launch) -> Option<Gather<'a>> {
     let Body::Gather {
         to,
         reduce: Reduce::Sum,
@@ -157,127 +160,161 @@ fn coverable<'a>(kernel: &'a Kernel, launch: &Launch) -> Option<Gather<'a>> {
     };
     let fits = whole && output.picked.is_none() && value.values.iter().all(of_far);
     fits.then_some(Gather {
+        launch,
+        kernel,
         value,
         finish,
         to: *to,
     })
 }
 
-/// A sum into rows: also into targets, whose sums go to their owners before the epilogue.
-fn into(
-    launch: &Launch,
-    kernel: &Kernel,
-    gather: &Gather,
-    program: &mut Program,
-    out: &mut Vec<Instr>,
-) {
-    let (heads, width) = (kernel.heads, kernel.width);
-    let dense = Operand::dense(At::Row, heads, width);
-    let at = launch.outputs[0];
-    let own = program.buffer(at.buffer);
-    let direct = gather.finish.is_acc()
-        && kernel.outputs[0] == dense
-        && own.columns == heads * width
-        && own.role == Role::Temp
-        && is_by_part(own.extent);
-    let sum = match direct {
-        true => {
-            program.buffers[at.buffer.0 as usize].extent = Extent::Local;
-            at
-        }
-        false => {
-            let name = format!("{}.sum", own.name);
-            temporary(name, heads * width, program)
-        }
-    };
-    let mut raw = pruned(launch, kernel, &[gather.value]);
-    raw.kernel.body = gathered(&kernel.body, raw.exprs.remove(0), Expr::leaf(Value::Acc));
-    raw.kernel.outputs = vec![dense];
-    raw.launch.outputs = vec![sum];
-    raw.launch.rows = Extent::Local;
-    out.push(raw.instr(program));
-    out.push(Instr::HaloReduce(HaloReduce {
-        end: End::Dst,
-        ..HaloReduce::of(sum)
-    }));
-    if direct {
-        return;
-    }
-    // The epilogue, which reads the sum in place of the result of the reduction.
-    let mut finish = pruned(launch, kernel, &[gather.finish]);
-    let load = Value::Load(finish.kernel.inputs.len() as u16);
-    finish.kernel.inputs.push(dense);
-    finish.launch.inputs.push(sum);
-    let mut value = finish.exprs.remove(0);
-    for part in &mut value.values {
-        if *part == Value::Acc {
-            *part = load;
-        }
-    }
-    finish.kernel.body = Body::Map {
-        over: Over::Rows,
-        values: vec![value],
-    };
-    finish.launch.rows = Extent::Inner;
-    out.push(finish.instr(program));
-}
-
-/// A sum over the edges out of rows: their targets' rows come from their owners before.
-fn out_of(
-    launch: &Launch,
-    kernel: &Kernel,
-    gather: &Gather,
-    program: &mut Program,
-    out: &mut Vec<Instr>,
-) {
-    let (heads, width) = (kernel.heads, kernel.width);
-    let loaded = match gather.value.values[..] {
-        [Value::Load(n)] => Some(usize::from(n)),
-        _ => None,
-    };
-    let direct = loaded.filter(|n| {
-        let buffer = program.buffer(launch.inputs[*n].buffer);
-        buffer.role == Role::Temp && is_by_part(buffer.extent)
-    });
-    let mut sum = launch.clone();
-    let mut of_sum = kernel.clone();
-    let rows = match direct {
-        Some(n) => launch.inputs[n],
-        None => {
-            // What an edge adds, by target.
-            let rows = temporary("targets".to_owned(), heads * width, program);
-            let mut value = pruned(launch, kernel, &[gather.value]);
-            for operand in &mut value.kernel.inputs {
-                if operand.at == At::Dst {
-                    operand.at = At::Row;
-                }
+impl Gather<'_> {
+    /// A sum into rows: also into targets, whose sums go to their owners before the epilogue.
+    fn into_rows(&self, program: &mut Program, out: &mut Vec<Instr>) {
+        let Self { launch, kernel, .. } = *self;
+        let (heads, width) = (kernel.heads, kernel.width);
+        let dense = Operand::dense(At::Row, heads, width);
+        let at = launch.outputs[0];
+        let own = program.buffer(at.buffer);
+        let direct = self.finish.is_acc()
+            && kernel.outputs[0] == dense
+            && own.columns == heads * width
+            && own.role == Role::Temp
+            && is_by_part(own.extent);
+        let sum = match direct {
+            true => {
+                program.buffers[at.buffer.0 as usize].extent = Extent::Local;
+                at
             }
-            value.kernel.body = Body::Map {
-                over: Over::Rows,
-                values: value.exprs.clone(),
-            };
-            value.kernel.outputs = vec![Operand::dense(At::Row, heads, width)];
-            value.launch.outputs = vec![rows];
-            value.launch.rows = Extent::Inner;
-            out.push(value.instr(program));
-            let mut rest = pruned(launch, kernel, &[gather.finish]);
-            let load = Value::Load(rest.kernel.inputs.len() as u16);
-            rest.kernel
-                .inputs
-                .push(Operand::dense(At::Dst, heads, width));
-            rest.launch.inputs.push(rows);
-            rest.kernel.body = gathered(&kernel.body, Expr::leaf(load), rest.exprs[0].clone());
-            (sum, of_sum) = (rest.launch, rest.kernel);
-            rows
+            false => {
+                let name = format!("{}.sum", own.name);
+                temporary(name, heads * width, program)
+            }
+        };
+        let mut raw = self.with_only(self.value);
+        raw.kernel.body = gathered(&kernel.body, raw.expr.clone(), Expr::leaf(Value::Acc));
+        raw.kernel.outputs = vec![dense];
+        raw.launch.outputs = vec![sum];
+        raw.launch.rows = Extent::Local;
+        out.push(raw.instr(program));
+        out.push(Instr::HaloReduce(HaloReduce {
+            end: End::Dst,
+            ..HaloReduce::of(sum)
+        }));
+        if direct {
+            return;
         }
-    };
-    program.buffers[rows.buffer.0 as usize].extent = Extent::Local;
-    out.push(Instr::HaloExchange(HaloExchange {
-        end: End::Dst,
-        ..HaloExchange::of(rows)
-    }));
-    sum.kernel = intern(program, of_sum);
-    out.push(Instr::Launch(sum));
+        // The epilogue, which reads the sum in place of the result of the reduction.
+        let mut finish = self.with_only(self.finish);
+        let load = Value::Load(finish.kernel.inputs.len() as u16);
+        finish.kernel.inputs.push(dense);
+        finish.launch.inputs.push(sum);
+        let mut value = finish.expr.clone();
+        for part in &mut value.values {
+            if *part == Value::Acc {
+                *part = load;
+            }
+        }
+        finish.kernel.body = Body::Map {
+            over: Over::Rows,
+            values: vec![value],
+        };
+        finish.launch.rows = Extent::Inner;
+        out.push(finish.instr(program));
+    }
+
+    /// A sum over the edges out of rows: their targets' rows come from their owners before.
+    fn out_of_rows(&self, program: &mut Program, out: &mut Vec<Instr>) {
+        let Self { launch, kernel, .. } = *self;
+        let (heads, width) = (kernel.heads, kernel.width);
+        let loaded = match self.value.values[..] {
+            [Value::Load(n)] => Some(usize::from(n)),
+            _ => None,
+        };
+        let direct = loaded.filter(|n| {
+            let buffer = program.buffer(launch.inputs[*n].buffer);
+            buffer.role == Role::Temp && is_by_part(buffer.extent)
+        });
+        let mut sum = launch.clone();
+        let mut of_sum = kernel.clone();
+        let rows = match direct {
+            Some(n) => launch.inputs[n],
+            None => {
+                // What an edge adds, by target.
+                let rows = temporary("targets".to_owned(), heads * width, program);
+                let mut value = self.with_only(self.value);
+                for operand in &mut value.kernel.inputs {
+                    if operand.at == At::Dst {
+                        operand.at = At::Row;
+                    }
+                }
+                value.kernel.body = Body::Map {
+                    over: Over::Rows,
+                    values: vec![value.expr.clone()],
+                };
+                value.kernel.outputs = vec![Operand::dense(At::Row, heads, width)];
+                value.launch.outputs = vec![rows];
+                value.launch.rows = Extent::Inner;
+                out.push(value.instr(program));
+                let mut rest = self.with_only(self.finish);
+                let load = Value::Load(rest.kernel.inputs.len() as u16);
+                rest.kernel
+                    .inputs
+                    .push(Operand::dense(At::Dst, heads, width));
+                rest.launch.inputs.push(rows);
+                rest.kernel.body = gathered(&kernel.body, Expr::leaf(load), rest.expr.clone());
+                (sum, of_sum) = (rest.launch, rest.kernel);
+                rows
+            }
+        };
+        program.buffers[rows.buffer.0 as usize].extent = Extent::Local;
+        out.push(Instr::HaloExchange(HaloExchange {
+            end: End::Dst,
+            ..HaloExchange::of(rows)
+        }));
+        sum.kernel = intern(program, of_sum);
+        out.push(Instr::Launch(sum));
+    }
+
+    /// The kernel with only the inputs and masks that one of its expressions uses.
+    fn with_only(&self, expr: &Expr) -> Part {
+        let Self { launch, kernel, .. } = *self;
+        let uses = |wanted: Value| expr.values.contains(&wanted);
+        let keeps = |count: usize, of: fn(u16) -> Value| -> Vec<u16> {
+            (0..count as u16).filter(|n| uses(of(*n))).collect()
+        };
+        let inputs = keeps(kernel.inputs.len(), Value::Load);
+        let masks = keeps(kernel.masks.len(), Value::Mask);
+        let place = |kept: &[u16], n: u16| kept.iter().position(|k| *k == n).unwrap_or(0) as u16;
+        let renamed = |value: &Value| match *value {
+            Value::Load(n) => Value::Load(place(&inputs, n)),
+            Value::Mask(n) => Value::Mask(place(&masks, n)),
+            value => value,
+        };
+        let pick = |kept: &[u16], from: &[Ref]| -> Vec<Ref> {
+            kept.iter().map(|n| from[usize::from(*n)]).collect()
+        };
+        let of_inputs = inputs.iter().map(|n| kernel.inputs[usize::from(*n)]);
+        let of_masks = masks.iter().map(|n| kernel.masks[usize::from(*n)]);
+        Part {
+            kernel: Kernel {
+                inputs: of_inputs.collect(),
+                masks: of_masks.collect(),
+                ..kernel.clone()
+            },
+            launch: Launch {
+                inputs: pick(&inputs, &launch.inputs),
+                sites: masks
+                    .iter()
+                    .map(|n| launch.sites[usize::from(*n)])
+                    .collect(),
+                ..launch.clone()
+            },
+            expr: Expr {
+                values: expr.values.iter().map(renamed).collect(),
+            },
+        }
+    }
 }
 
 fn is_by_part(extent: Extent) -> bool {
@@ -311,8 +348,8 @@ fn gathered(body: &Body, value: Expr, finish: Expr) -> Body {
 struct Part {
     kernel: Kernel,
     launch: Launch,
-    /// The expressions, whose loads and masks are numbered anew.
-    exprs: Vec<Expr>,
+    /// The expression, whose loads and masks are numbered anew.
+    expr: Expr,
 }
 
 impl Part {
@@ -320,47 +357,5 @@ impl Part {
         let mut launch = self.launch;
         launch.kernel = intern(program, self.kernel);
         Instr::Launch(launch)
-    }
-}
-
-/// A kernel with only the inputs and masks that some of its expressions use.
-fn pruned(launch: &Launch, kernel: &Kernel, exprs: &[&Expr]) -> Part {
-    let values = || exprs.iter().flat_map(|expr| &expr.values);
-    let uses = |wanted: Value| values().any(|value| *value == wanted);
-    let keeps = |count: usize, of: fn(u16) -> Value| -> Vec<u16> {
-        (0..count as u16).filter(|n| uses(of(*n))).collect()
-    };
-    let inputs = keeps(kernel.inputs.len(), Value::Load);
-    let masks = keeps(kernel.masks.len(), Value::Mask);
-    let place = |kept: &[u16], n: u16| kept.iter().position(|k| *k == n).unwrap_or(0) as u16;
-    let renamed = |value: &Value| match *value {
-        Value::Load(n) => Value::Load(place(&inputs, n)),
-        Value::Mask(n) => Value::Mask(place(&masks, n)),
-        value => value,
-    };
-    let exprs = exprs.iter().map(|expr| Expr {
-        values: expr.values.iter().map(renamed).collect(),
-    });
-    let exprs = exprs.collect();
-    let pick = |kept: &[u16], from: &[Ref]| -> Vec<Ref> {
-        kept.iter().map(|n| from[usize::from(*n)]).collect()
-    };
-    let of_inputs = inputs.iter().map(|n| kernel.inputs[usize::from(*n)]);
-    let of_masks = masks.iter().map(|n| kernel.masks[usize::from(*n)]);
-    Part {
-        kernel: Kernel {
-            inputs: of_inputs.collect(),
-            masks: of_masks.collect(),
-            ..kernel.clone()
-        },
-        launch: Launch {
-            inputs: pick(&inputs, &launch.inputs),
-            sites: masks
-                .iter()
-                .map(|n| launch.sites[usize::from(*n)])
-                .collect(),
-            ..launch.clone()
-        },
-        exprs,
     }
 }

@@ -25,7 +25,7 @@ impl Parts {
         if self.targets.is_some() {
             return;
         }
-        self.share_crosses();
+        self.forget_loads();
         let vertices = self.sizes.first().map_or(0, |sizes| sizes.vertices).max(1) as f64;
         match self.cover.take() {
             Some(cover) => {

@@ -53,13 +53,13 @@ impl Parts {
             counted,
         });
         if self.targets.is_some() {
-            self.share_crosses();
+            self.forget_loads();
         }
         self
     }
 
-    /// Of rows of covers, the same share crosses as of rows alone.
-    pub(super) fn share_crosses(&mut self) {
+    /// Drops what was counted of rows alone. Of the rows of covers, the same share crosses.
+    pub(super) fn forget_loads(&mut self) {
         if let Some(nodes) = &mut self.nodes {
             nodes.counted.clear();
         }
@@ -73,14 +73,17 @@ impl Parts {
         }
     }
 
+    /// Of the other ranks, the share that is in other nodes.
+    pub(crate) fn share_beyond(&self, node_ranks: u32) -> f64 {
+        let ranks = self.sizes.len();
+        let others = ranks.saturating_sub(1).max(1) as f64;
+        (ranks as f64 - f64::from(node_ranks)) / others
+    }
+
     /// Rows of other nodes that all ranks together read.
     fn far_rows(&self, node_ranks: u32) -> f64 {
         match &self.messages {
-            Messages::Uniform => {
-                let others = self.sizes.len().saturating_sub(1).max(1) as f64;
-                let far = (self.sizes.len() as f64 - f64::from(node_ranks)) / others;
-                self.halo_rows() as f64 * far
-            }
+            Messages::Uniform => self.halo_rows() as f64 * self.share_beyond(node_ranks),
             Messages::Matrix(rows) => {
                 let node = |rank: usize| rank / node_ranks.max(1) as usize;
                 let far = rows.iter().enumerate().flat_map(|(owner, readers)| {
@@ -92,7 +95,7 @@ impl Parts {
         }
     }
 
-    /// What crosses, of a rank that reads `halo` rows, `far` of which are of other nodes.
+    /// What crosses, of a rank that reads `far` rows of other nodes: as counted of a rank, if there is one.
     pub(crate) fn tiers(&self, rank: Option<usize>, far: f64) -> Option<Tiers> {
         let nodes = self.nodes.as_ref()?;
         let counted = rank.and_then(|rank| nodes.counted.get(rank));

@@ -15,25 +15,24 @@ impl Parts {
     /// The same by owner. If parts were not counted, all ranks that own vertices read from each
     /// other.
     pub fn reads(&self) -> Reads {
-        let sums = self
-            .targets
-            .as_ref()
-            .map_or(0, |targets| match &targets.rows {
-                Some(rows) => rows.iter().flatten().sum(),
-                None => (targets.share * self.halo_rows() as f64).round() as u64,
-            });
-        let mut reads = self.reads_of_sources();
-        if let (true, Some(targets)) = (sums > 0, &self.targets)
-            && targets.rows.is_none()
-        {
-            let of_sources =
-                |rows: &mut u64| *rows -= (targets.share * *rows as f64).round() as u64;
-            reads.rows.iter_mut().for_each(of_sources);
+        let mut reads = self.reads_of_halos();
+        let Some(targets) = &self.targets else {
+            return reads;
+        };
+        if let Some(rows) = &targets.rows {
+            reads.sums = rows.iter().flatten().sum();
+        } else {
+            for rows in &mut reads.rows {
+                let sums = (targets.share * *rows as f64).round() as u64;
+                *rows -= sums;
+                reads.sums += sums;
+            }
         }
-        Reads { sums, ..reads }
+        reads
     }
 
-    fn reads_of_sources(&self) -> Reads {
+    /// The rows of halos; of sources alone, if those of targets were counted.
+    fn reads_of_halos(&self) -> Reads {
         match &self.messages {
             Messages::Matrix(rows) => Reads::by_owner(rows.iter().map(Vec::as_slice)),
             Messages::Uniform => {

@@ -47,9 +47,8 @@ pub(super) fn between<'a>(
         let Ok(flat) = ready(request, &spec, lower, &[]) else {
             return Vec::new();
         };
-        let (on_nodes, sums) = (flat.on_nodes(request), flat.with_sums(request, lower));
-        let both = sums.as_ref().and_then(|sums| sums.on_nodes(request));
-        let all = on_nodes.into_iter().chain(both).chain(sums).chain([flat]);
+        let fewer = flat.with_fewer_rows(request, lower);
+        let all = fewer.into_iter().chain([flat]);
         let priced = |found: Ready| {
             let bound = least(request, &found.programs, &found.parts).ok()?;
             if bound > WORTHWHILE * seconds(first) {

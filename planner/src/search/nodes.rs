@@ -1,7 +1,7 @@
 //! Candidates whose halo rows cross to a node once.
 
-use super::{PlacementSpec, PlanRequest, Ready, least};
-use gnnc_ir::cluster::{Cluster, Link, SharedBy};
+use super::{Lower, PlacementSpec, PlanRequest, Ready, least};
+use gnnc_ir::cluster::{Cluster, Link};
 use gnnc_ir::program::instr::{Collective, HaloExchange, HaloReduce};
 use gnnc_ir::program::trace::Phase;
 use gnnc_ir::program::{Halo, Instr, Program};
@@ -26,7 +26,18 @@ impl PlanRequest<'_> {
 }
 
 impl Ready {
-    /// Whether halo rows cross to nodes once, if they are to.
+    /// The same candidate where halo rows cross to nodes once, with partial sums, and with both, as far as these are to be
+    /// tried.
+    pub(super) fn with_fewer_rows(&self, request: &PlanRequest, lower: &dyn Lower) -> Vec<Self> {
+        let mut found = Vec::from_iter(self.on_nodes(request));
+        if let Some(sums) = self.with_sums(request, lower) {
+            found.extend(sums.on_nodes(request));
+            found.push(sums);
+        }
+        found
+    }
+
+    /// Whether the programs exchange halo rows, if these are to cross to nodes once.
     pub(super) fn exchanges_on_nodes(&self) -> bool {
         let mut programs = self.programs.iter();
         self.spec.node_ranks().is_none() || programs.any(|program| program.node_ranks.is_some())
@@ -34,7 +45,7 @@ impl Ready {
 
     /// The candidate on the nodes of the cluster, if that is to be tried and halo rows are exchanged. Its programs
     /// differ only in how these exchanges run.
-    pub(super) fn on_nodes(&self, request: &PlanRequest) -> Option<Self> {
+    fn on_nodes(&self, request: &PlanRequest) -> Option<Self> {
         let of_node = request.nodes_to_try(&self.spec)?;
         let mut found = self.clone();
         found.spec.knobs.node_ranks = Some(of_node);
@@ -59,9 +70,8 @@ impl Ready {
     /// Whether the widest rows that are passed on inside nodes, in place of crossing, save more time than the latency of the
     /// second message.
     fn may_gain(&self, request: &PlanRequest) -> bool {
-        let (cluster, ranks) = (request.cluster, self.parts.sizes.len());
-        let others = ranks.saturating_sub(1).max(1) as f64;
-        let beyond = (ranks as f64 - f64::from(cluster.devices_per_node)) / others;
+        let cluster = request.cluster;
+        let beyond = self.parts.share_beyond(cluster.devices_per_node);
         let sizes = self.parts.sizes.iter().enumerate();
         let passed = sizes.filter_map(|(rank, sizes)| {
             let tiers = self.parts.tiers(Some(rank), sizes.halo as f64 * beyond)?;
@@ -82,11 +92,9 @@ impl Ready {
 
 /// Seconds that a rank needs for a byte of a message if all ranks of its node send.
 pub(super) fn seconds_a_byte(cluster: &Cluster, link: &Link) -> f64 {
-    let sharing = match link.shared_by {
-        SharedBy::Rank => 1.0,
-        SharedBy::Node => f64::from(cluster.devices_per_node),
-    };
-    sharing / link.bandwidth / cluster.calibration.link_efficiency
+    link.sharers(f64::from(cluster.devices_per_node))
+        / link.bandwidth
+        / cluster.calibration.link_efficiency
 }
 
 /// Words of the widest row that is exchanged.

@@ -102,8 +102,7 @@ impl Fabric {
 /// Lets each row cross to a node once. On a single node of the cluster, the ranks that exchange with all others are
 /// taken to be spread over the nodes of the program evenly.
 fn cross_once(classes: &mut [Class], nodes: &[Node], parts: &Parts, on_nodes: &Nodes) {
-    let others = parts.sizes.len().saturating_sub(1).max(1) as f64;
-    let beyond = (parts.sizes.len() as f64 - f64::from(on_nodes.node_ranks)) / others;
+    let beyond = parts.share_beyond(on_nodes.node_ranks);
     let counted = !on_nodes.counted.is_empty();
     let apart = nodes.len() > 1;
     for class in classes {
