@@ -35,8 +35,9 @@ pub(super) const KNOBS: &[Knob] = &[
         option: Form::Value("N"),
         values: "N (a halo row crosses once to a node of N ranks, which pass it on; 1: to each reader; by default where \
                  it pays)",
-        help: "Send a halo row once to each node of N ranks, which pass it on to those that read it, and add gradients \
-               of it inside the node; 1 sends it to each reader. N divides the ranks; consecutive ranks share a node",
+        help: "Send each halo row once to a node of N consecutive ranks, where one of its readers passes it on, and add \
+               its gradients inside the node before they cross. N must divide the ranks. 1 (the default) sends the row to \
+               each reader",
         set: |knobs, text| within(CHUNKS)(text).map(|ranks| knobs.node_ranks = Some(ranks)),
     },
     Knob {
@@ -45,8 +46,8 @@ pub(super) const KNOBS: &[Knob] = &[
         option: Form::Value("NAME"),
         values: "rows|joint (what parts send for the edges between them: rows of sources, or the fewest rows and partial \
                  sums; by default what is faster)",
-        help: "What parts send for the edges between them: rows (of their sources, the default) or joint (the fewest rows \
-               and partial sums; of models that only sum over edges)",
+        help: "What parts send for the edges between them: the rows of their sources (rows, the default), or the fewest \
+               rows and partial sums (joint), for models that only sum over edges",
         set: |knobs, text| text.parse().map(|cover| knobs.cover = Some(cover)),
     },
     Knob {

@@ -2,7 +2,6 @@
 
 use super::{CollectiveCost, Compiler, Half, Step, TransferCost};
 use crate::simulate::fabric::Node;
-use gnnc_ir::cluster::{Link, SharedBy};
 use gnnc_ir::graph::op::Redistribute;
 use gnnc_ir::program::instr::{self, Collective};
 use gnnc_ir::program::traffic::{Reads, traffic};
@@ -167,10 +166,6 @@ impl Compiler<'_> {
 
     /// Every rank sends `chunk` bytes to every other one of its group.
     fn everyone(&self, among: Among, chunk: f64) -> f64 {
-        let sharing = |link: &Link, node_ranks: f64| match link.shared_by {
-            SharedBy::Rank => 1.0,
-            SharedBy::Node => node_ranks,
-        };
         let others = f64::from(self.program.group_ranks(among).saturating_sub(1));
         let phase = |node: &Node| {
             let here = f64::from(node.ranks);
@@ -181,8 +176,8 @@ impl Compiler<'_> {
             };
             let far = others - near;
             let (inside, between) = (&self.cluster.inside, &self.cluster.between);
-            let within = self.seconds(near * chunk * sharing(inside, here), inside);
-            let beyond = self.seconds(far * chunk * sharing(between, here), between);
+            let within = self.seconds(near * chunk * inside.sharers(here), inside);
+            let beyond = self.seconds(far * chunk * between.sharers(here), between);
             self.latency(others as u32, far > 0.0) + within.max(beyond)
         };
         self.fabric.nodes.iter().map(phase).fold(0.0, f64::max)

@@ -2,7 +2,6 @@
 
 use super::{Compiler, ExchangeCost, TransferCost};
 use crate::simulate::fabric::{Class, Flow};
-use gnnc_ir::cluster::SharedBy;
 use gnnc_ir::kernel::End;
 use gnnc_ir::program::{Ref, Skip};
 
@@ -28,10 +27,7 @@ impl Compiler<'_> {
             return Hop::default();
         }
         let inside = &self.cluster.inside;
-        let shared = match inside.shared_by {
-            SharedBy::Rank => 1.0,
-            SharedBy::Node => f64::from(self.cluster.devices_per_node.max(1)),
-        };
+        let shared = inside.sharers(f64::from(self.cluster.devices_per_node.max(1)));
         let readers = self
             .parts
             .nodes
