@@ -244,14 +244,16 @@ impl Check<'_> {
         let divides = node_ranks.is_none_or(|of| of > 0 && ranks.is_multiple_of(of));
         match divides && self.program.pipeline.is_none() && !skips {
             true => Ok(()),
-            false => Err(ProgramError::new(format!(
-                "{} for {}, expected a number that divides the ranks, no stages, and no exchanges left out",
-                match node_ranks {
-                    Some(of) => format!("nodes of {}", counted(of, "rank")),
-                    None => "targets in halos".to_owned(),
-                },
-                counted(ranks, "rank")
-            ))),
+            false => Err(ProgramError::new(match node_ranks {
+                Some(of) => format!(
+                    "nodes of {} for {}, expected a number that divides the ranks, no stages, and no exchanges left out",
+                    counted(of, "rank"),
+                    counted(ranks, "rank")
+                ),
+                None => {
+                    "targets in halos, expected no stages, and no exchanges left out".to_owned()
+                }
+            })),
         }
     }
 

@@ -233,7 +233,9 @@ impl Gather<'_> {
         };
         let direct = loaded.filter(|n| {
             let buffer = program.buffer(launch.inputs[*n].buffer);
-            buffer.role == Role::Temp && is_by_part(buffer.extent)
+            // Whole rows travel.
+            let whole = buffer.columns == heads * width;
+            whole && buffer.role == Role::Temp && is_by_part(buffer.extent)
         });
         let mut sum = launch.clone();
         let mut of_sum = kernel.clone();
