@@ -113,8 +113,8 @@ impl Pass {
                 };
                 self.sums += 1;
                 match gather.to {
-                    End::Dst => gather.into_rows(program, &mut out),
-                    End::Src => gather.out_of_rows(program, &mut out),
+                    End::Dst => gather.sum_into_rows(program, &mut out),
+                    End::Src => gather.sum_out_of_rows(program, &mut out),
                 }
                 continue;
             }
@@ -170,7 +170,7 @@ fn coverable<'a>(kernel: &'a Kernel, launch: &'a Launch) -> Option<Gather<'a>> {
 
 impl Gather<'_> {
     /// A sum into rows: also into targets, whose sums go to their owners before the epilogue.
-    fn into_rows(&self, program: &mut Program, out: &mut Vec<Instr>) {
+    fn sum_into_rows(&self, program: &mut Program, out: &mut Vec<Instr>) {
         let Self { launch, kernel, .. } = *self;
         let (heads, width) = (kernel.heads, kernel.width);
         let dense = Operand::dense(At::Row, heads, width);
@@ -224,7 +224,7 @@ impl Gather<'_> {
     }
 
     /// A sum over the edges out of rows: their targets' rows come from their owners before.
-    fn out_of_rows(&self, program: &mut Program, out: &mut Vec<Instr>) {
+    fn sum_out_of_rows(&self, program: &mut Program, out: &mut Vec<Instr>) {
         let Self { launch, kernel, .. } = *self;
         let (heads, width) = (kernel.heads, kernel.width);
         let loaded = match self.value.values[..] {
