@@ -89,5 +89,7 @@ mod tiers;
 mod unrolled;
 #[path = "differential/volumes.rs"]
 mod volumes;
+#[path = "differential/wire.rs"]
+mod wire;
 #[path = "differential/work.rs"]
 mod work;

@@ -19,6 +19,7 @@ use gnnc::planner::lower::interior::interior;
 use gnnc::planner::lower::offload::{MemoryBudget, offload};
 use gnnc::planner::lower::overlap::overlap;
 use gnnc::planner::lower::storage::store;
+use gnnc::planner::lower::wire::encode;
 use gnnc::planner::parts::{Messages, Parts};
 use gnnc::planner::placement::PlacementSpec;
 use gnnc::planner::simulate::{Estimate, simulate};
@@ -48,6 +49,7 @@ const KEYS: &[&str] = &[
     "stages",
     "storage",
     "turns",
+    "wire",
     "workers",
 ];
 
@@ -196,6 +198,10 @@ fn on_program(pass: &str, keys: &Keys, text: &str) -> Result<String, String> {
         "chunks" => chunks(program, of()),
         "cover" => cover(program).map_err(|error| error.to_string())?,
         "interior" => interior(program),
+        "wire" => {
+            let wire = keys.get("wire").unwrap_or("int8").parse()?;
+            encode(program, wire).map_err(|error| error.to_string())?
+        }
         "overlap" => overlap(program),
         "storage" => {
             let storage = keys.get("storage").unwrap_or("bf16");

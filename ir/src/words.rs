@@ -12,3 +12,4 @@ pub mod spelling;
 pub mod storage;
 pub mod types;
 pub mod units;
+pub mod wire;

@@ -3,6 +3,7 @@
 
 mod again;
 mod between;
+mod bits;
 mod caches;
 mod candidates;
 mod interior;
@@ -117,7 +118,7 @@ pub fn plan(request: &PlanRequest, lower: &dyn Lower) -> Plan {
                 without.push(refused(&found.spec, nodes::NO_HALO.to_owned()));
             }
             Ok(found) => {
-                waiting.extend(found.with_fewer_rows(request, lower));
+                waiting.extend(found.variants(request, lower));
                 waiting.push(found);
             }
             Err(reason) => rejected.push(refused(spec, reason)),

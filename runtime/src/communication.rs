@@ -5,6 +5,7 @@
 //! executor of a device runs it. A list says which words of the rank's memory it means, not where that
 //! memory is.
 
+pub(crate) mod encoding;
 pub(crate) mod moves;
 mod plan;
 pub(crate) mod redistribute;
@@ -16,6 +17,7 @@ pub(crate) use plan::{Half, Now};
 pub(crate) use skip::{Compared, Hear};
 
 use crate::part::lists::List;
+use encoding::Encoding;
 use gnnc_ir::program::Transfer;
 use gnnc_ir::words::storage::Storage;
 use moves::{Columns, Write};
@@ -62,6 +64,8 @@ pub(crate) struct Rows<A = Words, L = Listed> {
     pub(crate) columns: Columns,
     /// Storage of the elements, which matters when adding.
     pub(crate) storage: Storage,
+    /// How messages carry the rows; `None`: as they are.
+    pub(crate) encoding: Option<Encoding<L>>,
 }
 
 /// A step of a communication.
@@ -187,7 +191,7 @@ impl CommSteps {
     fn message(&mut self, peer: u32, rows: impl IntoIterator<Item = Rows>) -> Option<Message> {
         let first = self.rows.len();
         self.rows.extend(rows);
-        let floats = self.rows[first..].iter().map(Rows::floats).sum();
+        let floats = self.rows[first..].iter().map(Rows::message_floats).sum();
         let rows = first..self.rows.len();
         (floats > 0).then_some(Message { peer, floats, rows })
     }
@@ -263,6 +267,7 @@ impl<A, L> Rows<A, L> {
             stride: columns,
             columns: Columns::one(0, columns),
             storage,
+            encoding: None,
         }
     }
 
@@ -277,13 +282,14 @@ impl<A, L> Rows<A, L> {
         self.list.is_none() && dense && self.columns.runs == 1
     }
 
-    /// The same rows in a message.
+    /// The same rows in a message that carries them as they are.
     pub(crate) fn packed(&self, at: A) -> Self {
         Self::dense(at, self.count, self.columns.floats(), self.storage)
     }
 
-    /// The same rows in the memory of a device.
-    pub(crate) fn placed<B, M>(&self, at: B, list: Option<M>) -> Rows<B, M> {
+    /// The same rows in the memory of a device. `vertices` are those of rows that are encoded.
+    pub(crate) fn placed<B, M>(&self, at: B, list: Option<M>, vertices: Option<M>) -> Rows<B, M> {
+        let encoding = self.encoding.as_ref();
         Rows {
             at,
             list,
@@ -291,6 +297,7 @@ impl<A, L> Rows<A, L> {
             stride: self.stride,
             columns: self.columns,
             storage: self.storage,
+            encoding: encoding.map(|encoding| encoding.placed(vertices)),
         }
     }
 }
@@ -305,7 +312,14 @@ impl Rows {
     fn run(&self, rows: Range<usize>) -> Self {
         let columns = self.stride;
         let at = self.at.part(rows.start * columns, rows.len() * columns);
-        Self::dense(at, rows.len(), columns, self.storage)
+        let mut encoding = self.encoding;
+        if let Some(vertices) = encoding.as_mut().and_then(|one| one.vertices.as_mut()) {
+            vertices.first += rows.start;
+        }
+        Self {
+            encoding,
+            ..Self::dense(at, rows.len(), columns, self.storage)
+        }
     }
 
     /// The rows of a whole matrix that a list names.

@@ -247,13 +247,24 @@ fn same_list(place: &str, a: (&Program, &[Instr]), b: (&Program, &[Instr])) -> R
 #[derive(PartialEq)]
 enum Message {
     None,
-    /// Columns and storage of the exchanged rows, which they are, and the rule by which they are left out.
-    Halo(Option<(u32, Storage)>, End, Option<Rule>),
+    /// Columns and storage of the exchanged rows, which they are, how they travel, and the rule by which they are left out.
+    Halo(
+        Option<(u32, Storage)>,
+        End,
+        Option<instr::Encoded>,
+        Option<Rule>,
+    ),
     /// The ranks, rank 0's slice instead of the own, and floats of each buffer or of a row of the slice.
     Sum(Among, Option<Slice>, Vec<Option<u64>>),
     /// The redistribution with rank 0's slice instead of the own, heads and width of the whole
-    /// tensor, which rows move, and their storage.
-    Rows(Redistribute, u32, u32, Moved, Option<Storage>),
+    /// tensor, which rows move, their storage, and how they travel.
+    Rows(
+        Redistribute,
+        [u32; 2],
+        Moved,
+        Option<Storage>,
+        Option<instr::Encoded>,
+    ),
     /// The level into which edges are drawn.
     Draw(u8),
     /// The level that is asked for.
@@ -275,19 +286,23 @@ fn message(program: &Program, instr: &Instr) -> Message {
         Some(Collective::HaloExchange(instr::HaloExchange {
             buffer: at,
             end,
+            encoded,
             skip,
         })) => Message::Halo(
             buffer(at.buffer).map(|b| (b.columns, b.storage)),
             *end,
+            *encoded,
             skip.map(|skip| skip.rule),
         ),
         Some(Collective::HaloReduce(instr::HaloReduce {
             buffer: at,
             end,
+            encoded,
             skip,
         })) => Message::Halo(
             buffer(at.buffer).map(|b| (b.columns, b.storage)),
             *end,
+            *encoded,
             skip.map(|skip| skip.of.rule),
         ),
         Some(Collective::AllReduce(instr::AllReduce {
@@ -310,6 +325,7 @@ fn message(program: &Program, instr: &Instr) -> Message {
             heads,
             width,
             moved,
+            encoded,
             ..
         })) => {
             let mut how = *how;
@@ -317,7 +333,7 @@ fn message(program: &Program, instr: &Instr) -> Message {
                 *slice = program.slice(slice.axis, slice.of, 0);
             }
             let storage = buffer(to.buffer).map(|b| b.storage);
-            Message::Rows(how, *heads, *width, *moved, storage)
+            Message::Rows(how, [*heads, *width], *moved, storage, *encoded)
         }
         Some(Collective::DrawEdges(instr::DrawEdges { level })) => Message::Draw(*level),
         Some(Collective::AskRows(instr::AskRows { level })) => Message::Ask(*level),
@@ -334,6 +350,7 @@ fn message(program: &Program, instr: &Instr) -> Message {
         ) => Message::Halo(
             buffer(to.buffer).map(|b| (b.columns, b.storage)),
             End::Src,
+            None,
             None,
         ),
         None => Message::None,
@@ -368,6 +385,7 @@ mod tests {
             heads: 1,
             width: 5,
             moved: Moved::All,
+            encoded: None,
         });
         Program {
             ranks: 2,

@@ -48,6 +48,7 @@ impl Spread {
                 heads: 1,
                 width,
                 moved: Moved::All,
+                encoded: None,
             })
         };
         let mut program = b.program;
@@ -358,6 +359,7 @@ fn redistributions_that_do_not_fit_are_refused() {
                 heads: 1,
                 width: 1,
                 moved: Moved::All,
+                encoded: None,
             }))
         }),
     ];

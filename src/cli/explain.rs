@@ -79,6 +79,7 @@ impl Explain {
                 },
                 Relaxation::Stale => "embeddings or weights of earlier epochs".to_owned(),
                 Relaxation::Sample => "sampled neighbors".to_owned(),
+                Relaxation::Quantise => "rows sent between workers in fewer bits".to_owned(),
             };
             table.row([relaxation.name(), "not used", permitted, &what]);
         }

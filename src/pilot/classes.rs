@@ -44,6 +44,12 @@ pub fn classes_of(
     if stale {
         tried.add_stale(loaded, compiled, options);
     }
+    if permits(&Relaxation::Quantise) {
+        tried.left_out.push(left_out(
+            "rows sent in fewer bits (--wire)",
+            "rows are sent between workers, and a pilot has one worker",
+        ));
+    }
     if permits(&Relaxation::Sample) {
         let of_model = &loaded.model.train.sampling;
         let settings = options.knobs.sampling.clone().or(of_model);

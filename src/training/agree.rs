@@ -50,6 +50,10 @@ pub(super) fn facts(
         fact("seed", options.seed.unwrap_or(settings.seed).to_string()),
         fact("storage", options.knobs.storage.name().to_owned()),
         fact(
+            "wire",
+            options.knobs.wire.unwrap_or_default().name().to_owned(),
+        ),
+        fact(
             "epochs between evaluations",
             options.evaluate_every.to_string(),
         ),

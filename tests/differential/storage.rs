@@ -21,26 +21,26 @@ use std::sync::Arc;
 
 const EPOCHS: usize = 4;
 
-const GCN: &str = "let h = x |> gcn_conv(32) |> relu |> dropout(0.2)
+pub const GCN: &str = "let h = x |> gcn_conv(32) |> relu |> dropout(0.2)
      let g = h |> gcn_conv(32) |> relu
      loss cross_entropy(g |> gcn_conv(classes), labels, on = train)";
-const SAGE: &str = "let h = x |> linear(32) |> relu |> sage_conv(24) |> layer_norm |> relu
+pub const SAGE: &str = "let h = x |> linear(32) |> relu |> sage_conv(24) |> layer_norm |> relu
      let g = h |> dropout(0.2) |> sage_conv(16)
      loss cross_entropy(linear(g, classes), labels, on = train)";
-const GAT: &str = "let h = x |> gat_conv(8, heads = 4, dropout = 0.2) |> elu
+pub const GAT: &str = "let h = x |> gat_conv(8, heads = 4, dropout = 0.2) |> elu
      let g = h |> gat_conv(8, heads = 4) |> elu
      loss cross_entropy(linear(g, classes), labels, on = train)";
 const RGCN: &str = "let h = x |> linear(16) |> relu |> rgcn_conv(16, bases = 4) |> relu
      let g = h |> dropout(0.2) |> rgcn_conv(12) |> elu
      loss cross_entropy(linear(g, classes), labels, on = train)";
-const GCNII: &str = "let h0 = x |> linear(32) |> relu
+pub const GCNII: &str = "let h0 = x |> linear(32) |> relu
      let h = h0
      repeat i in 1..=4 {
        h = h |> dropout(0.2) |> gcnii_conv(h0, alpha = 0.1, beta = 0.5 / i) |> relu
      }
      loss cross_entropy(linear(h, classes), labels, on = train)";
 
-fn case(body: &str, sparse: bool) -> Case {
+pub fn case(body: &str, sparse: bool) -> Case {
     let shape = Shape {
         vertices: 160,
         edges: 1200,

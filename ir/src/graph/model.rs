@@ -196,6 +196,8 @@ pub enum Relaxation {
     Stale,
     /// Sampled neighbors.
     Sample,
+    /// Rows that travel between ranks in fewer bits.
+    Quantise,
 }
 
 /// Where the data graph of a model comes from.
@@ -259,7 +261,7 @@ impl Optimizer {
 
 impl Relaxation {
     /// Every relaxation.
-    pub const ALL: [Self; 3] = [Self::Decouple, Self::Stale, Self::Sample];
+    pub const ALL: [Self; 4] = [Self::Decouple, Self::Stale, Self::Sample, Self::Quantise];
 
     /// Its name in the language and on the command line.
     pub fn name(self) -> &'static str {
@@ -267,6 +269,7 @@ impl Relaxation {
             Self::Decouple => "decouple",
             Self::Stale => "stale",
             Self::Sample => "sample",
+            Self::Quantise => "quantise",
         }
     }
 }

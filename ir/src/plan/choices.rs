@@ -44,6 +44,8 @@ pub enum Relaxation {
     StaleWeights,
     /// Sampled neighbors.
     Sample,
+    /// Rows that travel in fewer bits.
+    Quantise,
 }
 
 /// Layout over the ranks of sums over edges, or of the input features.
@@ -115,6 +117,7 @@ impl Relaxation {
             Self::Decouple => model::Relaxation::Decouple,
             Self::StaleEmbeddings | Self::StaleWeights => model::Relaxation::Stale,
             Self::Sample => model::Relaxation::Sample,
+            Self::Quantise => model::Relaxation::Quantise,
         }
     }
 }
@@ -137,6 +140,7 @@ spelling!(Relaxation {
     StaleEmbeddings => "stale-embeddings",
     StaleWeights => "stale-weights",
     Sample => "sample",
+    Quantise => "quantise",
 });
 spelling!(Layout {
     Rows => "rows",

@@ -5,6 +5,7 @@ use crate::program::Skipping;
 use crate::words::sampling::{Cut, Exclude, Fanout, Kind, Negatives, Sampling, SamplingSettings};
 use crate::words::spelling::counted;
 use crate::words::storage::Storage;
+use crate::words::wire::Wire;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -18,6 +19,9 @@ pub struct StatisticalClass {
     /// How tensors are stored.
     #[serde(default, skip_serializing_if = "Storage::is_f32")]
     pub storage: Storage,
+    /// How rows travel between ranks.
+    #[serde(default, skip_serializing_if = "Wire::is_f32")]
+    pub wire: Wire,
 }
 
 /// What a step computes.
@@ -131,15 +135,23 @@ impl StatisticalClass {
     pub const EXACT: Self = Self {
         method: Method::Exact,
         storage: Storage::F32,
+        wire: Wire::F32,
     };
 
-    /// Whether it computes the model as written on the whole graph.
+    /// Whether it computes the model as written on the whole graph, from rows as they are.
     pub fn is_exact(&self) -> bool {
-        self.method == Method::Exact
+        self.method == Method::Exact && self.wire.is_f32()
     }
 
     /// The relaxations that it needs.
     pub fn relaxations(&self) -> Vec<Relaxation> {
+        let quantise = (!self.wire.is_f32()).then_some(Relaxation::Quantise);
+        let mut needed = self.of_method();
+        needed.extend(quantise);
+        needed
+    }
+
+    fn of_method(&self) -> Vec<Relaxation> {
         match &self.method {
             Method::Exact => Vec::new(),
             Method::Decoupled => vec![Relaxation::Decouple],
@@ -253,9 +265,12 @@ impl fmt::Display for StatisticalClass {
             Method::Copies { skip, division } => write!(f, "stale copies {skip}, {division}")?,
             Method::Sampled(sampled) => sampled.fmt(f)?,
         }
-        match self.storage.is_f32() {
+        if !self.storage.is_f32() {
+            write!(f, ", {}", self.storage)?;
+        }
+        match self.wire.is_f32() {
             true => Ok(()),
-            false => write!(f, ", {}", self.storage),
+            false => write!(f, ", rows sent as {}", self.wire),
         }
     }
 }
@@ -346,17 +361,18 @@ mod tests {
             Method::Sampled(SampledClass::of(&own, Some(division)).unwrap()),
         ];
         let names = [
-            "whole graph, bf16",
-            "decoupled, bf16",
-            "histories of 16 chunks, updated every 10 epochs, bf16",
-            "stale copies adaptive:1/cut, 4 parts by metis, bf16",
-            "batches of 512, fanouts 10,5/all, delay 2, bf16",
-            "batches of 512, fanouts 10,5/all, cut drop, delay 2, roots own of 4 parts by metis, evaluated with all, bf16",
+            "whole graph, bf16, rows sent as int8",
+            "decoupled, bf16, rows sent as int8",
+            "histories of 16 chunks, updated every 10 epochs, bf16, rows sent as int8",
+            "stale copies adaptive:1/cut, 4 parts by metis, bf16, rows sent as int8",
+            "batches of 512, fanouts 10,5/all, delay 2, bf16, rows sent as int8",
+            "batches of 512, fanouts 10,5/all, cut drop, delay 2, roots own of 4 parts by metis, evaluated with all, bf16, rows sent as int8",
         ];
         for (method, name) in methods.into_iter().zip(names) {
             let class = StatisticalClass {
                 method,
                 storage: Storage::Bf16,
+                wire: Wire::Int8,
             };
             assert_eq!(class.to_string(), name);
             let text = toml::to_string(&class).unwrap();

@@ -8,6 +8,7 @@ use super::{Cover, Layout, Partitioner};
 use crate::program::Skipping;
 use crate::words::sampling::SamplingSettings;
 use crate::words::storage::Storage;
+use crate::words::wire::Wire;
 use serde::{Deserialize, Serialize};
 
 /// What varies between candidates of one placement on the same ranks.
@@ -48,6 +49,9 @@ pub struct Knobs {
     /// What parts send for the edges between them. Default: rows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cover: Option<Cover>,
+    /// How rows travel in training epochs. Default: as they are in memory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wire: Option<Wire>,
     /// When exchanges are left out, if the placement may leave them out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub skip: Option<Skipping>,

@@ -39,8 +39,8 @@ impl Candidate {
 
 /// Name of a candidate: placement, ranks (stages x ranks of each), virtual stages if there are
 /// several per rank, partitioner, chunks if there are several, `on batches` if the whole graph is
-/// what the placement usually trains on, the ranks of a node if rows cross to a node once, `+ sums` if partial sums are sent too, the merged visits of a model and the rows of a cache if
-/// there are any, the slices of the features if there are several copies, the rule for skipping,
+/// what the placement usually trains on, the ranks of a node if rows cross to a node once, `+ sums` if partial sums are sent too, how rows travel
+/// if not as they are, the merged visits of a model and the rows of a cache if there are any, the slices of the features if there are several copies, the rule for skipping,
 /// storage unless 32-bit, and `host` if tensors are offloaded.
 ///
 /// Examples: `graph x 8 metis`, `tensor x 8 hash / 4`, `hybrid 4x2 metis / 16`,
@@ -75,6 +75,9 @@ pub fn candidate_name(placement: Placement, parameters: &Parameters) -> String {
     }
     if knobs.cover == Some(Cover::Joint) {
         name += " + sums";
+    }
+    if let Some(wire) = knobs.wire.filter(|wire| !wire.is_f32()) {
+        name = format!("{name} wire {wire}");
     }
     if let Some(merges) = knobs.sampling.merges {
         name = format!("{name} merges {merges}");

@@ -9,8 +9,10 @@ mod answers;
 mod collective;
 mod copies;
 mod draw;
+mod encoded;
 mod fetch;
 mod halo;
+mod instruction;
 mod launch;
 mod lazy;
 mod loops;
@@ -29,8 +31,10 @@ mod transfer;
 pub use collective::{AllReduce, Redistribute};
 pub use copies::{Move, Remember};
 pub use draw::DrawEdges;
+pub use encoded::Encoded;
 pub use fetch::{AskRows, CacheRows, ServeRows};
 pub use halo::{HaloExchange, HaloReduce};
+pub(in crate::program) use instruction::Instruction;
 pub use launch::{Launch, ScalarRef};
 pub use lazy::{PushRows, PutRows};
 pub use loops::{Batches, Chunks, Lag, MOST_LAG, Repeat};
@@ -123,107 +127,6 @@ pub enum Instr {
     Move(Move),
     /// Keeps rows for later epochs.
     Remember(Remember),
-}
-
-/// What every instruction answers for itself.
-pub(in crate::program) trait Instruction {
-    /// The name that traces, reports and listings use; the halves of a transfer have that of the whole.
-    fn name(&self, program: &Program) -> &'static str;
-
-    /// Visits what the instruction reads and writes, in the order in which it does; a loop has no operands of its own.
-    fn operands<'a>(&'a self, visit: &mut impl FnMut(Operand<'a>));
-
-    /// Checks that it fits the buffers of a rank.
-    ///
-    /// # Errors
-    /// The first thing that does not fit.
-    fn check(&self, check: &Check) -> Checked;
-
-    /// Whether it can run over the rows of one chunk of [`Chunks`].
-    fn fits_chunks(&self, program: &Program) -> bool;
-
-    /// Operations and bytes on a rank of these sizes; `None` for loops and for what communicates.
-    fn work(&self, counts: &Counts, sizes: &RankSizes) -> Option<Work>;
-
-    /// Counts what a calibrated machine prices, and says the group that it belongs to; `None` as above.
-    fn demand(
-        &self,
-        terms: &mut Terms,
-        program: &Program,
-        sizes: &RankSizes,
-    ) -> Option<&'static str>;
-
-    /// Its line in a listing; of a loop, the first one.
-    fn print(&self, program: &Program) -> String;
-
-    /// Adds the bytes that all ranks send for it.
-    fn traffic(&self, _: &Program, _: &Reads, _: &[RankSizes], _: &mut Traffic) {}
-
-    /// Visits the buffers that it reads, then those that it writes (`true`).
-    fn each_access(&self, visit: &mut dyn FnMut(&Ref, bool)) {
-        self.operands(&mut |operand| visit(&operand.at, operand.writes));
-    }
-
-    /// Visits every reference to a buffer to change it.
-    fn each_ref(&mut self, visit: &mut dyn FnMut(&mut Ref));
-
-    /// Whether it runs over rows of the whole graph, which no stage of a pipeline holds.
-    fn over_whole_graph(&self) -> bool {
-        false
-    }
-
-    /// Bytes of each piece of a row that a message picks or adds up by itself; `None` if it takes whole blocks.
-    fn strip_bytes(&self, _: &Program) -> Option<u64> {
-        None
-    }
-
-    /// What a loop runs.
-    fn body(&self) -> Option<&[Instr]> {
-        None
-    }
-
-    /// What a loop runs, to change it.
-    fn body_mut(&mut self) -> Option<&mut Vec<Instr>> {
-        None
-    }
-
-    /// The kernel that it launches.
-    fn launch(&self) -> Option<&Launch> {
-        None
-    }
-
-    /// The kernel that it launches, to change it.
-    fn launch_mut(&mut self) -> Option<&mut Launch> {
-        None
-    }
-
-    /// The labels that it reads.
-    fn labels(&self) -> Option<Labels> {
-        None
-    }
-
-    /// The chunk of rows that it is restricted to.
-    fn chunk(&self) -> Option<Chunk> {
-        None
-    }
-
-    /// Restricts it to a chunk of rows, if it supports that.
-    fn set_chunk(&mut self, _: Chunk) {}
-
-    /// Floats of the partial sums that it adds up.
-    fn scratch_floats(&self, _: &Program, _: &Capacity) -> u64 {
-        0
-    }
-
-    /// What all ranks of a stage do together for it.
-    fn collective(&self) -> Option<Collective<'_>> {
-        None
-    }
-
-    /// Whether it sends and receives.
-    fn communicates(&self) -> bool {
-        self.collective().is_some()
-    }
 }
 
 /// Calls a method of [`Instruction`] on whatever instruction it is; halves of transfers and ends of stage messages are told
@@ -403,6 +306,20 @@ impl Instr {
         each!(self, one => one.collective();
             (_begins, _transfer) => None;
             (_sends, _message) => None)
+    }
+
+    /// How the rows of the instruction, or of what it is half of, travel, if they are encoded.
+    pub fn encoded(&self) -> Option<Encoded> {
+        each!(self, one => one.encoded();
+            (_begins, transfer) => transfer.what.encoded();
+            (_sends, _message) => None)
+    }
+
+    /// Lets the rows of an instruction travel so, if it sends rows that may.
+    pub fn encode(&mut self, so: Encoded) {
+        each!(self, one => one.encode(so);
+            (_begins, transfer) => transfer.what.encode(so);
+            (_sends, _message) => ());
     }
 
     /// Whether the instruction may be cut into halves: what communicates, and what moves rows between a

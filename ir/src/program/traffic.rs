@@ -197,26 +197,28 @@ pub fn redistribute_floats(
     }
 }
 
-/// Floats that all ranks together send in a redistribution, given each rank's rows.
+/// What all ranks together send in a redistribution, given each rank's rows, and `row`, which says what a row of so many
+/// floats takes.
 pub fn redistribute_total(
     how: Redistribute,
     (heads, width): (u32, u32),
     ranks: u32,
     rows: &[u64],
+    row: &dyn Fn(u32) -> u64,
 ) -> u64 {
     let vertices: u64 = rows.iter().sum();
-    let all = u64::from(heads) * u64::from(width);
+    let all = heads * width;
     match how {
         Redistribute::Split(slice) | Redistribute::Join(slice) => {
-            let each = all / u64::from(slice.of.max(1));
-            let of_rank = |rank: u32| share(slice.of, ranks, rank).len() as u64 * each;
+            let each = all / slice.of.max(1);
+            let of_rank = |rank: u32| row(share(slice.of, ranks, rank).len() as u32 * each);
             let ranks = (0..ranks).zip(rows);
             ranks
                 .map(|(rank, own)| of_rank(rank) * (vertices - own))
                 .sum()
         }
         Redistribute::Replicate | Redistribute::Reduce => {
-            u64::from(ranks.saturating_sub(1)) * vertices * all
+            u64::from(ranks.saturating_sub(1)) * vertices * row(all)
         }
         Redistribute::Own => 0,
     }
@@ -298,7 +300,7 @@ mod tests {
             ] {
                 let pairs = (0..4).flat_map(|i| (0..4).map(move |j| (i, j)));
                 let floats = |pair| redistribute_floats(how, (3, 10), 4, &rows, pair);
-                let total = redistribute_total(how, (3, 10), 4, &rows);
+                let total = redistribute_total(how, (3, 10), 4, &rows, &u64::from);
                 assert_eq!(pairs.map(floats).sum::<u64>(), total, "{how:?}");
             }
         }
@@ -306,7 +308,10 @@ mod tests {
         // evenly.
         let even = [4; 4];
         let split = Redistribute::Split(Slice::new(Axis::Width, 8, 4, 1));
-        assert_eq!(redistribute_total(split, (1, 8), 4, &even), 3 * 16 * 8 / 4);
+        assert_eq!(
+            redistribute_total(split, (1, 8), 4, &even, &u64::from),
+            3 * 16 * 8 / 4
+        );
     }
 
     #[test]

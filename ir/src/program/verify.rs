@@ -3,6 +3,7 @@
 mod batch;
 mod buffers;
 mod chunk;
+mod encoded;
 mod error;
 mod features;
 mod flight;
@@ -193,6 +194,7 @@ pub fn verify(program: &Program, data: &RankData) -> Result<(), ProgramError> {
     check.results()?;
     batch::verify(program)?;
     skip::verify(program)?;
+    encoded::verify(program)?;
     pipeline::verify(program)?;
     window::verify(program)?;
     flight::verify(program)

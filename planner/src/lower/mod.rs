@@ -38,6 +38,7 @@ mod scan;
 pub mod sets;
 pub mod stage;
 pub mod storage;
+pub mod wire;
 
 pub use forward::evaluation;
 pub use inference::inference;

@@ -346,6 +346,7 @@ impl Region<'_> {
             heads: whole.heads,
             width: whole.width,
             moved,
+            encoded: None,
         }));
         self.values[id.0 as usize] = Some(out);
         Ok(())

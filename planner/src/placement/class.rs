@@ -11,6 +11,7 @@ impl PlacementSpec {
         StatisticalClass {
             method: self.method(),
             storage: self.knobs.storage,
+            wire: self.wire(),
         }
     }
 
@@ -74,6 +75,9 @@ pub fn on_one_worker(class: &StatisticalClass) -> Result<PlacementSpec, &'static
             ..knobs
         },
     };
+    if !class.wire.is_f32() {
+        return Err("rows in fewer bits are sent between workers");
+    }
     match &class.method {
         Method::Exact => Ok(on(Placement::Graph, Knobs::default())),
         Method::Decoupled => Ok(on(Placement::TensorDecoupled, Knobs::default())),

@@ -27,6 +27,7 @@ use crate::lower::interior::interior;
 use crate::lower::overlap::overlap;
 use crate::lower::prefetch::{Ahead, prefetch};
 use crate::lower::storage::{store, store_alike};
+use crate::lower::wire::encode;
 use crate::lower::{Training, with_gradients};
 use gnnc_ir::plan::{Placement, Relaxation};
 use gnnc_ir::program::instr::Collective;
@@ -350,7 +351,7 @@ fn has_halo(instrs: &[Instr]) -> bool {
     })
 }
 
-/// Applies the cover, node, chunk, interior and overlap passes, and lets batches wait for messages while others are
+/// Applies the cover, node, wire, chunk, interior and overlap passes, and lets batches wait for messages while others are
 /// computed.
 fn arrange(
     mut program: Program,
@@ -362,6 +363,9 @@ fn arrange(
     }
     if let Some(node_ranks) = spec.node_ranks() {
         program = checked(on_nodes(program, node_ranks)?, features, "nodes");
+    }
+    if !spec.wire().is_f32() {
+        program = checked(encode(program, spec.wire())?, features, "wire");
     }
     if spec.chunks() > 1 {
         let count = spec.chunks().min(MOST_CHUNKS);

@@ -12,6 +12,7 @@ use gnnc_ir::plan::{
 use gnnc_ir::words::mesh::Mesh;
 use gnnc_ir::words::sampling::{SamplingSettings, Topology};
 use gnnc_ir::words::units::significant;
+use gnnc_ir::words::wire::Wire;
 
 /// A placement on a number of ranks with its knobs: everything a lowering has to know, and how the
 /// graph is divided for it. Knobs that are open have their defaults.
@@ -80,7 +81,8 @@ impl PlacementSpec {
         let of_placement = self.row().map_or(&[][..], |row| row.relaxations);
         let sample = self.samples().then_some(Relaxation::Sample);
         let delay = (self.delay() > 0).then_some(Relaxation::StaleWeights);
-        let of_knobs = sample.into_iter().chain(delay);
+        let quantise = (!self.wire().is_f32()).then_some(Relaxation::Quantise);
+        let of_knobs = sample.into_iter().chain(delay).chain(quantise);
         of_placement.iter().copied().chain(of_knobs).collect()
     }
 
@@ -169,6 +171,18 @@ impl PlacementSpec {
         joint && self.has_tiers()
     }
 
+    /// How rows travel in training epochs.
+    pub fn wire(&self) -> Wire {
+        let asked = self.knobs.wire.filter(|_| self.may_encode());
+        asked.unwrap_or_default()
+    }
+
+    /// Whether rows may travel in fewer bits: those of the whole graph, in exchanges that are never left out.
+    pub fn may_encode(&self) -> bool {
+        let moves_rows = |row: &Row| !row.skips && !row.staged();
+        self.row().is_some_and(moves_rows) && !self.samples() && self.ranks > 1
+    }
+
     /// Whether tensors that do not fit are offloaded to the host.
     pub fn offload(&self) -> bool {
         self.knobs.offload.unwrap_or(false)
@@ -219,6 +233,7 @@ impl PlacementSpec {
                 interior: self.interior().then_some(true),
                 node_ranks: self.node_ranks(),
                 cover: self.sends_sums().then_some(Cover::Joint),
+                wire: Some(self.wire()).filter(|wire| !wire.is_f32()),
                 offload: self.offload().then_some(true),
                 sampling: SamplingSettings {
                     slices: self.mesh(),
@@ -263,6 +278,7 @@ impl Pin {
                 interior: Some(spec.interior()),
                 node_ranks: Some(spec.node_ranks().unwrap_or(1)),
                 cover: Some(spec.cover()),
+                wire: Some(spec.wire()),
                 offload: Some(spec.offload()),
                 ..spec.knobs.clone()
             },
@@ -277,6 +293,7 @@ impl Pin {
         self.placement.is_none_or(|p| p == spec.placement)
             && pinned.node_ranks.is_none_or(|ranks| ranks == nodes)
             && pinned.cover.is_none_or(|cover| cover == spec.cover())
+            && pinned.wire.is_none_or(|wire| wire == spec.wire())
             && self.ranks.is_none_or(|r| r == spec.ranks)
             && pinned.chunks.is_none_or(|c| c == spec.chunks())
             && pinned

@@ -44,11 +44,12 @@ pub(super) fn between<'a>(
         spec.ranks = ranks;
         spec.knobs.node_ranks = request.pinned_nodes(&spec);
         spec.knobs.cover = request.pin.knobs.cover;
+        spec.knobs.wire = request.pin.knobs.wire;
         let Ok(flat) = ready(request, &spec, lower, &[]) else {
             return Vec::new();
         };
-        let fewer = flat.with_fewer_rows(request, lower);
-        let all = fewer.into_iter().chain([flat]);
+        let variants = flat.variants(request, lower);
+        let all = variants.into_iter().chain([flat]);
         let priced = |found: Ready| {
             let bound = least(request, &found.programs, &found.parts).ok()?;
             if bound > WORTHWHILE * seconds(first) {

@@ -47,6 +47,7 @@ impl PlanRequest<'_> {
                             spec.knobs.partitioner = Some(partitioner);
                             spec.knobs.node_ranks = self.pinned_nodes(&spec);
                             spec.knobs.cover = self.pin.knobs.cover.filter(|_| spec.has_tiers());
+                            spec.knobs.wire = self.pin.knobs.wire.filter(|_| spec.may_encode());
                             specs.push(spec.clone());
                         }
                     }

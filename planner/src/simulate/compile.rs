@@ -434,7 +434,15 @@ impl<'a> Compiler<'a> {
     /// Time to pass over `read` and `written` bytes. Zero if there are none, or if the link was
     /// measured including the work before and after a message.
     fn pass(&self, read: f64, written: f64, flops: f64) -> f64 {
-        if read + written == 0.0 || self.costs.is_some() && self.one_node() {
+        if self.costs.is_some() && self.one_node() {
+            return 0.0;
+        }
+        self.copied(read, written, flops)
+    }
+
+    /// The same where measured messages do not include it.
+    fn copied(&self, read: f64, written: f64, flops: f64) -> f64 {
+        if read + written == 0.0 {
             return 0.0;
         }
         let (read, written) = (Bytes(read.ceil() as u64), Bytes(written.ceil() as u64));

@@ -1,9 +1,9 @@
 //! Messages that are in flight at once.
 
 use gnnc_ir::graph::op::Redistribute;
-use gnnc_ir::program::instr::{self, Collective};
+use gnnc_ir::program::instr::{self, Collective, Encoded};
 use gnnc_ir::program::traffic::chunk;
-use gnnc_ir::program::{Among, Instr, Moved, Program, RankSizes};
+use gnnc_ir::program::{Among, Instr, Moved, Program, RankSizes, Ref};
 use gnnc_ir::words::sampling::MAX_HOPS;
 
 /// Messages in flight.
@@ -31,6 +31,15 @@ pub(super) struct Sent {
     pub(super) drawn: Option<instr::DrawEdges>,
 }
 
+/// Words of a halo row in a message, or in the larger one of several: in two tiers, rows are not encoded inside nodes.
+fn halo_words(program: &Program, at: Ref, encoded: &Option<Encoded>) -> u64 {
+    let buffer = program.buffer(at.buffer);
+    u64::from(match program.node_ranks {
+        None => Encoded::row_words(encoded, buffer),
+        Some(_) => buffer.row_words(),
+    })
+}
+
 /// Levels that a rank gives to so many others.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Shared {
@@ -42,12 +51,12 @@ impl Sent {
     pub(super) fn of(instr: &Instr, program: &Program) -> Self {
         let mut sent = Self::default();
         match instr.collective() {
-            Some(Collective::HaloExchange(instr::HaloExchange { buffer, .. })) => {
-                sent.exchanged = u64::from(program.buffer(buffer.buffer).row_words());
-            }
-            Some(Collective::HaloReduce(instr::HaloReduce { buffer, .. })) => {
-                sent.returned = u64::from(program.buffer(buffer.buffer).row_words());
-            }
+            Some(Collective::HaloExchange(instr::HaloExchange {
+                buffer, encoded, ..
+            })) => sent.exchanged = halo_words(program, *buffer, encoded),
+            Some(Collective::HaloReduce(instr::HaloReduce {
+                buffer, encoded, ..
+            })) => sent.returned = halo_words(program, *buffer, encoded),
             Some(Collective::AllReduce(sum)) => {
                 let ranks = program.group_ranks(sum.among);
                 sent.summed = chunk(sum.floats(program), ranks, 0).end;
@@ -62,17 +71,18 @@ impl Sent {
                     heads,
                     width,
                     moved,
+                    encoded,
                     ..
                 } = one;
                 let others = u64::from(program.group_ranks(one.among()) - 1);
-                // Each rank gets a slice of each row, or every other rank gets the whole row.
-                let times = match how {
-                    Redistribute::Replicate | Redistribute::Reduce => others,
-                    _ => 1,
+                let (whole, storage) = (heads * width, program.buffer(to.buffer).storage);
+                let words = |numbers| u64::from(Encoded::words(encoded, numbers, storage));
+                // Every other rank gets the whole row, or each rank gets a slice of it.
+                let columns = match (how, encoded) {
+                    (Redistribute::Replicate | Redistribute::Reduce, _) => others * words(whole),
+                    (_, None) => words(whole),
+                    (_, Some(_)) => others * words(whole.div_ceil(others as u32 + 1)),
                 };
-                let columns = times * u64::from(*heads) * u64::from(*width);
-                let in_word = program.buffer(to.buffer).storage.in_word();
-                let columns = columns / u64::from(in_word);
                 if let Moved::Level(level) = moved {
                     sent.of_levels[usize::from(*level)] = columns;
                     return sent;

@@ -1,14 +1,16 @@
 //! Which steps a communication instruction is.
 
+use super::encoding::Encoding;
 use super::moves::Write;
-use super::{CommStep, CommSteps, Memory, Rows, Words};
+use super::{CommStep, CommSteps, Listed, Memory, Rows, Words};
 use crate::clocks::Squares;
 use crate::fault::Fault;
 use crate::part::batch::Batch;
+use crate::part::lists::{List, Over};
 use crate::part::rows::Sent;
 use crate::rank::Rank;
 use gnnc_ir::kernel::End;
-use gnnc_ir::program::instr::{AllReduce, MOST_LAG, Shift};
+use gnnc_ir::program::instr::{AllReduce, Encoded, MOST_LAG, Shift};
 use gnnc_ir::program::traffic::chunk;
 use gnnc_ir::program::{Instr, Ref, StageMessage, Transfer};
 use std::ops::Range;
@@ -100,9 +102,11 @@ impl Rank {
         let own = &*self;
         let mut plan = Plan { own, steps, what };
         if let Instr::HaloExchange(one) = whole {
+            let matrix = plan.matrix(one.buffer);
+            let sent = plan.encoded(matrix, &one.encoded, false);
             match (own.part.routes(one.end), one.end) {
-                (Some(routes), end) => plan.exchange_in_tiers(one.buffer, end, routes),
-                (None, end) => plan.exchange(one.buffer, end),
+                (Some(routes), end) => plan.exchange_in_tiers([matrix, sent], end, routes),
+                (None, end) => plan.exchange(sent, end),
             }
         } else if let Instr::HaloReduce(one) = whole {
             match &one.skip {
@@ -110,10 +114,14 @@ impl Rank {
                     let exchange = own.skippable(one.buffer, &skip.of, iteration, epoch)?;
                     plan.returning(one.buffer, skip, &exchange)?;
                 }
-                None => match (own.part.routes(one.end), one.end) {
-                    (Some(routes), end) => plan.reduce_in_tiers(one.buffer, end, routes),
-                    (None, end) => plan.reduce(one.buffer, end, |_| true, true),
-                },
+                None => {
+                    let matrix = plan.matrix(one.buffer);
+                    let sent = plan.encoded(matrix, &one.encoded, true);
+                    match (own.part.routes(one.end), one.end) {
+                        (Some(routes), end) => plan.reduce_in_tiers([matrix, sent], end, routes),
+                        (None, end) => plan.reduce(sent, end, |_| true, true),
+                    }
+                }
             }
         } else if let Instr::AllReduce(one) = whole {
             plan.all_reduce(one);
@@ -212,9 +220,23 @@ impl Plan<'_> {
         self.own.matrix(at, self.what.iteration)
     }
 
+    /// Own and halo rows as an instruction sends them. Of a vertex, all ranks send the same row, or each rank its `share`.
+    fn encoded(&self, matrix: Rows, encoded: &Option<Encoded>, share: bool) -> Rows {
+        let vertices = Listed {
+            list: List::Ids(Over::Own),
+            first: 0,
+        };
+        let part = if share { self.own.in_stage() + 1 } else { 0 };
+        let iteration = self.what.iteration;
+        let encoding = |one| Encoding::of(one, iteration, part, Some(vertices));
+        Rows {
+            encoding: encoded.as_ref().map(encoding),
+            ..matrix
+        }
+    }
+
     /// Halo exchange: own rows go to their readers.
-    fn exchange(&mut self, at: Ref, end: End) {
-        let matrix = self.matrix(at);
+    fn exchange(&mut self, matrix: Rows, end: End) {
         let (chunk, order) = (self.own.place.chunk, self.own.in_stage());
         if self.what.begins {
             self.send_own(matrix, end);
@@ -233,8 +255,13 @@ impl Plan<'_> {
 
     /// Halo reduce: halo rows go to those of their owners that are `wanted`. If `adds`, received rows
     /// are added in rank order.
-    pub(super) fn reduce(&mut self, at: Ref, end: End, wanted: impl Fn(u32) -> bool, adds: bool) {
-        let matrix = self.matrix(at);
+    pub(super) fn reduce(
+        &mut self,
+        matrix: Rows,
+        end: End,
+        wanted: impl Fn(u32) -> bool,
+        adds: bool,
+    ) {
         let (chunk, order) = (self.own.place.chunk, self.own.in_stage());
         let sent = || self.own.part.sent(end, chunk, 0).filter(move |_| adds);
         if self.what.begins {
@@ -245,7 +272,7 @@ impl Plan<'_> {
             }
             for Sent { to, rows, .. } in sent() {
                 let from = self.own.stage().rank(to);
-                self.steps.expect(from, rows.len() * matrix.stride);
+                self.steps.expect(from, rows.len() * matrix.message_row());
             }
             self.steps.round();
         }
@@ -287,7 +314,7 @@ impl Plan<'_> {
         for (other, rows) in self.own.part.halo(end, chunk, order) {
             if due(other) {
                 let from = self.own.stage().rank(other);
-                self.steps.expect(from, rows.len() * matrix.stride);
+                self.steps.expect(from, rows.len() * matrix.message_row());
             }
         }
     }

@@ -1,10 +1,12 @@
 //! Moves tensors from one layout over the ranks to another.
 
+use super::encoding::Encoding;
 use super::moves::{Block, Columns, Geometry, Side};
 use super::plan::Plan;
 use super::{CommStep, CommSteps, Listed, Rows, Words};
 use crate::chunks::Set;
-use crate::part::lists::List;
+use crate::part::lists::{List, Over};
+use gnnc_ir::graph::op::Redistribute;
 use gnnc_ir::program::{Group, Moved, instr};
 use gnnc_ir::words::storage::Storage;
 
@@ -23,6 +25,8 @@ pub(crate) struct Redistribution<'a> {
     pub(crate) to: Words,
     /// Storage of both.
     pub(crate) storage: Storage,
+    /// How messages carry the rows, if not as they are, and the iteration.
+    pub(crate) encoded: Option<(instr::Encoded, u32)>,
 }
 
 impl Plan<'_> {
@@ -49,6 +53,7 @@ impl Plan<'_> {
             from: from.part(skipped, from.count - skipped),
             to: self.own.words(one.to, self.what.iteration),
             storage,
+            encoded: one.encoded.map(|encoded| (encoded, self.what.iteration)),
         };
         if self.what.begins {
             moving.begin(self.steps);
@@ -64,12 +69,13 @@ impl Redistribution<'_> {
     pub(crate) fn begin(&self, steps: &mut CommSteps) {
         for (other, block) in self.geometry.sends() {
             let to = self.group.rank(other as u32);
-            steps.send(to, [self.rows(&block, self.from)]);
+            steps.send(to, [self.rows(&block, self.from, other)]);
         }
+        let rank = self.geometry.rank;
         for landing in self.geometry.landings() {
             if landing.own.is_none() {
                 let from = self.group.rank(landing.from as u32);
-                steps.expect(from, self.rows(&landing.to, self.to).floats());
+                steps.expect(from, self.rows(&landing.to, self.to, rank).message_floats());
             }
         }
         steps.round();
@@ -85,14 +91,19 @@ impl Redistribution<'_> {
                     stride,
                     columns: Columns::one(0, stride),
                 };
-                steps.add(CommStep::Clear(self.rows(&whole, self.to)));
+                steps.add(CommStep::Clear(self.rows(
+                    &whole,
+                    self.to,
+                    self.geometry.rank,
+                )));
             }
         }
+        let rank = self.geometry.rank;
         for landing in self.geometry.landings() {
-            let to = self.rows(&landing.to, self.to);
+            let to = self.rows(&landing.to, self.to, rank);
             match landing.own {
                 Some(own) if to.floats() > 0 => {
-                    let own = self.rows(&own, self.from);
+                    let own = self.rows(&own, self.from, rank);
                     steps.add(CommStep::Put(own, to, landing.write));
                 }
                 Some(_) => {}
@@ -104,8 +115,8 @@ impl Redistribution<'_> {
         }
     }
 
-    /// The rows of a block of a matrix.
-    fn rows(&self, block: &Block, at: Words) -> Rows {
+    /// The rows of a block of a matrix, for a rank of the group.
+    fn rows(&self, block: &Block, at: Words, rank: usize) -> Rows {
         let block = block.words(self.storage);
         let place = match block.rows {
             Side::Own => self.geometry.rank,
@@ -130,6 +141,27 @@ impl Redistribution<'_> {
             stride: block.stride,
             columns: block.columns,
             storage: self.storage,
+            encoding: self.encoding(block.rows, rank),
         }
+    }
+
+    /// How messages to a rank carry rows of a matrix of own rows, or of all.
+    fn encoding(&self, rows: Side, to: usize) -> Option<Encoding> {
+        let (encoded, iteration) = self.encoded.as_ref()?;
+        // Ranks get the same row of a vertex, or columns of their own, or they send columns or shares of their own.
+        let part = match self.geometry.how {
+            Redistribute::Replicate | Redistribute::Own => 0,
+            Redistribute::Split(_) => to as u32 + 1,
+            Redistribute::Join(_) | Redistribute::Reduce => self.geometry.rank as u32 + 1,
+        };
+        let own = Listed {
+            list: List::Ids(Over::Own),
+            first: 0,
+        };
+        let vertices = match rows {
+            Side::Own => Some(own),
+            Side::Of(_) => None,
+        };
+        Some(Encoding::of(encoded, *iteration, part, vertices))
     }
 }

@@ -252,7 +252,7 @@ impl Plan<'_> {
     ) -> Result<(), Fault> {
         let clock = self.clock(exchange)?;
         let fresh = |block: u32| clock.fresh(block, exchange.timing.epoch);
-        self.reduce(at, End::Src, fresh, clock.active);
+        self.reduce(self.matrix(at), End::Src, fresh, clock.active);
         let Some(left) = skip.left.filter(|_| self.what.finishes) else {
             return Ok(());
         };

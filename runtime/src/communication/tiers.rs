@@ -8,7 +8,6 @@ use crate::part::lists::{Legs, List};
 use crate::part::rows::Sent;
 use gnnc_graph::routes::{Leg, Routes};
 use gnnc_ir::kernel::End;
-use gnnc_ir::program::Ref;
 use std::collections::BTreeMap;
 
 /// Rows of a rank, and the rank that they go to or come from.
@@ -16,17 +15,22 @@ type WithPeer = (u32, Rows);
 
 impl Plan<'_> {
     /// Halo exchange: own rows go to the readers of the own node, and to one reader of each other node, which passes them on.
-    pub(super) fn exchange_in_tiers(&mut self, at: Ref, end: End, routes: &Routes) {
-        let matrix = self.matrix(at);
+    /// `matrix` has the rows as they travel inside a node, `sent` as they cross.
+    pub(super) fn exchange_in_tiers(
+        &mut self,
+        [matrix, sent]: [Rows; 2],
+        end: End,
+        routes: &Routes,
+    ) {
         if self.what.begins {
             for (to, rows) in self.read_nearby(matrix, end, routes) {
                 self.steps.send(to, [rows]);
             }
-            self.send_legs(matrix, end, Legs::Crossing);
+            self.send_legs(sent, end, Legs::Crossing);
             for (from, rows) in self.nearby_halo(matrix, end, routes) {
-                self.steps.expect(from, rows.floats());
+                self.steps.expect(from, rows.message_floats());
             }
-            self.expect_legs(matrix, end, Legs::Arriving);
+            self.expect_legs(sent, end, Legs::Arriving);
             self.steps.round();
         }
         if self.what.finishes {
@@ -35,7 +39,7 @@ impl Plan<'_> {
             for (from, rows) in self.nearby_halo(matrix, end, routes) {
                 self.steps.receive(from, [rows], Write::Replace);
             }
-            self.receive_legs(matrix, end, Legs::Arriving, Write::Replace);
+            self.receive_legs(sent, end, Legs::Arriving, Write::Replace);
             self.send_legs(matrix, end, Legs::Passed);
             self.expect_legs(matrix, end, Legs::Forwarded);
             self.steps.round();
@@ -47,8 +51,8 @@ impl Plan<'_> {
 
     /// Halo reduce: halo rows go to their owner if that is in the own node, else to the rank of the node that had them
     /// from their owner. It adds them up, in rank order, and sends the sums to the owners.
-    pub(super) fn reduce_in_tiers(&mut self, at: Ref, end: End, routes: &Routes) {
-        let matrix = self.matrix(at);
+    /// `matrix` and `sent` are as for exchanges.
+    pub(super) fn reduce_in_tiers(&mut self, [matrix, sent]: [Rows; 2], end: End, routes: &Routes) {
         // What comes from ranks of the node, for own rows and for rows of other nodes.
         let near = self.read_nearby(matrix, end, routes);
         let back = by_peer(near, self.legs(matrix, end, Legs::Passed));
@@ -59,7 +63,7 @@ impl Plan<'_> {
             }
             for (from, rows) in &back {
                 self.steps
-                    .expect(*from, rows.iter().map(Rows::floats).sum());
+                    .expect(*from, rows.iter().map(Rows::message_floats).sum());
             }
             self.steps.round();
         }
@@ -69,12 +73,12 @@ impl Plan<'_> {
             for (from, rows) in &back {
                 self.steps.receive(*from, rows.iter().copied(), Write::Add);
             }
-            self.send_legs(matrix, end, Legs::Arriving);
-            self.expect_legs(matrix, end, Legs::Crossing);
+            self.send_legs(sent, end, Legs::Arriving);
+            self.expect_legs(sent, end, Legs::Crossing);
             self.steps.round();
             self.steps.add(CommStep::Packed);
             self.steps.add(CommStep::Await);
-            self.receive_legs(matrix, end, Legs::Crossing, Write::Add);
+            self.receive_legs(sent, end, Legs::Crossing, Write::Add);
         }
     }
 
@@ -116,7 +120,7 @@ impl Plan<'_> {
 
     fn expect_legs(&mut self, matrix: Rows, end: End, legs: Legs) {
         for (from, rows) in self.legs(matrix, end, legs) {
-            self.steps.expect(from, rows.floats());
+            self.steps.expect(from, rows.message_floats());
         }
     }
 

@@ -3,14 +3,18 @@
 use super::Worker;
 use crate::arena::{Arena, Span};
 use crate::clocks::Squares;
+use crate::communication::encoding::{Encoding, Row};
 use crate::communication::moves::{Columns, Write};
-use crate::communication::{self, CommStep, CommSteps, Compared, Memory, Now, Round, Words};
+use crate::communication::{
+    self, CommStep, CommSteps, Compared, Listed, Memory, Now, Round, Words,
+};
 use crate::fault::Fault;
 use crate::part::Part;
 use crate::part::lists::Numbers;
 use crate::step_context::StepContext;
 use crate::team::Team;
 use crate::transport::Transport;
+use gnnc_ir::kernel::vertex_hash;
 use gnnc_ir::program::Instr;
 use std::ops::Range;
 
@@ -28,6 +32,7 @@ struct Local<'a> {
     buffers: &'a Arena,
     /// The chunk that the rank sums.
     sum: Span,
+    step_context: &'a StepContext,
 }
 
 impl Worker {
@@ -66,6 +71,7 @@ impl Worker {
                 part: &self.own.part,
                 buffers: &self.arena,
                 sum,
+                step_context,
             };
             // SAFETY: as the caller promised; steps run one after the other.
             let told = unsafe { local.step(&mut *self.transport, &steps, next) }?;
@@ -191,20 +197,21 @@ impl<'a> Local<'a> {
 
     /// Rows in the memory of the rank.
     fn placed(self, rows: &communication::Rows) -> Result<Rows<'a>, Fault> {
-        let list = match &rows.list {
-            None => None,
-            Some(listed) => {
-                let numbers = self.part.list(listed.list).and_then(Numbers::rows);
-                let numbers = numbers.and_then(|rows| rows.get(listed.first..));
-                Some(numbers.ok_or(Fault::Missing("a list of rows"))?)
-            }
+        let numbers = |listed: &Listed| {
+            let numbers = self.part.list(listed.list).and_then(Numbers::rows);
+            let numbers = numbers.and_then(|rows| rows.get(listed.first..));
+            numbers.ok_or(Fault::Missing("a list of rows"))
         };
+        let list = rows.list.as_ref().map(numbers).transpose()?;
+        let vertices = rows.encoding.as_ref();
+        let vertices = vertices.and_then(|encoding| encoding.vertices.as_ref());
+        let vertices = vertices.map(numbers).transpose()?;
         let Words { first, count, .. } = rows.at;
         let at = match rows.at.memory {
             Memory::Buffers => self.buffers.span(first, count),
             Memory::Sum => self.sum.part(first, count),
         };
-        Ok(rows.placed(at, list))
+        Ok(rows.placed(at, list, vertices))
     }
 
     /// Copies rows to a message, one after the other.
@@ -215,10 +222,14 @@ impl<'a> Local<'a> {
         let mut first = 0;
         for rows in from {
             let rows = self.placed(rows)?;
-            let to = rows.packed(message.part(first, rows.floats()));
-            // SAFETY: as the caller promised.
-            unsafe { self.put(rows, to, Write::Replace) };
-            first += rows.floats();
+            let at = message.part(first, rows.message_floats());
+            match rows.encoded() {
+                // SAFETY: as the caller promised.
+                None => unsafe { self.put(rows, rows.packed(at), Write::Replace) },
+                // SAFETY: as the caller promised.
+                Some(encoding) => unsafe { self.encode(rows, encoding, at) },
+            }
+            first += rows.message_floats();
         }
         Ok(())
     }
@@ -236,12 +247,70 @@ impl<'a> Local<'a> {
         let mut first = 0;
         for rows in to {
             let rows = self.placed(rows)?;
-            let from = rows.packed(message.part(first, rows.floats()));
-            // SAFETY: as the caller promised.
-            unsafe { self.put(from, rows, write) };
-            first += rows.floats();
+            let at = message.part(first, rows.message_floats());
+            match rows.encoded() {
+                // SAFETY: as the caller promised.
+                None => unsafe { self.put(rows.packed(at), rows, write) },
+                // SAFETY: as the caller promised.
+                Some(encoding) => unsafe { self.decode(at, rows, encoding, write) },
+            }
+            first += rows.message_floats();
         }
         Ok(())
+    }
+
+    /// Encodes rows into a message, in parallel.
+    ///
+    /// # Safety
+    /// Nothing writes the rows or uses the message meanwhile.
+    unsafe fn encode(self, from: Rows, encoding: &Encoding<&[u32]>, message: Span) {
+        let key = encoding.key(self.step_context.seed, self.step_context.draw);
+        let words = from.message_row();
+        self.pieces(from, |rows| {
+            let mut row = Row::of(&from, encoding);
+            for n in rows {
+                let at = from.list.map_or(n, |list| list[n] as usize);
+                let vertex = encoding.vertices.map_or(at as u32, |ids| ids[at]);
+                // SAFETY: as the caller promised; every row is in one piece.
+                unsafe {
+                    each_part(&from, n, row.words(), |part, run| {
+                        part.copy_from_slice(run.read())
+                    });
+                    let to = message.part(n * words, words).write();
+                    row.encode(vertex_hash(key, vertex), to);
+                }
+            }
+        });
+    }
+
+    /// Decodes a message into rows, or adds what it says, in parallel.
+    ///
+    /// # Safety
+    /// The rows are distinct, nothing else uses them meanwhile, and nothing writes the message.
+    unsafe fn decode(self, message: Span, to: Rows, encoding: &Encoding<&[u32]>, write: Write) {
+        let words = to.message_row();
+        self.pieces(to, |rows| {
+            let mut row = Row::of(&to, encoding);
+            for n in rows {
+                // SAFETY: as the caller promised; every row is in one piece.
+                unsafe {
+                    row.decode(message.part(n * words, words).read());
+                    each_part(&to, n, row.words(), |part, run| match write {
+                        Write::Replace => run.write().copy_from_slice(part),
+                        Write::Add => to.storage.add(run.write(), part),
+                    });
+                }
+            }
+        });
+    }
+
+    /// Works on rows in pieces, in parallel.
+    fn pieces(self, rows: Rows, work: impl Fn(Range<usize>) + Sync) {
+        let accesses = 2 * rows.floats() as u64;
+        self.team
+            .each(rows.count.div_ceil(ROWS), accesses, |piece| {
+                work(piece * ROWS..((piece + 1) * ROWS).min(rows.count));
+            });
     }
 
     /// Copies or adds rows to other rows, in parallel.
@@ -252,15 +321,11 @@ impl<'a> Local<'a> {
         if to.floats() == 0 {
             return;
         }
-        let accesses = 2 * to.floats() as u64;
-        self.team.each(to.count.div_ceil(ROWS), accesses, |piece| {
-            let rows = piece * ROWS..((piece + 1) * ROWS).min(to.count);
-            // SAFETY: as the caller promised; every row is in one piece.
-            unsafe {
-                match write {
-                    Write::Replace => each_run(from, to, rows, |y, x| y.copy_from_slice(x)),
-                    Write::Add => each_run(from, to, rows, |y, x| to.storage.add(y, x)),
-                }
+        // SAFETY: as the caller promised; every row is in one piece.
+        self.pieces(to, |rows| unsafe {
+            match write {
+                Write::Replace => each_run(from, to, rows, |y, x| y.copy_from_slice(x)),
+                Write::Add => each_run(from, to, rows, |y, x| to.storage.add(y, x)),
             }
         });
     }
@@ -296,6 +361,14 @@ unsafe fn each_run(from: Rows, to: Rows, rows: Range<usize>, put: impl Fn(&mut [
             // SAFETY: as above.
             unsafe { put(y.write(), x.read()) };
         }
+    }
+}
+
+/// Visits the runs of a row in memory, each with the part of the row's words that it holds.
+fn each_part(rows: &Rows, row: usize, words: &mut [f32], visit: impl Fn(&mut [f32], Span)) {
+    let parts = words.chunks_mut(rows.columns.len.max(1));
+    for (run, part) in parts.enumerate() {
+        visit(part, run_of(rows, row, run, &rows.columns));
     }
 }
 

@@ -51,6 +51,15 @@ pub(super) const KNOBS: &[Knob] = &[
         set: |knobs, text| text.parse().map(|cover| knobs.cover = Some(cover)),
     },
     Knob {
+        name: "wire",
+        alias: None,
+        option: Form::Value("NAME"),
+        values: "f32|bf16|int8 (how rows travel between workers in training epochs; f32: as they are)",
+        help: "How rows travel between workers in training epochs: f32 (the default), bf16 (half the bytes) or int8 (a \
+               quarter, with a scale for each row, rounded at random). Needs --allow quantise",
+        set: |knobs, text| text.parse().map(|wire| knobs.wire = Some(wire)),
+    },
+    Knob {
         name: "skip",
         alias: None,
         option: Form::Value("RULE"),

@@ -39,6 +39,21 @@ static __device__ __forceinline__ float gnnc_number(const float *x, u64 i, u64 s
     )
 }
 
+/// CUDA C of `gnnc_word`.
+pub fn word() -> String {
+    let cases: Vec<String> = halves().iter().map(|half| half.word()).collect();
+    format!(
+        "/* The word that holds a number (1), or two in {}. */
+static __device__ __forceinline__ float gnnc_word(float low, float high, u64 storage)
+{{
+    return storage == 1 ? low : {};
+}}
+",
+        listed(),
+        cases.concat(),
+    )
+}
+
 /// A 16-bit format as the library knows it.
 struct Half {
     name: &'static str,
@@ -64,6 +79,16 @@ impl Half {
              {indent}return gnnc_float(gnnc_to_{name}(low) | gnnc_to_{name}(high) << 16);\n\
              {after}"
         )
+    }
+
+    /// The case of `gnnc_word`.
+    fn word(&self) -> String {
+        let name = self.name;
+        let both = format!("gnnc_float(gnnc_to_{name}(low) | gnnc_to_{name}(high) << 16)");
+        if self.last {
+            return both;
+        }
+        format!("storage == {} ? {both} : ", self.code)
     }
 
     /// The case of `gnnc_number`.

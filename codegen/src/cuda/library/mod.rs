@@ -1,4 +1,4 @@
-//! Model-independent kernels in CUDA C: moving and comparing rows, sparse features, losses.
+//! Model-independent kernels in CUDA C: moving, encoding and comparing rows, sparse features, losses.
 //!
 //! Like generated kernels, they include no header, use no atomics and always give the same bits.
 
@@ -6,6 +6,7 @@ mod halves;
 
 use super::schedule::BLOCK;
 use gnnc_ir::words::storage::Storage;
+use gnnc_ir::words::wire::Wire;
 
 /// Vertices per block of [`Entry::Loss`] and [`Entry::Metrics`]: 4 per warp, so that small graphs
 /// still have many blocks.
@@ -38,11 +39,15 @@ pub enum Entry {
     Sum,
     /// Distance between rows and other rows.
     Distance,
+    /// Encodes rows into a message of fewer bits.
+    Encode,
+    /// Decodes them.
+    Decode,
 }
 
 impl Entry {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 11] = [
         Self::Move,
         Self::Move4,
         Self::Finite,
@@ -52,6 +57,8 @@ impl Entry {
         Self::Metrics,
         Self::Sum,
         Self::Distance,
+        Self::Encode,
+        Self::Decode,
     ];
 
     /// Its name.
@@ -66,6 +73,8 @@ impl Entry {
             Self::Metrics => "gnnc_metrics",
             Self::Sum => "gnnc_sum",
             Self::Distance => "gnnc_distance",
+            Self::Encode => "gnnc_encode",
+            Self::Decode => "gnnc_decode",
         }
     }
 
@@ -80,6 +89,8 @@ impl Entry {
             Self::Metrics => 12,
             Self::Sum => 5,
             Self::Distance => 5,
+            Self::Encode => 14,
+            Self::Decode => 12,
         }
     }
 
@@ -88,7 +99,7 @@ impl Entry {
     pub fn blocks(self, items: u64) -> u32 {
         let of_block = match self {
             Self::Move | Self::Move4 | Self::Finite => u64::from(BLOCK),
-            Self::SparseDropout | Self::Scatter => WARPS,
+            Self::SparseDropout | Self::Scatter | Self::Encode | Self::Decode => WARPS,
             // These do not stride: each block has a sum of its own.
             Self::Loss | Self::Metrics => return items.div_ceil(VERTICES) as u32,
             Self::Distance => return items.div_ceil(FLOATS) as u32,
@@ -107,6 +118,8 @@ pub fn text() -> String {
         include_str!("finite.cu"),
         include_str!("sparse.cu"),
         include_str!("loss.cu"),
+        halves::word().as_str(),
+        include_str!("wire.cu"),
     ]
     .join("\n")
 }
@@ -114,6 +127,11 @@ pub fn text() -> String {
 /// Code by which the library's kernels know a storage.
 pub fn number(storage: Storage) -> u64 {
     storage as u64 + 1
+}
+
+/// Code by which the library's kernels know a format of rows in messages.
+pub fn format(wire: Wire) -> u64 {
+    wire as u64
 }
 
 /// Threads that move a contiguous run of `len` floats, or groups of floats.

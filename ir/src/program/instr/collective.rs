@@ -1,6 +1,7 @@
 //! Communication among all ranks of a group.
 
-use super::{Collective, Instruction, Operand, Use};
+use super::encoded::{as_encoded, encoded};
+use super::{Collective, Encoded, Instruction, Operand, Use};
 use crate::graph::op;
 use crate::program::access::Touched;
 use crate::program::text::line::{after, arrow, matrix, matrix_at, words};
@@ -43,6 +44,9 @@ pub struct Redistribute {
     /// Which rows are moved.
     #[serde(default, skip_serializing_if = "Moved::is_all")]
     pub moved: Moved,
+    /// How rows travel, if not as they are in memory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub encoded: Option<Encoded>,
 }
 
 impl Instruction for AllReduce {
@@ -225,19 +229,19 @@ impl Instruction for Redistribute {
             None => self.moved.own_rows(s),
         };
         let rows: Vec<u64> = sizes.iter().map(share).collect();
-        let bytes = program.buffer(self.to.buffer).storage.bytes();
-        sum.redistribute += self.elements(program, &rows) * bytes;
+        sum.redistribute += self.bytes(program, &rows);
     }
 
     fn print(&self, program: &Program) -> String {
         format!(
-            "redistribute {} {} -> {}, {} x {}, {}",
+            "redistribute {} {} -> {}, {} x {}, {}{}",
             self.how.text(),
             matrix(&self.from, program),
             self.to.text(),
             self.heads,
             self.width,
-            self.moved.text()
+            self.moved.text(),
+            as_encoded(&self.encoded)
         )
     }
 
@@ -247,6 +251,15 @@ impl Instruction for Redistribute {
 
     fn communicates(&self) -> bool {
         self.how != op::Redistribute::Own
+    }
+
+    fn encoded(&self) -> Option<Encoded> {
+        self.encoded
+    }
+
+    fn encode(&mut self, so: Encoded) {
+        let of_batch = matches!(self.moved, Moved::Level(_));
+        self.encoded = (self.communicates() && !of_batch).then_some(so);
     }
 
     fn strip_bytes(&self, program: &Program) -> Option<u64> {
@@ -273,15 +286,25 @@ impl Redistribute {
         }
     }
 
-    /// Elements that all ranks together send, given each rank's rows.
-    pub fn elements(&self, program: &Program, rows: &[u64]) -> u64 {
+    /// Bytes that all ranks together send, given each rank's rows.
+    pub fn bytes(&self, program: &Program, rows: &[u64]) -> u64 {
         let shape = (self.heads, self.width);
+        let row = |numbers| self.row_bytes(program, numbers);
         let of_group = |group: Group| {
             let of_place = |place| rows.get(group.part(place) as usize).copied();
             let rows: Vec<u64> = group.places().filter_map(of_place).collect();
-            redistribute_total(self.how, shape, group.ranks, &rows)
+            redistribute_total(self.how, shape, group.ranks, &rows, &row)
         };
         program.groups(self.among()).map(of_group).sum()
+    }
+
+    /// Bytes of a piece of a row, of so many numbers, in a message.
+    fn row_bytes(&self, program: &Program, numbers: u32) -> u64 {
+        let storage = program.buffer(self.to.buffer).storage;
+        match self.encoded {
+            None => u64::from(numbers) * storage.bytes(),
+            Some(_) => 4 * u64::from(Encoded::words(&self.encoded, numbers, storage)),
+        }
     }
 
     pub(super) fn parse(from: &mut Reader<'_>) -> Result<Self, TextError> {
@@ -300,6 +323,7 @@ impl Redistribute {
             heads,
             width,
             moved: Moved::parse(from)?,
+            encoded: encoded(from)?,
         })
     }
 }

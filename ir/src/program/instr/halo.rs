@@ -1,6 +1,7 @@
 //! Exchanges of halo rows, and reductions of them.
 
-use super::{Collective, Instruction, Operand, Use};
+use super::encoded::{as_encoded, encoded};
+use super::{Collective, Encoded, Instruction, Operand, Use};
 use crate::kernel::End;
 use crate::program::access::Touched;
 use crate::program::text::line::{after, optional};
@@ -20,6 +21,9 @@ pub struct HaloExchange {
     /// ([`Halo::Cover`](crate::program::Halo::Cover)).
     #[serde(default = "source", skip_serializing_if = "is_source")]
     pub end: End,
+    /// How rows travel, if not as they are in memory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub encoded: Option<Encoded>,
     /// How ranks may leave out their rows, so that others fill in copies; only in `step`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub skip: Option<Skip>,
@@ -33,6 +37,9 @@ pub struct HaloReduce {
     /// Which halo rows, as for [`HaloExchange`].
     #[serde(default = "source", skip_serializing_if = "is_source")]
     pub end: End,
+    /// How rows travel, if not as they are in memory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub encoded: Option<Encoded>,
     /// Of gradients by rows that may be copies, which of them are sent; only in `step`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub skip: Option<Returned>,
@@ -75,9 +82,9 @@ impl Instruction for HaloExchange {
     unpriced!();
 
     fn traffic(&self, program: &Program, reads: &Reads, _: &[RankSizes], sum: &mut Traffic) {
-        let row = row_bytes(program, self.buffer);
-        let bytes = reads.of(self.end) * row;
-        sum.crossing += exchanged(reads.crossing_of(self.end) * row, self.skip.as_ref());
+        let row = Row::of(program, self.buffer, &self.encoded);
+        let Sent { bytes, crossing } = Sent::of(program, reads, self.end, row);
+        sum.crossing += exchanged(crossing, self.skip.as_ref());
         // Everyone who has a block says to its readers what it does with it.
         let flags = self.skip.map_or(0, |skip| skip.rule.flags());
         sum.halo_exchange += exchanged(bytes, self.skip.as_ref()) + 4 * flags * reads.pairs;
@@ -86,14 +93,24 @@ impl Instruction for HaloExchange {
     fn print(&self, _: &Program) -> String {
         let skip = after(", ", self.skip.as_ref());
         format!(
-            "halo-exchange {}{}{skip}",
+            "halo-exchange {}{}{}{skip}",
             targets(self.end),
-            self.buffer.text()
+            self.buffer.text(),
+            as_encoded(&self.encoded),
         )
     }
 
     fn collective(&self) -> Option<Collective<'_>> {
         Some(Collective::HaloExchange(self))
+    }
+
+    fn encoded(&self) -> Option<Encoded> {
+        self.encoded
+    }
+
+    fn encode(&mut self, so: Encoded) {
+        // Copies of rows that may be left out are compared bit for bit.
+        self.encoded = self.skip.is_none().then_some(so);
     }
 
     fn strip_bytes(&self, program: &Program) -> Option<u64> {
@@ -124,12 +141,51 @@ fn end(from: &mut Reader<'_>) -> End {
     }
 }
 
+/// Bytes of a row in memory and in messages.
+struct Row {
+    memory: u64,
+    message: u64,
+}
+
+/// Bytes that all ranks send for the rows of an exchange or a reduction.
+struct Sent {
+    bytes: u64,
+    /// Those between nodes.
+    crossing: u64,
+}
+
+impl Row {
+    fn of(program: &Program, at: Ref, encoded: &Option<Encoded>) -> Self {
+        let buffer = program.buffer(at.buffer);
+        Self {
+            memory: row_bytes(program, at),
+            message: 4 * u64::from(Encoded::row_words(encoded, buffer)),
+        }
+    }
+}
+
+impl Sent {
+    /// In two tiers, rows are encoded only where they cross between nodes.
+    fn of(program: &Program, reads: &Reads, end: End, row: Row) -> Self {
+        let (rows, crossing) = (reads.of(end), reads.crossing_of(end));
+        let bytes = match program.node_ranks {
+            None => rows * row.message,
+            Some(_) => (rows - crossing) * row.memory + crossing * row.message,
+        };
+        Self {
+            bytes,
+            crossing: crossing * row.message,
+        }
+    }
+}
+
 impl HaloExchange {
     /// An exchange of all rows of sources.
     pub fn of(buffer: Ref) -> Self {
         Self {
             buffer,
             end: End::Src,
+            encoded: None,
             skip: None,
         }
     }
@@ -138,6 +194,7 @@ impl HaloExchange {
         Ok(Self {
             end: end(from),
             buffer: Ref::parse(from)?,
+            encoded: encoded(from)?,
             skip: optional(from, Skip::parse)?,
         })
     }
@@ -181,14 +238,20 @@ impl Instruction for HaloReduce {
     unpriced!();
 
     fn traffic(&self, program: &Program, reads: &Reads, _: &[RankSizes], sum: &mut Traffic) {
-        let (row, skip) = (row_bytes(program, self.buffer), self.skip.as_ref());
-        let skip = skip.map(|skip| &skip.of);
-        sum.crossing += exchanged(reads.crossing_of(self.end) * row, skip);
-        sum.halo_reduce += exchanged(reads.of(self.end) * row, skip);
+        let row = Row::of(program, self.buffer, &self.encoded);
+        let Sent { bytes, crossing } = Sent::of(program, reads, self.end, row);
+        let skip = self.skip.as_ref().map(|skip| &skip.of);
+        sum.crossing += exchanged(crossing, skip);
+        sum.halo_reduce += exchanged(bytes, skip);
     }
 
     fn print(&self, _: &Program) -> String {
-        let mut text = format!("halo-reduce {}{}", targets(self.end), self.buffer.text());
+        let mut text = format!(
+            "halo-reduce {}{}{}",
+            targets(self.end),
+            self.buffer.text(),
+            as_encoded(&self.encoded)
+        );
         if let Some(Returned { of, left }) = &self.skip {
             text += &format!(", {}{}", of.text(), after(" left ", left.as_ref()));
         }
@@ -197,6 +260,15 @@ impl Instruction for HaloReduce {
 
     fn collective(&self) -> Option<Collective<'_>> {
         Some(Collective::HaloReduce(self))
+    }
+
+    fn encoded(&self) -> Option<Encoded> {
+        self.encoded
+    }
+
+    fn encode(&mut self, so: Encoded) {
+        // Copies of rows that may be left out are compared bit for bit.
+        self.encoded = self.skip.is_none().then_some(so);
     }
 
     fn strip_bytes(&self, program: &Program) -> Option<u64> {
@@ -210,6 +282,7 @@ impl HaloReduce {
         Self {
             buffer,
             end: End::Src,
+            encoded: None,
             skip: None,
         }
     }
@@ -218,6 +291,7 @@ impl HaloReduce {
         Ok(Self {
             end: end(from),
             buffer: Ref::parse(from)?,
+            encoded: encoded(from)?,
             skip: optional(from, |from| {
                 let of = Skip::parse(from)?;
                 let left = match from.skip("left") {

@@ -17,6 +17,7 @@ impl Check<'_> {
             heads,
             width,
             moved,
+            encoded: _,
         } = one;
         let (how, to, heads, width) = (*how, *to, *heads, *width);
         if let (Redistribute::Split(_), Extent::All) = (how, moved.extents()[1])

@@ -58,6 +58,7 @@ mod tests {
                 heads: 1,
                 width: 16,
                 moved: Moved::All,
+                encoded: None,
             })
         };
         // Ten rows to three ranks, a quarter of the columns each.

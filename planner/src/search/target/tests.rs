@@ -7,7 +7,6 @@ use gnnc_ir::plan::{
 use gnnc_ir::words::metric::Metric;
 use gnnc_ir::words::sampling::{Fanout, SamplingSettings};
 use gnnc_ir::words::schedule::Schedule;
-use gnnc_ir::words::storage::Storage;
 
 const TARGET: f64 = 0.9;
 
@@ -41,14 +40,14 @@ fn batches(batch: u32) -> StatisticalClass {
     };
     StatisticalClass {
         method: Method::Sampled(SampledClass::of(&settings, None).unwrap()),
-        storage: Storage::F32,
+        ..StatisticalClass::EXACT
     }
 }
 
 fn decoupled() -> StatisticalClass {
     StatisticalClass {
         method: Method::Decoupled,
-        storage: Storage::F32,
+        ..StatisticalClass::EXACT
     }
 }
 

@@ -1,5 +1,6 @@
 //! What all ranks do together.
 
+use super::exchange::Rows;
 use super::{CollectiveCost, Compiler, Half, Step, TransferCost};
 use crate::simulate::fabric::Node;
 use gnnc_ir::graph::op::Redistribute;
@@ -21,11 +22,33 @@ impl Compiler<'_> {
     /// The cost of a communication instruction, of which the step is `half`.
     pub(super) fn transfer(&self, instr: &Instr, half: Half, at: Rc<str>, name: usize) -> Step {
         let cost = match instr.collective() {
-            Some(Collective::HaloExchange(instr::HaloExchange { buffer, end, skip })) => {
-                self.exchange(*buffer, *end, false, *skip, name)
+            Some(Collective::HaloExchange(instr::HaloExchange {
+                buffer,
+                end,
+                encoded,
+                skip,
+            })) => {
+                let rows = Rows {
+                    buffer: *buffer,
+                    end: *end,
+                    encoded,
+                    skip: *skip,
+                };
+                self.exchange(rows, false, name)
             }
-            Some(Collective::HaloReduce(instr::HaloReduce { buffer, end, skip })) => {
-                self.exchange(*buffer, *end, true, skip.map(|skip| skip.of), name)
+            Some(Collective::HaloReduce(instr::HaloReduce {
+                buffer,
+                end,
+                encoded,
+                skip,
+            })) => {
+                let rows = Rows {
+                    buffer: *buffer,
+                    end: *end,
+                    encoded,
+                    skip: skip.map(|skip| skip.of),
+                };
+                self.exchange(rows, true, name)
             }
             Some(Collective::AllReduce(sum)) => {
                 let bytes = sum.floats(self.program).saturating_mul(4);
@@ -35,11 +58,22 @@ impl Compiler<'_> {
             Some(Collective::Redistribute(one)) => {
                 let moved = one.moved;
                 let rows: Vec<u64> = self.parts.sizes.iter().map(|s| moved.own_rows(s)).collect();
-                let storage = self.program.buffer(one.to.buffer).storage;
-                let bytes = one.elements(self.program, &rows) * storage.bytes();
+                let bytes = one.bytes(self.program, &rows);
                 let adds = one.how == Redistribute::Reduce;
                 let cost = self.all_to_all(one.among(), adds, self.moved(bytes, moved));
-                TransferCost::Everyone(self.as_measured(cost, instr, name))
+                let mut cost = self.as_measured(cost, instr, name);
+                if let Some(encoded) = one.encoded {
+                    let plain = instr::Redistribute {
+                        encoded: None,
+                        ..one.clone()
+                    };
+                    let memory = self.moved(plain.bytes(self.program, &rows), moved);
+                    let of_rank = |bytes: u64| bytes as f64 / f64::from(self.fabric.ranks);
+                    let [memory, message] = [memory, self.moved(bytes, moved)].map(of_rank);
+                    let coding = self.coding(encoded.wire, memory, message);
+                    (cost.before, cost.after) = (cost.before + coding, cost.after + coding);
+                }
+                TransferCost::Everyone(cost)
             }
             Some(Collective::DrawEdges(_)) => {
                 let answers = self.all_to_all(Among::All, false, self.fetched(instr));

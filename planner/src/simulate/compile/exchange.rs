@@ -3,7 +3,21 @@
 use super::{Compiler, ExchangeCost, TransferCost};
 use crate::simulate::fabric::{Class, Flow};
 use gnnc_ir::kernel::End;
+use gnnc_ir::program::instr::Encoded;
 use gnnc_ir::program::{Ref, Skip};
+use gnnc_ir::words::wire::Wire;
+
+/// What is exchanged.
+#[derive(Clone, Copy)]
+pub(super) struct Rows<'a> {
+    pub(super) buffer: Ref,
+    pub(super) end: End,
+    pub(super) encoded: &'a Option<Encoded>,
+    pub(super) skip: Option<Skip>,
+}
+
+/// Operations on a number that is encoded or decoded in 8 bits: a draw, a quotient, a product and the search for the range.
+const OPERATIONS: f64 = 20.0;
 
 /// The messages of the second tier.
 #[derive(Clone, Copy, Default)]
@@ -40,34 +54,49 @@ impl Compiler<'_> {
         Hop { sent, seconds }
     }
 
+    /// Seconds for encoding or decoding rows of so many bytes in memory and in messages.
+    pub(super) fn coding(&self, wire: Wire, memory: f64, message: f64) -> f64 {
+        let operations = match wire {
+            Wire::F32 => return 0.0,
+            Wire::Bf16 => 1.0,
+            Wire::Int8 => OPERATIONS,
+        };
+        self.copied(memory, message, operations * memory / 4.0)
+    }
+
     /// An exchange that may be left out costs its long-run mean over epochs: a share of the blocks
     /// is sent, and all of them are filled in from copies.
-    pub(super) fn exchange(
-        &self,
-        buffer: Ref,
-        end: End,
-        reverse: bool,
-        skip: Option<Skip>,
-        name: usize,
-    ) -> TransferCost {
+    pub(super) fn exchange(&self, rows: Rows, reverse: bool, name: usize) -> TransferCost {
+        let Rows {
+            buffer,
+            end,
+            encoded,
+            skip,
+        } = rows;
         let share = skip.map_or(1.0, |skip| 1.0 / skip.rule.period() as f64);
-        let row = f64::from(self.program.buffer(buffer.buffer).row_words()) * 4.0;
-        let row = row * self.share.rows;
+        let held = self.program.buffer(buffer.buffer);
+        let row = f64::from(held.row_words()) * 4.0 * self.share.rows;
+        // Bytes of a row between nodes, and inside: in two tiers, rows are encoded only in between.
+        let far = f64::from(Encoded::row_words(encoded, held)) * 4.0 * self.share.rows;
+        let near = match self.program.node_ranks {
+            None => far,
+            Some(_) => row,
+        };
         let measured = self.messages(name);
         let cost = |class: &Class| {
             let flow = match end {
                 End::Src => &class.flow,
                 End::Dst => &class.targets,
             };
-            let turn = |rows_in: f64, rows_out: f64| {
+            let turn = |rows_in: f64, rows_out: f64, row: f64| {
                 if reverse {
                     [rows_in * row, rows_out * row]
                 } else {
                     [rows_out * row, rows_in * row]
                 }
             };
-            let inside = turn(flow.inside_in, flow.inside_out).map(|bytes| share * bytes);
-            let between = turn(flow.between_in, flow.between_out).map(|bytes| share * bytes);
+            let inside = turn(flow.inside_in, flow.inside_out, near).map(|bytes| share * bytes);
+            let between = turn(flow.between_in, flow.between_out, far).map(|bytes| share * bytes);
             // Halo rows are contiguous; the rows others read are picked one by one.
             let picked = (flow.inside_out + flow.between_out) * row;
             let (before, after) = if reverse {
@@ -80,6 +109,16 @@ impl Compiler<'_> {
                 )
             };
             let hop = self.second_hop(flow, row, reverse);
+            let mut coded = [0.0; 2];
+            if let Some(encoded) = encoded {
+                let of = |bytes: [f64; 2], row: f64| bytes.map(|bytes| bytes / row);
+                let mut rows = of(between, far);
+                if self.program.node_ranks.is_none() {
+                    let inside = of(inside, near);
+                    rows = [rows[0] + inside[0], rows[1] + inside[1]];
+                }
+                coded = rows.map(|rows| self.coding(encoded.wire, rows * row, rows * far));
+            }
             let bytes_sent = (inside[0] + between[0] + hop.sent).round() as u64;
             let active = flow.messages > 0;
             if let Some(messages) = &measured {
@@ -95,22 +134,22 @@ impl Compiler<'_> {
                     false => hop.seconds,
                 };
                 return ExchangeCost {
-                    before: half,
+                    before: half + coded[0],
                     latency: share * messages.latency(),
                     inside: [0.0; 2],
                     between: [0.0; 2],
-                    after: half + hop,
+                    after: half + coded[1] + hop,
                     active,
                     bytes_sent,
                 };
             }
             let latency = self.latency(flow.messages, between[0] + between[1] > 0.0);
             ExchangeCost {
-                before,
+                before: before + coded[0],
                 latency: share * latency,
                 inside: inside.map(|bytes| self.seconds(bytes, &self.cluster.inside)),
                 between: between.map(|bytes| self.seconds(bytes, &self.cluster.between)),
-                after: after + hop.seconds,
+                after: after + coded[1] + hop.seconds,
                 active,
                 bytes_sent,
             }

@@ -27,6 +27,7 @@ impl Device {
             gpu,
             device_ranks,
             mail,
+            step_contexts,
             ..
         } = self;
         let device_rank = &mut device_ranks[place];
@@ -36,7 +37,7 @@ impl Device {
         };
         match step {
             CommStep::Send(round) | CommStep::SendAll(round) => {
-                device_rank.sent += mail.send(gpu, device_rank, steps, round)?;
+                device_rank.sent += mail.send(gpu, device_rank, step_contexts, steps, round)?;
                 let packed = device_rank.packed(gpu, steps.tag)?;
                 gpu.driver.record(packed, streams.messages)?;
             }
@@ -108,18 +109,19 @@ impl DeviceRank {
         gpu: &mut Gpu,
         rows: &communication::Rows,
     ) -> Result<Rows<'_>, Stop> {
-        let list = match &rows.list {
-            None => None,
-            Some(listed) => {
-                let numbers = self.own.part.list(listed.list).and_then(Numbers::rows);
-                Some(Listed {
-                    at: self.list(gpu, listed.list)?.plus(4 * listed.first as u64),
-                    rows: numbers
-                        .and_then(|rows| rows.get(listed.first..))
-                        .unwrap_or(&[]),
-                })
-            }
+        let mut placed = |listed: &communication::Listed| {
+            let numbers = self.own.part.list(listed.list).and_then(Numbers::rows);
+            Ok::<_, Stop>(Listed {
+                at: self.list(gpu, listed.list)?.plus(4 * listed.first as u64),
+                rows: numbers
+                    .and_then(|rows| rows.get(listed.first..))
+                    .unwrap_or(&[]),
+            })
         };
+        let list = rows.list.as_ref().map(&mut placed).transpose()?;
+        let vertices = rows.encoding.as_ref();
+        let vertices = vertices.and_then(|encoding| encoding.vertices.as_ref());
+        let vertices = vertices.map(&mut placed).transpose()?;
         let at = self.address(rows.at).plus(4 * rows.columns.offset as u64);
         let columns = Columns {
             offset: 0,
@@ -127,7 +129,7 @@ impl DeviceRank {
         };
         Ok(Rows {
             columns,
-            ..rows.placed(at, list)
+            ..rows.placed(at, list, vertices)
         })
     }
 

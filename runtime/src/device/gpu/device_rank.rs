@@ -177,6 +177,9 @@ impl DeviceRank {
                 if let Instr::SparseDropout(one) = step.instr {
                     step_contexts.add(&[], &[one.site], step.iteration);
                 }
+                if let Some(encoded) = step.instr.encoded() {
+                    step_contexts.add(&[], &[encoded.site], step.iteration);
+                }
                 if step.batch.is_some() && !step.instr.whole().communicates() {
                     // Each batch makes room for what it needs.
                     continue;

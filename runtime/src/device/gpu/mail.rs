@@ -5,6 +5,7 @@ use super::device_rank::DeviceRank;
 use super::driver::{Address, Driver, DriverError, Event, Message, Stream};
 use super::launch::Stop;
 use super::state::{Gpu, bytes as bytes_of};
+use super::step_contexts::Moments;
 use crate::communication::moves::Write;
 use crate::communication::{self, CommSteps, Round};
 use std::collections::{BTreeMap, VecDeque};
@@ -85,6 +86,7 @@ impl Mail {
         &mut self,
         gpu: &mut Gpu,
         from: &DeviceRank,
+        step_contexts: &Moments,
         steps: &CommSteps,
         round: &Round,
     ) -> Result<u64, Stop> {
@@ -107,8 +109,14 @@ impl Mail {
             let mut at = self.stages[stage].at;
             for rows in steps.rows(message) {
                 let rows = from.placed(gpu, rows)?;
-                gpu.put(messages, &rows, &rows.packed(at), Write::Replace)?;
-                at = at.plus(4 * rows.floats() as u64);
+                match rows.encoded() {
+                    None => gpu.put(messages, &rows, &rows.packed(at), Write::Replace)?,
+                    Some(encoding) => {
+                        let key = step_contexts.keys(&[encoding.site], encoding.iteration);
+                        gpu.encode(messages, &rows, encoding, (key, at))?;
+                    }
+                }
+                at = at.plus(4 * rows.message_floats() as u64);
             }
             if self.here.contains(&peer) {
                 let filled = self.stages[stage].filled;
@@ -196,8 +204,11 @@ impl Mail {
         gpu.driver.wait(on, filled)?;
         for rows in steps.rows(message) {
             let rows = to.placed(gpu, rows)?;
-            gpu.put(on, &rows.packed(at), &rows, write)?;
-            at = at.plus(4 * rows.floats() as u64);
+            match rows.encoded() {
+                None => gpu.put(on, &rows.packed(at), &rows, write)?,
+                Some(encoding) => gpu.decode(on, at, &rows, encoding, write)?,
+            }
+            at = at.plus(4 * rows.message_floats() as u64);
         }
         gpu.driver.record(emptied, on)?;
         self.give_back(stage);

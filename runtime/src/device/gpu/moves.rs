@@ -3,8 +3,10 @@
 use super::driver::{Address, DriverError, Stream, Touched};
 use super::state::{Gpu, read};
 use crate::communication;
+use crate::communication::encoding::Encoding;
 use crate::communication::moves::{Columns, Write};
-use gnnc_codegen::cuda::library::{Entry, lanes, number};
+use gnnc_codegen::cuda::library::{Entry, format, lanes, number};
+use gnnc_ir::words::wire::salt;
 
 /// Rows in the memory of the device.
 pub(super) type Rows<'a> = communication::Rows<Address, Listed<'a>>;
@@ -47,7 +49,90 @@ fn touch(rows: &Rows, written: bool, into: &mut Vec<Touched>) {
     }
 }
 
+/// Bytes of a message.
+fn message(rows: &Rows, at: Address, is_written: bool) -> Touched {
+    Touched {
+        at,
+        bytes: 4 * rows.message_floats() as u64,
+        written: is_written,
+    }
+}
+
 impl Gpu {
+    /// Encodes rows into a message; `key` is the address of the key of the draws.
+    pub(super) fn encode(
+        &mut self,
+        on: Stream,
+        rows: &Rows,
+        encoding: &Encoding<Listed>,
+        (key, to): (Address, Address),
+    ) -> Result<(), DriverError> {
+        let mut touched = Vec::new();
+        if self.checks && rows.count > 0 {
+            touch(rows, false, &mut touched);
+            touched.push(read(key, 8));
+            let each = |row: usize| rows.list.map_or(row, |list| list.rows[row] as usize);
+            if let Some(vertices) = encoding.vertices {
+                let vertex = |row| read(vertices.at.plus(4 * each(row) as u64), 4);
+                touched.extend((0..rows.count).map(vertex));
+            }
+            touched.push(message(rows, to, true));
+        }
+        let arguments = [
+            to.0,
+            rows.at.0,
+            rows.list.map_or(0, |list| list.at.0),
+            rows.stride as u64,
+            rows.columns.step as u64,
+            rows.columns.len as u64,
+            encoding.vertices.map_or(0, |list| list.at.0),
+            key.0,
+            salt(encoding.part),
+            rows.count as u64,
+            rows.numbers() as u64,
+            rows.message_row() as u64,
+            format(encoding.wire),
+            number(rows.storage),
+        ];
+        let (entry, items) = (Entry::Encode, rows.count as u64);
+        self.library(on, entry, items, &arguments, &touched)
+    }
+
+    /// Decodes a message into rows, or adds what it says.
+    pub(super) fn decode(
+        &mut self,
+        on: Stream,
+        from: Address,
+        rows: &Rows,
+        encoding: &Encoding<Listed>,
+        write: Write,
+    ) -> Result<(), DriverError> {
+        let mut touched = Vec::new();
+        if self.checks && rows.count > 0 {
+            touch(rows, true, &mut touched);
+            touched.push(message(rows, from, false));
+        }
+        let arguments = [
+            rows.at.0,
+            rows.list.map_or(0, |list| list.at.0),
+            rows.stride as u64,
+            rows.columns.step as u64,
+            rows.columns.len as u64,
+            from.0,
+            rows.count as u64,
+            rows.numbers() as u64,
+            rows.message_row() as u64,
+            format(encoding.wire),
+            number(rows.storage),
+            match write {
+                Write::Replace => 0,
+                Write::Add => number(rows.storage),
+            },
+        ];
+        let (entry, items) = (Entry::Decode, rows.count as u64);
+        self.library(on, entry, items, &arguments, &touched)
+    }
+
     /// Copies or adds rows to the same number of other rows.
     pub(super) fn put(
         &mut self,

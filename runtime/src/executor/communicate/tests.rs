@@ -131,6 +131,7 @@ impl Case {
                 from: Words::of(offset..end),
                 to: Words::of(end..end + rows * columns),
                 storage: Storage::F32,
+                encoded: None,
             };
             let mut part = Part::default();
             part.whole = Arc::new(Whole {
@@ -142,6 +143,13 @@ impl Case {
                 part: &part,
                 buffers: &buffers,
                 sum: span(&mut []),
+                step_context: &StepContext {
+                    seed: 0,
+                    epoch: 0,
+                    step: 1,
+                    draw: 0,
+                    learning_rate: 0.0,
+                },
             };
             let mut steps = CommSteps::default();
             redistribution.begin(&mut steps);

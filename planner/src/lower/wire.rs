@@ -1,0 +1,113 @@
+//! Lets the rows of messages travel in fewer bits (AdaQP, arXiv 2306.01381).
+//!
+//! Rows of halos, and those that change their layout, are encoded when they are packed and decoded when they are unpacked, in
+//! training epochs alone. The program stays as it is: the gradient is that of the loss with the errors of rounding held
+//! constant. Sums of gradients, losses, the setup and evaluations are sent as they are, so that all ranks have the same
+//! parameters. In two tiers, rows are encoded where they cross between nodes.
+
+use crate::error::LowerError;
+use gnnc_ir::graph::op::{Redistribute, Site};
+use gnnc_ir::program::instr::{Collective, Encoded};
+use gnnc_ir::program::{Among, Instr, Program};
+use gnnc_ir::words::wire::{LEAST, Wire};
+
+/// Encodes all rows that the training epochs of a program send, and that are long enough.
+///
+/// # Errors
+/// If it sends none.
+pub fn encode(mut program: Program, wire: Wire) -> Result<Program, LowerError> {
+    let first = 1 + last_site(&program.step);
+    let mut step = std::mem::take(&mut program.step);
+    let mut pass = Pass {
+        program: &program,
+        wire,
+        next: first,
+    };
+    pass.list(&mut step);
+    let found = pass.next > first;
+    program.step = step;
+    match found {
+        true => Ok(program),
+        false => Err(LowerError::Illegal(format!(
+            "wire={wire} asks for rows that travel in fewer bits, but nothing here sends rows of {LEAST} numbers or more; \
+             leave it out"
+        ))),
+    }
+}
+
+struct Pass<'a> {
+    program: &'a Program,
+    wire: Wire,
+    /// The next site that no draw has yet.
+    next: u32,
+}
+
+impl Pass<'_> {
+    fn list(&mut self, instrs: &mut [Instr]) {
+        for instr in instrs {
+            if let Some(body) = instr.body_mut() {
+                self.list(body);
+                continue;
+            }
+            if !self.gains(instr) {
+                continue;
+            }
+            instr.encode(Encoded {
+                wire: self.wire,
+                site: Site::from(self.next),
+            });
+            self.next += u32::from(instr.encoded().is_some());
+        }
+    }
+
+    /// Whether rows that an instruction sends are long enough.
+    fn gains(&self, instr: &Instr) -> bool {
+        let buffer = |id| self.program.buffer(id);
+        match instr.collective() {
+            Some(Collective::HaloExchange(one)) => {
+                let buffer = buffer(one.buffer.buffer);
+                self.wire.encodes(buffer.columns, buffer.storage)
+            }
+            Some(Collective::HaloReduce(one)) => {
+                let buffer = buffer(one.buffer.buffer);
+                self.wire.encodes(buffer.columns, buffer.storage)
+            }
+            Some(Collective::Redistribute(one)) => {
+                let pieces = match one.how {
+                    Redistribute::Split(_) | Redistribute::Join(_) => {
+                        self.program.group_ranks(Among::Slices)
+                    }
+                    Redistribute::Replicate | Redistribute::Reduce | Redistribute::Own => 1,
+                };
+                let numbers = (one.heads * one.width).div_ceil(pieces);
+                self.wire.encodes(numbers, buffer(one.to.buffer).storage)
+            }
+            Some(
+                Collective::AllReduce(_)
+                | Collective::DrawEdges(_)
+                | Collective::AskRows(_)
+                | Collective::ServeRows(_)
+                | Collective::PushRows(_)
+                | Collective::CacheRows(_)
+                | Collective::ShareLevels(_)
+                | Collective::Shift(_),
+            )
+            | None => false,
+        }
+    }
+}
+
+/// The highest number of a site at which something is drawn; 0 if nothing is.
+fn last_site(instrs: &[Instr]) -> u32 {
+    let of_one = |instr: &Instr| {
+        let launched = instr.launch().map_or(&[][..], |launch| &launch.sites);
+        let dropped = match instr {
+            Instr::SparseDropout(one) => Some(one.site),
+            _ => None,
+        };
+        let sites = launched.iter().copied().chain(dropped);
+        let here = sites.map(|site| site.number).max().unwrap_or(0);
+        here.max(last_site(instr.body().unwrap_or_default()))
+    };
+    instrs.iter().map(of_one).max().unwrap_or(0)
+}

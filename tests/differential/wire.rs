@@ -1,0 +1,254 @@
+//! Rows that travel in fewer bits: every placement trains nearly as with rows as they are, with bytes as predicted, on the
+//! processor and on the fake device.
+//!
+//! In bf16 a number changes by at most 2^-8 of itself, in int8 by less than 1/254 of the range of its row. Losses are means
+//! over many vertices after some tens of roundings, which mostly cancel.
+
+use crate::check::Case;
+use crate::data::{Shape, planted};
+use crate::device::{Again, runs};
+use crate::storage::{GAT, GCN, GCNII, SAGE, case};
+use gnnc::ir::plan::{Cover, Knobs, Placement};
+use gnnc::ir::program::traffic::{Reads, traffic};
+use gnnc::ir::words::wire::Wire;
+use gnnc::planner::placement::PlacementSpec;
+use gnnc::runtime::Tensor;
+use gnnc::{TrainOptions, Trainer};
+use std::sync::Arc;
+
+/// Placements whose rows may travel in fewer bits. Slices of 32 columns are long enough for two ranks.
+const PLACEMENTS: [(Placement, u32); 5] = [
+    (Placement::Graph, 4),
+    (Placement::Graph, 3),
+    (Placement::Tensor, 2),
+    (Placement::Broadcast, 4),
+    (Placement::PushPull, 3),
+];
+
+/// Formats, with how far the loss of an epoch may be off, and the length of a step.
+const FORMATS: [(Wire, f64, f64); 2] = [(Wire::Bf16, 0.004, 0.02), (Wire::Int8, 0.02, 0.1)];
+
+fn options(placement: Placement, ranks: u32, wire: Wire) -> TrainOptions {
+    let mut options = runs::options(placement, ranks);
+    options.check_bytes = true;
+    options.knobs.wire = Some(wire);
+    options
+}
+
+fn start(case: &Case, options: &TrainOptions) -> Trainer {
+    let mut trainer = Trainer::new(&case.loaded, &case.compiled, options)
+        .unwrap_or_else(|e| panic!("{}: {e}", options.placement));
+    trainer.session.set_learning_rate(0.02);
+    trainer
+}
+
+/// How far two runs have come apart, relative to what one of them has changed.
+fn apart(found: &[Tensor], expected: &[Tensor], before: &[Tensor]) -> f64 {
+    let pairs = |a: &[Tensor], b: &[Tensor]| -> f64 {
+        let both = a.iter().flat_map(|t| &t.values);
+        let both = both.zip(b.iter().flat_map(|t| &t.values));
+        let squares = both.map(|(a, b)| f64::from(a - b).powi(2));
+        squares.sum::<f64>().sqrt()
+    };
+    pairs(found, expected) / pairs(expected, before)
+}
+
+/// The placements on which a model sends rows that are long enough.
+fn placements(case: &Case) -> Vec<(Placement, u32)> {
+    let sends = |(placement, ranks): &(Placement, u32)| {
+        let mut spec = PlacementSpec::new(*placement, *ranks);
+        spec.knobs.wire = Some(Wire::Int8);
+        case.compiled.programs(&spec).is_ok()
+    };
+    let found: Vec<_> = PLACEMENTS.into_iter().filter(sends).collect();
+    assert!(found.len() >= 4, "{found:?}");
+    found
+}
+
+fn check(body: &str, sparse: bool) {
+    let case = case(body, sparse);
+    for (placement, ranks) in placements(&case) {
+        let run = |wire| {
+            let mut trainer = start(&case, &options(placement, ranks, wire));
+            trainer.evaluate().unwrap();
+            let logits = trainer.session.logits().unwrap();
+            let before = trainer.session.parameters().unwrap();
+            // The trainer checks the bytes of each epoch.
+            let first = trainer.epoch().unwrap();
+            let after = trainer.session.parameters().unwrap();
+            let last = (0..4).map(|_| trainer.epoch().unwrap().loss).last();
+            (logits, first, last.unwrap(), [before, after])
+        };
+        let (logits, first, last, [before, after]) = run(Wire::F32);
+        for (wire, most, of_step) in FORMATS {
+            let what = format!("{body}\n{placement} x {ranks} as {wire}");
+            let found = run(wire);
+            assert_eq!(found.0, logits, "{what}: evaluations send rows as they are");
+            assert!(
+                found.1.bytes_sent < first.bytes_sent,
+                "{what}: {} bytes of {}",
+                found.1.bytes_sent,
+                first.bytes_sent
+            );
+            assert_ne!(
+                found.2.to_bits(),
+                last.to_bits(),
+                "{what}: nothing was rounded"
+            );
+            for (a, b) in [(found.1.loss, first.loss), (found.2, last)] {
+                assert!((a - b).abs() <= most * b, "{what}: loss {a}, not {b}");
+            }
+            // Adam's first step is the sign of each gradient, so small ones count as much as large ones.
+            let far = apart(&found.3[1], &after, &before);
+            assert!(far < 5.0 * of_step, "{what}: a step {far} apart");
+        }
+    }
+}
+
+#[test]
+fn convolutions_train_on_rows_of_fewer_bits() {
+    check(GCN, false);
+    check(GCNII, true);
+}
+
+#[test]
+fn means_and_attention_train_on_rows_of_fewer_bits() {
+    check(SAGE, false);
+    check(GAT, true);
+}
+
+/// In two tiers, and where partial sums travel too.
+#[test]
+fn fewer_rows_of_fewer_bits() {
+    for node_ranks in [None, Some(2)] {
+        for cover in [None, Some(Cover::Joint)] {
+            let knobs = Knobs {
+                node_ranks,
+                cover,
+                ..Knobs::default()
+            };
+            // Placements by parts alone have covers.
+            let case = case(GCN, false);
+            for wire in [Wire::Bf16, Wire::Int8] {
+                let train = |wire| {
+                    let mut options = options(Placement::Graph, 4, wire);
+                    options.knobs.node_ranks = knobs.node_ranks;
+                    options.knobs.cover = knobs.cover;
+                    let mut trainer = start(&case, &options);
+                    trainer.epoch().unwrap()
+                };
+                let (found, whole) = (train(wire), train(Wire::F32));
+                let what = format!("{knobs:?} as {wire}");
+                assert!(
+                    (found.loss - whole.loss).abs() < 0.02 * whole.loss,
+                    "{what}"
+                );
+                let inside =
+                    |report: &gnnc::runtime::EpochReport| report.bytes_sent - report.bytes_crossed;
+                if node_ranks.is_some() {
+                    // Inside nodes, rows travel as they are.
+                    assert_eq!(inside(&found), inside(&whole), "{what}");
+                    let share = found.bytes_crossed as f64 / whole.bytes_crossed as f64;
+                    assert!(share < 0.6, "{what}: {share} of what crosses");
+                }
+            }
+        }
+    }
+}
+
+/// Rows of 32 numbers and of the 3 classes, forward and back.
+#[test]
+fn bytes_are_those_of_the_format() {
+    let case = case(GCN, false);
+    let halo = |wire| {
+        let again = Again::new(&case, &options(Placement::Graph, 4, wire));
+        let reads = Reads::by_owner([&[0, 1][..]].into_iter());
+        let program = &again.programs[0];
+        let [step, eval] =
+            [&program.step, &program.eval].map(|list| traffic(list, program, &reads, &[]));
+        assert_eq!(eval.halo_exchange % 4, 0);
+        (
+            step.halo_exchange + step.halo_reduce,
+            step.all_reduce,
+            eval.total_bytes,
+        )
+    };
+    let (whole, sums, evaluation) = halo(Wire::F32);
+    let short = 2 * 3 * 4;
+    let wide = (whole - short) / 128;
+    assert_eq!(whole, wide * 128 + short);
+    assert_eq!(halo(Wire::Bf16), (wide * 64 + short, sums, evaluation));
+    assert_eq!(halo(Wire::Int8), (wide * 36 + short, sums, evaluation));
+}
+
+/// The same programs on the fake device, which checks every access to the byte. A number next to where it is rounded the other
+/// way may be rounded differently there.
+#[test]
+fn devices_round_as_the_processor_does() {
+    for (n, body) in [GCN, SAGE, GAT, GCNII].into_iter().enumerate() {
+        let case = case(body, n % 2 == 0);
+        for (place, (placement, ranks)) in placements(&case).into_iter().enumerate() {
+            let (wire, _, _) = FORMATS[(n + place) % 2];
+            let again = Again::new(&case, &options(placement, ranks, wire));
+            let [found, expected] =
+                [again.on_device(&Arc::default()), again.on_processor()].map(|mut session| {
+                    session.set_learning_rate(0.02);
+                    [(); 4].map(|()| {
+                        let report = session.epoch().unwrap();
+                        (report.loss, report.bytes_sent)
+                    })
+                });
+            for ((a, sent), (b, bytes)) in found.into_iter().zip(expected) {
+                let what = format!("{body}\n{placement} x {ranks} as {wire}");
+                assert_eq!(sent, bytes, "{what}");
+                assert!((a - b).abs() < 1e-3 * b, "{what}: {a} on the device, {b}");
+            }
+        }
+    }
+}
+
+/// The same losses at any number of threads, and others in another epoch and for another seed.
+#[test]
+fn draws_are_functions_of_their_keys() {
+    let data = planted(Shape {
+        vertices: 3000,
+        edges: 20_000,
+        directed: true,
+        sparse: false,
+        seed: 5,
+    });
+    let case = Case::new("", GCN, data);
+    let losses = |threads, seed| {
+        let options = TrainOptions {
+            threads,
+            seed: Some(seed),
+            ..options(Placement::Graph, 3, Wire::Int8)
+        };
+        let mut trainer = start(&case, &options);
+        trainer.session.set_learning_rate(0.0);
+        [(); 2].map(|()| trainer.epoch().unwrap().loss.to_bits())
+    };
+    assert_eq!(losses(1, 7), losses(3, 7));
+    assert_ne!(losses(1, 7), losses(1, 8));
+}
+
+/// Stages, batches and rows that may be left out send them as they are; rows that are too short leave nothing to do.
+#[test]
+fn what_has_no_wire_is_left_as_it_is() {
+    let deep = case(GCNII, false);
+    let mut spec = PlacementSpec::new(Placement::Hybrid, 4);
+    spec.knobs.wire = Some(Wire::Int8);
+    spec.knobs.stages = Some(2);
+    assert!(spec.wire().is_f32());
+    spec = PlacementSpec::new(Placement::SkipBroadcast, 4);
+    spec.knobs.wire = Some(Wire::Int8);
+    assert!(spec.wire().is_f32());
+    let narrow =
+        "loss cross_entropy(x |> gcn_conv(6) |> relu |> gcn_conv(classes), labels, on = train)";
+    let narrow = case(narrow, false);
+    spec = PlacementSpec::new(Placement::Graph, 4);
+    spec.knobs.wire = Some(Wire::Int8);
+    let error = narrow.compiled.programs(&spec).unwrap_err().to_string();
+    assert!(error.contains("rows of 16 numbers or more"), "{error}");
+    assert!(deep.compiled.programs(&spec).is_ok());
+}
