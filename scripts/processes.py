@@ -39,6 +39,13 @@ CASES = {
     "push-pull": ("sage", ["--placement", "push-pull"], 8),
     "graph: joint cover": ("gcn", ["--placement", "graph", "--cover", "joint"], 8),
     "graph: joint cover on nodes of 4": ("gcn", ["--placement", "graph", "--cover", "joint", "--node-ranks", "4"], 8),
+    "graph: rows as int8": ("gcn", ["--placement", "graph", "--wire", "int8", "--allow", "quantise"], 8),
+    "tensor: rows as bf16": ("gat", ["--placement", "tensor", "--wire", "bf16", "--allow", "quantise"], 4),
+    "graph on nodes of 4: rows as int8": (
+        "gat",
+        ["--placement", "graph", "--node-ranks", "4", "--wire", "int8", "--allow", "quantise"],
+        8,
+    ),
     "graph on nodes of 4": ("gat", ["--placement", "graph", "--node-ranks", "4"], 8),
     "mixed on nodes of 2": ("gcn", ["--placement", "mixed", "--node-ranks", "2"], 4),
     "mixed": ("gcn", ["--placement", "mixed"], 4),

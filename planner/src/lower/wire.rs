@@ -101,12 +101,11 @@ impl Pass<'_> {
 fn last_site(instrs: &[Instr]) -> u32 {
     let of_one = |instr: &Instr| {
         let launched = instr.launch().map_or(&[][..], |launch| &launch.sites);
-        let dropped = match instr {
-            Instr::SparseDropout(one) => Some(one.site),
-            _ => None,
-        };
-        let sites = launched.iter().copied().chain(dropped);
-        let here = sites.map(|site| site.number).max().unwrap_or(0);
+        let mut sites = launched.to_vec();
+        if let Instr::SparseDropout(one) = instr {
+            sites.push(one.site);
+        }
+        let here = sites.iter().map(|site| site.number).max().unwrap_or(0);
         here.max(last_site(instr.body().unwrap_or_default()))
     };
     instrs.iter().map(of_one).max().unwrap_or(0)

@@ -6,6 +6,7 @@ mod host;
 mod lines;
 mod merged;
 mod messages;
+mod packing;
 
 use super::batch::BatchNeeds;
 use super::fabric::{Class, Fabric};
@@ -15,9 +16,8 @@ use gnnc_ir::cluster::{Cluster, Costs, Link, SharedBy};
 use gnnc_ir::kernel::{HUB_EDGES, Walk};
 use gnnc_ir::program::instr;
 use gnnc_ir::program::trace::{Phase, Resource};
-use gnnc_ir::program::work::{Counts, KernelClass, Pick, Work, demand};
+use gnnc_ir::program::work::{Counts, Pick, Work, demand};
 use gnnc_ir::program::{Extent, Instr, Neighbour, Program, RankSizes};
-use gnnc_ir::words::units::{Bytes, Flops};
 use gnnc_ir::workload::Reuse;
 use lines::{Line, lines};
 use messages::Messages;
@@ -429,29 +429,6 @@ impl<'a> Compiler<'a> {
         let efficiency = self.cluster.calibration.of(work.class);
         let compute = work.flops.0 / (device.flops * efficiency.compute);
         compute.max(device.memory_seconds(work, picks, reuse, efficiency))
-    }
-
-    /// Time to pass over `read` and `written` bytes. Zero if there are none, or if the link was
-    /// measured including the work before and after a message.
-    fn pass(&self, read: f64, written: f64, flops: f64) -> f64 {
-        if self.costs.is_some() && self.one_node() {
-            return 0.0;
-        }
-        self.copied(read, written, flops)
-    }
-
-    /// The same where measured messages do not include it.
-    fn copied(&self, read: f64, written: f64, flops: f64) -> f64 {
-        if read + written == 0.0 {
-            return 0.0;
-        }
-        let (read, written) = (Bytes(read.ceil() as u64), Bytes(written.ceil() as u64));
-        self.kernel(&Work {
-            class: KernelClass::Copy,
-            flops: Flops(flops),
-            read,
-            written,
-        })
     }
 
     fn seconds(&self, bytes: f64, link: &Link) -> f64 {

@@ -1,3 +1,5 @@
+//! Rows in messages are as long as their format says, and come back rounded without bias.
+
 use super::*;
 use crate::kernel::{mask_key, vertex_hash};
 use proptest::prelude::*;

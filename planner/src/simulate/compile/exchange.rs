@@ -5,7 +5,6 @@ use crate::simulate::fabric::{Class, Flow};
 use gnnc_ir::kernel::End;
 use gnnc_ir::program::instr::Encoded;
 use gnnc_ir::program::{Ref, Skip};
-use gnnc_ir::words::wire::Wire;
 
 /// What is exchanged.
 #[derive(Clone, Copy)]
@@ -15,9 +14,6 @@ pub(super) struct Rows<'a> {
     pub(super) encoded: &'a Option<Encoded>,
     pub(super) skip: Option<Skip>,
 }
-
-/// Operations on a number that is encoded or decoded in 8 bits: a draw, a quotient, a product and the search for the range.
-const OPERATIONS: f64 = 20.0;
 
 /// The messages of the second tier.
 #[derive(Clone, Copy, Default)]
@@ -52,16 +48,6 @@ impl Compiler<'_> {
             + self.seconds(shared * sent.max(received), inside)
             + packing;
         Hop { sent, seconds }
-    }
-
-    /// Seconds for encoding or decoding rows of so many bytes in memory and in messages.
-    pub(super) fn coding(&self, wire: Wire, memory: f64, message: f64) -> f64 {
-        let operations = match wire {
-            Wire::F32 => return 0.0,
-            Wire::Bf16 => 1.0,
-            Wire::Int8 => OPERATIONS,
-        };
-        self.copied(memory, message, operations * memory / 4.0)
     }
 
     /// An exchange that may be left out costs its long-run mean over epochs: a share of the blocks
