@@ -30,6 +30,7 @@ mod partitions;
 mod pilot;
 mod plan;
 mod predict;
+pub mod provenance;
 pub mod ranking;
 mod replay;
 mod source;

@@ -274,6 +274,11 @@ impl<'a> Planner<'a> {
         planner
     }
 
+    /// The machines.
+    pub fn cluster(&self) -> &Cluster {
+        &self.options.cluster
+    }
+
     /// The candidates to price.
     pub fn candidates(&self) -> Vec<PlacementSpec> {
         self.request().candidates()
@@ -333,9 +338,16 @@ impl<'a> Planner<'a> {
         })
     }
 
-    fn priced(&self, spec: &PlacementSpec) -> Result<(Vec<Program>, Parts), Error> {
+    /// The programs of a candidate, and how the graph is divided for it.
+    ///
+    /// # Errors
+    /// A candidate without a program, or one that does not fit with all offloaded.
+    pub(crate) fn priced(&self, spec: &PlacementSpec) -> Result<(Vec<Program>, Parts), Error> {
         let parts = parts(&self.workload, spec.parts(), spec.partitioner());
         let mut parts = parts.map_err(|e| Error::Input(e.to_string()))?;
+        if let Some(node_ranks) = spec.node_ranks() {
+            parts = parts.on_nodes(&self.workload, node_ranks);
+        }
         let asked = &spec.knobs.sampling;
         let mut batches = self.batches.iter().filter(|_| spec.samples());
         if let Some(batches) = batches.find(|batches| batches.settings.same_batches(asked)) {

@@ -194,6 +194,17 @@ impl Graph {
         &self.nodes[id.0 as usize]
     }
 
+    /// A readable name of a node's result, such as `gcn_conv_1.mul%6`.
+    pub fn tensor_name(&self, id: NodeId) -> String {
+        let node = self.node(id);
+        let op = node.op.to_string();
+        let op = op.split([' ', '(']).next().unwrap_or_default();
+        match self.scopes.get(node.scope as usize).map(String::as_str) {
+            None | Some("") => format!("{op}{id}"),
+            Some(scope) => format!("{scope}.{op}{id}"),
+        }
+    }
+
     /// The type of a node's result.
     pub fn ty(&self, id: NodeId) -> Type {
         self.node(id).ty

@@ -283,6 +283,22 @@ fn check(program: &Program, cluster: &Cluster, parts: &Parts) -> Result<(), Simu
     Ok(())
 }
 
+/// What ranks read of each other, and how much of it crosses between nodes. Only the sum of messages matters, so one number
+/// represents all of them.
+fn reads_of(parts: &Parts, fabric: &Fabric) -> Reads {
+    let [crossing, crossing_sums] = fabric.crossing_rows();
+    Reads {
+        crossing,
+        crossing_sums,
+        ..parts.reads()
+    }
+}
+
+/// The same for the ranks of a program on a cluster.
+pub fn reads_of_all(cluster: &Cluster, parts: &Parts) -> Reads {
+    reads_of(parts, &Fabric::new(cluster, parts, 0))
+}
+
 fn price(
     phase: Phase,
     program: &Program,
@@ -296,13 +312,7 @@ fn price(
     let mut run = Run::new(fabric, names);
     run.wait(around);
     run.all(&steps);
-    // Only the messages' sum matters, so one number represents all of them.
-    let [crossing, crossing_sums] = fabric.crossing_rows();
-    let reads = Reads {
-        crossing,
-        crossing_sums,
-        ..parts.reads()
-    };
+    let reads = reads_of(parts, fabric);
     let traffic = traffic(program.list(phase), program, &reads, &parts.sizes);
     PhaseCost {
         bytes: Bytes(traffic.total_bytes),

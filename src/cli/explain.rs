@@ -1,6 +1,9 @@
-//! `gnnc explain`: which rewrites fired, why the result is equal, what each saved.
+//! `gnnc explain`: which rewrites fired, why the result is equal, what each saved; or which decision introduced each layout
+//! and message of the best plan.
 
 use super::inputs::{ModelArgs, headline};
+use super::layouts::layouts;
+use super::machine::{MachineArgs, some_candidate, warn};
 use super::output::{Answer, Output};
 use super::text::{Table, count, facts, facts_behind, scaled};
 use clap::Args;
@@ -13,7 +16,8 @@ use gnnc::planner::forms::{RegionReport, RewriteReport};
 use gnnc::planner::proof::{ProofError, check_explanation};
 use gnnc::planner::rules;
 use gnnc::planner::saturate::Stop;
-use gnnc::{Compiled, Loaded};
+use gnnc::provenance::provenance;
+use gnnc::{Compiled, Loaded, Planner};
 use serde_json::{Value, json};
 
 /// Arguments of `explain`.
@@ -24,6 +28,11 @@ pub struct Explain {
     /// Print the operators after each step.
     #[arg(long)]
     steps: bool,
+    /// Print which decision introduced each layout and each message of the best plan, in place of the rewrites.
+    #[arg(long, conflicts_with = "steps")]
+    layouts: bool,
+    #[command(flatten, next_help_heading = "Plan of --layouts")]
+    machines: MachineArgs,
 }
 
 /// Whether a region's explanation holds; `None` if there is no explanation.
@@ -32,6 +41,9 @@ type Checked = Option<Result<(), ProofError>>;
 impl Explain {
     /// Rewrites the model, checks every step of the explanation and prints both.
     pub fn run(&self, out: &Output) -> Answer {
+        if self.layouts {
+            return self.origins(out);
+        }
         let loaded = self.model.load(out)?;
         let compiled = gnnc::compile_explained(&loaded.model, &loaded.workload)?;
         let report = &compiled.form.report;
@@ -45,6 +57,21 @@ impl Explain {
             out.json(&as_json(&loaded, report, &checks))
         } else {
             out.text(&self.as_text(&loaded, &compiled, &checks))
+        }
+    }
+
+    /// Plans, and prints where the layouts and messages of the best candidate come from.
+    fn origins(&self, out: &Output) -> Answer {
+        let options = self.machines.options(out)?;
+        warn(options.pin.knobs.skip, out);
+        let loaded = self.model.load(out)?;
+        let compiled = gnnc::compile(&loaded.model, &loaded.workload)?;
+        let planner = Planner::new(&loaded, &compiled, &options)?;
+        some_candidate(&options, &planner)?;
+        let found = provenance(&planner, &compiled, &options)?;
+        match out.is_json() {
+            true => out.json(&json!(found)),
+            false => out.text(&format!("{}{}", headline(&loaded), layouts(&found))),
         }
     }
 

@@ -3,7 +3,7 @@
 use super::cache::CacheArgs;
 use super::files::{MAX_PLAN, read_text};
 use super::knobs::{BatchArgs, pins};
-use super::numbers::{EPOCHS, within};
+use super::numbers::{DEVICES, EPOCHS, within};
 use super::output::{Failure, Output, input};
 use clap::{Args, ValueEnum};
 use gnnc::ir::cluster::{CLUSTERS, Cluster};
@@ -39,7 +39,7 @@ pub struct SearchArgs {
         default_value = "metis,metis-edges"
     )]
     partitioner: Vec<Partitioner>,
-    /// Relaxations to permit besides those of the model: decouple, stale, sample.
+    /// Relaxations to permit besides those of the model: decouple, stale, sample, quantise.
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = super::inputs::relaxation)]
     allow: Vec<Relaxation>,
     /// Consider only candidates with these values. Keys: placement, ranks, partitioner, chunks, skip (a rule for skipping
@@ -60,6 +60,38 @@ pub struct SearchArgs {
     batches: BatchArgs,
     #[command(flatten)]
     cache: CacheArgs,
+}
+
+/// Arguments of commands that plan for a number of devices.
+#[derive(Args)]
+pub struct MachineArgs {
+    #[command(flatten)]
+    search: SearchArgs,
+    /// Total number of devices over all nodes; without --cluster, of h100x8 nodes.
+    #[arg(long, value_name = "N", value_parser = within(DEVICES))]
+    gpus: Option<u32>,
+    /// Number of nodes.
+    #[arg(long, value_name = "N", value_parser = within(DEVICES))]
+    nodes: Option<u32>,
+}
+
+impl MachineArgs {
+    /// The options for these devices, with all candidates.
+    ///
+    /// # Errors
+    /// A number of devices that the cluster cannot have; as [`SearchArgs::options`].
+    pub fn options(&self, out: &Output) -> Result<PlanOptions, Failure> {
+        let default = match (self.gpus, self.nodes) {
+            (None, None) => "cpu",
+            _ => "h100x8",
+        };
+        let options = self.search.options(default, out)?;
+        let cluster = options.cluster.resized(self.gpus, self.nodes);
+        Ok(PlanOptions {
+            cluster: cluster.map_err(gnnc::Error::from)?,
+            ..options
+        })
+    }
 }
 
 #[derive(Clone, Copy, Default, ValueEnum)]

@@ -25,6 +25,7 @@ mod graph;
 mod import;
 mod inputs;
 mod knobs;
+mod layouts;
 mod links;
 mod log;
 mod machine;

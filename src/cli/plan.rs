@@ -3,13 +3,11 @@
 use super::cache::say_refused;
 use super::files::{replace, writable};
 use super::inputs::ModelArgs;
-use super::machine::{SearchArgs, some_candidate, warn};
-use super::numbers::{DEVICES, within};
+use super::machine::{MachineArgs, some_candidate, warn};
 use super::output::{Answer, Failure, NOTHING_CHOSEN, Output};
 use super::pilot::{fits, read};
 use super::text::width;
 use clap::Args;
-use gnnc::ir::cluster::Cluster;
 use gnnc::planner::report::{self, View};
 use gnnc::{PlanOptions, Planner};
 use std::path::PathBuf;
@@ -23,13 +21,7 @@ pub struct PlanCommand {
     #[command(flatten)]
     model: ModelArgs,
     #[command(flatten)]
-    search: SearchArgs,
-    /// Total number of devices over all nodes; without --cluster, of h100x8 nodes.
-    #[arg(long, value_name = "N", value_parser = within(DEVICES))]
-    gpus: Option<u32>,
-    /// Number of nodes.
-    #[arg(long, value_name = "N", value_parser = within(DEVICES))]
-    nodes: Option<u32>,
+    machines: MachineArgs,
     /// Look only for the best K candidates. By default all are priced, and the best five are listed.
     #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..))]
     top: Option<u32>,
@@ -101,16 +93,9 @@ impl PlanCommand {
     }
 
     fn options(&self, out: &Output) -> Result<PlanOptions, Failure> {
-        let default = match (self.gpus, self.nodes) {
-            (None, None) => "cpu",
-            _ => "h100x8",
-        };
-        let options = self.search.options(default, out)?;
-        let resized = |cluster: Cluster| cluster.resized(self.gpus, self.nodes);
         Ok(PlanOptions {
-            cluster: resized(options.cluster).map_err(gnnc::Error::from)?,
             top: self.top.map(|top| top as usize),
-            ..options
+            ..self.machines.options(out)?
         })
     }
 }

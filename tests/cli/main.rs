@@ -17,6 +17,7 @@ mod folders;
 mod formats;
 mod graphs;
 mod journeys;
+mod layouts;
 mod logs;
 mod memory;
 mod merges;

@@ -74,7 +74,7 @@ fn stays_by_rows(layer: &str, reason: &str) {
     let case = case(&format!("let h = x |> linear(8) |> tanh |> {layer}"));
     let reasons = uncut(&case.compiled.training.backward.graph, RANKS);
     assert!(
-        reasons.iter().any(|r| r.contains(reason)),
+        reasons.iter().any(|uncut| uncut.why.contains(reason)),
         "{layer}: {reasons:?}"
     );
     let meetings = meetings(&program(&case, Placement::Tensor));

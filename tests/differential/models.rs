@@ -185,7 +185,7 @@ fn dropout_on_slices() {
     );
     for ranks in [2, 3, 5, 8] {
         let uncut = gnnc::planner::layout::uncut(&case.compiled.training.backward.graph, ranks);
-        assert_eq!(uncut, Vec::<String>::new(), "{ranks} ranks");
+        assert_eq!(uncut, [], "{ranks} ranks");
         case.check(Way {
             placement: Placement::Tensor,
             ranks,

@@ -20,8 +20,8 @@ pub(super) struct Components {
     pub share: Vec<bool>,
     /// Whether the padding of a node's slice is 0 (see [`Slice`]).
     pub zero: Vec<bool>,
-    /// Why some components stay by rows.
-    pub refused: Vec<String>,
+    /// The components that stay by rows, and why.
+    pub refused: Vec<(Vec<NodeId>, String)>,
     /// Tensors of one number per edge that no parameter enters, such as norms, and in a batch per
     /// vertex. They belong to no component and are computed wherever they are read.
     pub free: Vec<bool>,
@@ -74,9 +74,13 @@ impl Components {
                     }
                     found.sets.push(members);
                 }
-                _ => found
-                    .refused
-                    .extend(tried.into_iter().filter_map(|(_, states)| states.err())),
+                _ => {
+                    let why: Vec<String> = tried
+                        .into_iter()
+                        .filter_map(|(_, states)| states.err())
+                        .collect();
+                    found.refused.push((members, why.join("; ")));
+                }
             }
         }
         found

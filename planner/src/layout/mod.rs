@@ -45,6 +45,15 @@ pub struct Pure {
     pub alike: Vec<usize>,
 }
 
+/// A component that cannot be cut into columns.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Uncut {
+    /// The tensor after which it is called.
+    pub name: String,
+    /// Why it stays by rows.
+    pub why: String,
+}
+
 impl Pure {
     /// The pure layouts of a model's graphs.
     pub fn of(graphs: &Graphs, ranks: u32) -> Self {
@@ -73,6 +82,26 @@ impl Pure {
             alike,
         }
     }
+}
+
+/// The tensors after which the components of a graph that can be cut are called, in the order of the layouts.
+pub fn names(graph: &Graph, ranks: u32) -> Vec<String> {
+    let components = Components::find(graph, ranks, &Choice::default());
+    let own = components.sets.iter();
+    let mut names: Vec<String> = own.map(|set| called(graph, set)).collect();
+    for node in &graph.nodes {
+        if let Op::Scan(scan) = &node.op {
+            names.extend(self::names(&scan.body, ranks));
+        }
+    }
+    names
+}
+
+/// The name of a component: that of the first tensor gathered from edges, or of its first one.
+fn called(graph: &Graph, members: &[NodeId]) -> String {
+    let gathers = |id: &&NodeId| matches!(graph.node(**id).op, Op::Gather(..));
+    let first = members.iter().find(gathers).or(members.first());
+    first.map_or_else(String::new, |id| graph.tensor_name(*id))
 }
 
 /// Columns for components that read only the features, rows for the others.
@@ -271,17 +300,20 @@ pub struct Graphs {
     pub eval: Graph,
 }
 
-/// Why aggregations of a graph, including those in loops, stay by rows when columns are cut.
-pub fn uncut(graph: &Graph, ranks: u32) -> Vec<String> {
-    let mut reasons = Components::find(graph, ranks, &Choice::default()).refused;
+/// The aggregations of a graph, including those in loops, that stay by rows when columns are cut.
+pub fn uncut(graph: &Graph, ranks: u32) -> Vec<Uncut> {
+    let found = Components::find(graph, ranks, &Choice::default()).refused;
+    let own = found.into_iter().map(|(members, why)| Uncut {
+        name: called(graph, &members),
+        why,
+    });
+    let mut all: Vec<Uncut> = own.collect();
     for node in &graph.nodes {
         if let Op::Scan(scan) = &node.op {
-            reasons.extend(uncut(&scan.body, ranks));
+            all.extend(uncut(&scan.body, ranks));
         }
     }
-    reasons.sort_unstable();
-    reasons.dedup();
-    reasons
+    all
 }
 
 /// The axes, in the order they are tried.

@@ -45,7 +45,7 @@ pub use inference::inference;
 pub use sampled::{Batches, OnBatches, only_multiplies_features};
 
 use crate::error::LowerError;
-use crate::layout::{self, Graphs, Pure, Ranks};
+use crate::layout::{self, Graphs, Pure, Ranks, Uncut};
 use gnnc_ir::graph::autodiff::{TrainingGraph, differentiate};
 use gnnc_ir::graph::model::TrainSettings;
 use gnnc_ir::graph::op::{Input, Loss, Op, Site, Slice};
@@ -55,7 +55,7 @@ use gnnc_ir::program::instr::{self, DrawnBuffer};
 use gnnc_ir::program::{
     Among, Buffer, BufferId, Extent, Instr, Program, Ref, Role, Skip, Skipping,
 };
-use gnnc_ir::{Graph, NodeId, Rows, Type};
+use gnnc_ir::{Graph, Rows, Type};
 use optimizer::Gradient;
 use partial::Spread;
 use region::{Region, Value};
@@ -231,6 +231,22 @@ fn laid_out(
 /// If a program cannot express the model.
 pub fn pure(training: &Training, ranks: u32) -> Result<Pure, LowerError> {
     Ok(Pure::of(&graphs(training, &training.forward)?, ranks))
+}
+
+/// The components of a model's epoch: the names of those that can be cut into columns, in the order of the layouts, and those
+/// that stay by rows.
+///
+/// # Errors
+/// If a program cannot express the model.
+pub fn components(
+    training: &Training,
+    ranks: u32,
+) -> Result<(Vec<String>, Vec<Uncut>), LowerError> {
+    let graphs = graphs(training, &training.forward)?;
+    Ok((
+        layout::names(&graphs.step, ranks),
+        layout::uncut(&graphs.step, ranks),
+    ))
 }
 
 /// The graphs of a model, evaluated by `forward`, ready for layouts.
@@ -431,17 +447,6 @@ impl Lowerer {
             Rows::AllEdges(set) => Extent::AllEdges(set),
             Rows::Level(level) => Extent::Level(level),
             Rows::LevelEdges(level, set) => Extent::LevelEdges(level, set),
-        }
-    }
-
-    /// A readable name for a node's buffer.
-    pub fn name(&self, graph: &Graph, id: NodeId) -> String {
-        let node = graph.node(id);
-        let op = node.op.to_string();
-        let op = op.split([' ', '(']).next().unwrap_or_default().to_owned();
-        match graph.scopes.get(node.scope as usize).map(String::as_str) {
-            None | Some("") => format!("{op}{id}"),
-            Some(scope) => format!("{scope}.{op}{id}"),
         }
     }
 

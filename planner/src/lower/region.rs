@@ -293,7 +293,7 @@ impl<'a> Region<'a> {
     pub fn target(&mut self, lowerer: &mut Lowerer, id: NodeId, extent: Extent) -> Value {
         let ty = self.graph.ty(id);
         let at = self.targets[id.0 as usize].unwrap_or_else(|| {
-            let name = lowerer.name(self.graph, id);
+            let name = self.graph.tensor_name(id);
             Ref::first(lowerer.buffer(name, extent, ty.columns(), 1, self.role))
         });
         if extent == Extent::Local {
@@ -395,7 +395,7 @@ impl<'a> Region<'a> {
         if value.plain_rows() {
             return Ok(value);
         }
-        let name = lowerer.name(self.graph, id);
+        let name = self.graph.tensor_name(id);
         let extent = lowerer.extent(value.ty);
         let buffer = lowerer.buffer(name, extent, value.ty.columns(), 1, self.role);
         let copy = Value::whole(Ref::first(buffer), value.ty);

@@ -60,7 +60,7 @@ impl Region<'_> {
             .map(|(kind, y)| {
                 kind.unwrap_or_else(|| {
                     let ty = scan.body.ty(*y);
-                    let name = format!("{}.stack", lowerer.name(&scan.body, *y));
+                    let name = format!("{}.stack", scan.body.tensor_name(*y));
                     let extent = lowerer.extent(ty);
                     let columns = ty.columns();
                     Destination::Stack(lowerer.buffer(name, extent, columns, scan.count, self.role))
@@ -218,7 +218,7 @@ impl Region<'_> {
     ) -> Result<Carry, LowerError> {
         let ty = scan.body.args[number];
         let slots = if saved { scan.count + 1 } else { 2 };
-        let name = format!("{}.carry{number}", lowerer.name(self.graph, id));
+        let name = format!("{}.carry{number}", self.graph.tensor_name(id));
         let extent = lowerer.extent(ty);
         let each = ty.columns();
         if ty.stack != 0 {

@@ -365,7 +365,7 @@ impl Region<'_> {
         if value.offset == 0 && value.stride == value.ty.columns() {
             return Ok(value.at);
         }
-        let name = lowerer.name(self.graph, id);
+        let name = self.graph.tensor_name(id);
         let buffer = lowerer.buffer(name, Extent::Inner, value.ty.columns(), 1, self.role);
         let copy = Value::whole(Ref::first(buffer), value.ty);
         self.copy(lowerer, value, copy);

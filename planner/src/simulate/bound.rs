@@ -2,7 +2,7 @@
 
 use super::compile::{Compiler, ExchangeCost, Half, Step, TransferCost};
 use super::fabric::Fabric;
-use super::{SimulateError, check};
+use super::{SimulateError, check, reads_of};
 use crate::parts::Parts;
 use gnnc_ir::cluster::Cluster;
 use gnnc_ir::program::Program;
@@ -46,7 +46,12 @@ pub(super) fn bound_of(
     let busiest = (0..fabric.classes.len())
         .flat_map(|class| busy(&steps, class))
         .fold(0.0, f64::max);
-    let sent = traffic(&program.step, program, &parts.reads(), &parts.sizes);
+    let sent = traffic(
+        &program.step,
+        program,
+        &reads_of(parts, fabric),
+        &parts.sizes,
+    );
     Bound {
         seconds: Seconds((around + busiest) * (1.0 - ROUNDING)),
         bytes: Bytes(sent.total_bytes),

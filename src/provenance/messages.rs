@@ -1,0 +1,201 @@
+//! The messages of an epoch, and the decisions that they come from.
+
+use super::TensorLayout;
+use crate::{Error, Planner};
+use gnnc_ir::graph::op::Redistribute;
+use gnnc_ir::kernel::End;
+use gnnc_ir::plan::Layout;
+use gnnc_ir::program::instr::{self, Collective};
+use gnnc_ir::program::traffic::traffic;
+use gnnc_ir::program::{Instr, Program, Ref};
+use gnnc_ir::words::units::Bytes;
+use gnnc_planner::parts::Parts;
+use gnnc_planner::search::PlacementSpec;
+use gnnc_planner::simulate::reads_of_all;
+use serde::Serialize;
+
+/// A message of an epoch.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Message {
+    /// Place in the list of the epoch, such as `step 3.1`.
+    pub at: String,
+    /// What it does.
+    pub what: String,
+    /// What it moves.
+    pub tensor: String,
+    /// How often an epoch sends it.
+    pub times: u64,
+    /// Bytes that all ranks together send for it in an epoch.
+    pub bytes: Bytes,
+    /// The layouts and knobs that it comes from.
+    pub decisions: Vec<String>,
+}
+
+/// The messages of a candidate.
+///
+/// # Errors
+/// A candidate without a program.
+pub(super) fn of(
+    planner: &Planner,
+    spec: &PlacementSpec,
+    layouts: &[TensorLayout],
+) -> Result<Vec<Message>, Error> {
+    let (programs, parts) = planner.priced(spec)?;
+    let mut found = Vec::new();
+    for program in &programs {
+        let stage = program.pipeline.filter(|_| programs.len() > 1);
+        let list = List {
+            planner,
+            program,
+            parts: &parts,
+            spec,
+            layouts,
+            stage: stage.map_or(String::new(), |pipeline| {
+                format!("stage {}, ", pipeline.stage)
+            }),
+        };
+        list.of("step", &program.step, 1, &mut found);
+    }
+    Ok(found)
+}
+
+struct List<'a> {
+    planner: &'a Planner<'a>,
+    program: &'a Program,
+    parts: &'a Parts,
+    spec: &'a PlacementSpec,
+    layouts: &'a [TensorLayout],
+    /// Before the places of a stage.
+    stage: String,
+}
+
+impl List<'_> {
+    fn of(&self, above: &str, instrs: &[Instr], times: u64, found: &mut Vec<Message>) {
+        for (n, instr) in instrs.iter().enumerate() {
+            let between = if above.contains(' ') { '.' } else { ' ' };
+            let at = format!("{above}{between}{n}");
+            if let Some(body) = instr.body() {
+                self.of(&at, body, times * self.times(instr), found);
+                continue;
+            }
+            let sends = !matches!(instr, Instr::Finish(_));
+            let bytes = self.bytes(instr) * times;
+            if sends && bytes > 0 {
+                found.push(Message {
+                    at: format!("{}{at}", self.stage),
+                    what: instr.name(self.program).to_owned(),
+                    tensor: self.tensor(instr),
+                    times,
+                    bytes: Bytes(bytes),
+                    decisions: self.decisions(instr),
+                });
+            }
+        }
+    }
+
+    /// How often a loop runs its body, as far as bytes are counted by turns.
+    fn times(&self, instr: &Instr) -> u64 {
+        match instr {
+            Instr::Repeat(repeat) => u64::from(repeat.count),
+            Instr::Batches(_) => self
+                .parts
+                .sizes
+                .iter()
+                .map(|s| s.batch.count)
+                .max()
+                .unwrap_or(1),
+            _ => 1,
+        }
+    }
+
+    fn bytes(&self, instr: &Instr) -> u64 {
+        let reads = reads_of_all(self.planner.cluster(), self.parts);
+        let one = std::slice::from_ref(instr);
+        traffic(one, self.program, &reads, &self.parts.sizes).total_bytes
+    }
+
+    /// The name of what a message moves.
+    fn tensor(&self, instr: &Instr) -> String {
+        let name = |at: &Ref| self.program.buffer(at.buffer).name.clone();
+        let all = |many: &[Ref]| match many {
+            [] => String::new(),
+            [one] => name(one),
+            [one, rest @ ..] => format!("{} and {} more", name(one), rest.len()),
+        };
+        if let Some(end) = instr.stage_end() {
+            return all(&end.message.tensors);
+        }
+        match instr.whole().collective() {
+            Some(Collective::HaloExchange(one)) => name(&one.buffer),
+            Some(Collective::HaloReduce(one)) => name(&one.buffer),
+            Some(Collective::AllReduce(one)) => all(&one.buffers),
+            Some(Collective::Redistribute(one)) => name(&one.from.at),
+            Some(Collective::ServeRows(one)) => name(&one.from),
+            Some(Collective::CacheRows(one)) => name(&one.from),
+            Some(Collective::PushRows(one)) => name(&one.from),
+            Some(Collective::Shift(one)) => all(&one.buffers),
+            Some(
+                Collective::DrawEdges(_) | Collective::AskRows(_) | Collective::ShareLevels(_),
+            ) => "lists of a batch".to_owned(),
+            None => String::new(),
+        }
+    }
+
+    /// The layouts and knobs without which the message would not be there, or not be so.
+    fn decisions(&self, instr: &Instr) -> Vec<String> {
+        let tensor = self.tensor(instr);
+        let by = |layout| self.layout(&tensor, layout);
+        let mut found = match instr.whole().collective() {
+            Some(Collective::HaloExchange(instr::HaloExchange { end, .. }))
+            | Some(Collective::HaloReduce(instr::HaloReduce { end, .. })) => {
+                let mut found = vec![by(Layout::Rows)];
+                if *end == End::Dst {
+                    found.push("cover joint".to_owned());
+                }
+                if let Some(ranks) = self.spec.node_ranks() {
+                    found.push(format!("node-ranks {ranks}"));
+                }
+                found
+            }
+            Some(Collective::Redistribute(one)) => match one.how {
+                Redistribute::Split(_) | Redistribute::Join(_) => vec![by(Layout::Columns)],
+                Redistribute::Replicate | Redistribute::Reduce | Redistribute::Own => {
+                    vec![by(Layout::Columns), "features".to_owned()]
+                }
+            },
+            Some(Collective::AllReduce(_)) => vec!["every rank has all weights".to_owned()],
+            Some(Collective::Shift(_)) => vec!["placement model-migration".to_owned()],
+            Some(
+                Collective::DrawEdges(_)
+                | Collective::AskRows(_)
+                | Collective::ServeRows(_)
+                | Collective::PushRows(_)
+                | Collective::CacheRows(_)
+                | Collective::ShareLevels(_),
+            ) => vec!["sampled batches".to_owned()],
+            None => vec!["stages".to_owned()],
+        };
+        if let Some(encoded) = instr.encoded() {
+            found.push(format!("wire {}", encoded.wire));
+        }
+        found
+    }
+
+    /// The component with this layout that a tensor belongs to: of those in its layer, the one whose number is nearest. If
+    /// there is none, which edges are meant cannot be told from names.
+    fn layout(&self, tensor: &str, layout: Layout) -> String {
+        let layer = |name: &str| name.split_once('.').map(|(layer, _)| layer.to_owned());
+        let own = layer(tensor);
+        let number = |name: &str| -> i64 {
+            let behind = name.split_once('%').map_or("", |(_, behind)| behind);
+            let digits: String = behind.chars().take_while(char::is_ascii_digit).collect();
+            digits.parse().unwrap_or(0)
+        };
+        let components = self.layouts.iter().filter(|one| one.layout == layout);
+        let near = components.filter(|one| own.is_some() && layer(&one.name) == own);
+        match near.min_by_key(|one| number(&one.name).abs_diff(number(tensor))) {
+            Some(one) => format!("{} by {layout}", one.name),
+            None => format!("edges by {layout}"),
+        }
+    }
+}
