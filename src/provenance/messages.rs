@@ -95,16 +95,13 @@ impl List<'_> {
 
     /// How often a loop runs its body, as far as bytes are counted by turns.
     fn times(&self, instr: &Instr) -> u64 {
-        match instr {
-            Instr::Repeat(repeat) => u64::from(repeat.count),
-            Instr::Batches(_) => self
-                .parts
-                .sizes
-                .iter()
-                .map(|s| s.batch.count)
-                .max()
-                .unwrap_or(1),
-            _ => 1,
+        if let Instr::Repeat(repeat) = instr {
+            return u64::from(repeat.count);
+        }
+        let batches = self.parts.sizes.iter().map(|sizes| sizes.batch.count);
+        match matches!(instr, Instr::Batches(_)) {
+            true => batches.max().unwrap_or(1),
+            false => 1,
         }
     }
 
