@@ -105,6 +105,8 @@ def main():
                         continue
                     if name == "hybrid" and workers < 4:
                         continue
+                    if "--node-ranks" in more and workers % int(more[more.index("--node-ranks") + 1]):
+                        continue
                     log.unlink(missing_ok=True)
                     run([*train, "--workers", workers])
                     expected = epochs(log)
