@@ -200,7 +200,8 @@ fn on_program(pass: &str, keys: &Keys, text: &str) -> Result<String, String> {
         "interior" => interior(program),
         "wire" => {
             let wire = keys.get("wire").unwrap_or("int8").parse()?;
-            encode(program, wire).map_err(|error| error.to_string())?
+            let encoded = encode(vec![program], wire).map_err(|error| error.to_string())?;
+            encoded.into_iter().next().unwrap()
         }
         "overlap" => overlap(program),
         "storage" => {

@@ -16,7 +16,7 @@ use crate::steps::{Step, Steps};
 use gnnc_graph::rng::Stream;
 use gnnc_graph::sample::SetSeeds;
 use gnnc_ir::kernel::Body;
-use gnnc_ir::program::instr;
+use gnnc_ir::program::instr::{self, Encoded};
 use gnnc_ir::program::memory::{ALIGN, Layout};
 use gnnc_ir::program::trace::{Decision, Event, Peer, Phase, Resource};
 use gnnc_ir::program::verify::VerifiedProgram;
@@ -378,8 +378,12 @@ impl Rank {
     /// Floats of a stage message, for a chunk or for all rows.
     pub(crate) fn floats(&self, stage_message: &StageMessage, chunk: Option<u32>) -> usize {
         let words = |&at: &Ref| {
-            let columns = self.program.buffer(at.buffer).row_words() as usize;
-            self.passed(at, chunk).len() * columns
+            let buffer = self.program.buffer(at.buffer);
+            let row = match matches!(buffer.extent, Extent::Fixed(_)) {
+                true => buffer.row_words(),
+                false => Encoded::row_words(&stage_message.encoded, buffer),
+            };
+            self.passed(at, chunk).len() * row as usize
         };
         stage_message.tensors.iter().map(words).sum()
     }

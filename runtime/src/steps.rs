@@ -267,10 +267,10 @@ mod tests {
 
     #[test]
     fn chunks_are_run_in_the_order_of_the_epoch() {
-        let body = vec![Instr::Send(StageMessage {
-            with: gnnc_ir::program::Neighbour::Next,
-            tensors: Vec::new(),
-        })];
+        let body = vec![Instr::Send(StageMessage::of(
+            gnnc_ir::program::Neighbour::Next,
+            Vec::new(),
+        ))];
         let list = [
             Instr::Chunks(instr::Chunks {
                 reverse: true,

@@ -1,4 +1,4 @@
-//! Rows that travel in fewer bits: every placement trains nearly as with rows as they are, with bytes as predicted, on the
+//! Rows that travel in fewer bits: every placement on the whole graph trains nearly as with rows as they are, with bytes as predicted, on the
 //! processor and on the fake device.
 //!
 //! In bf16 a number changes by at most 2^-8 of itself, in int8 by less than 1/254 of the range of its row. Losses are means
@@ -10,6 +10,7 @@ use crate::device::{Again, runs};
 use crate::storage::{GAT, GCN, GCNII, SAGE, case};
 use gnnc::ir::plan::{Cover, Knobs, Placement};
 use gnnc::ir::program::traffic::{Reads, traffic};
+use gnnc::ir::words::storage::Storage;
 use gnnc::ir::words::wire::Wire;
 use gnnc::planner::placement::PlacementSpec;
 use gnnc::runtime::Tensor;
@@ -217,7 +218,10 @@ fn draws_are_functions_of_their_keys() {
         sparse: false,
         seed: 5,
     });
-    let case = Case::new("", GCN, data);
+    // Without dropout, epochs of equal weights differ in what was rounded how alone.
+    let model = "let h = x |> gcn_conv(32) |> relu |> gcn_conv(32) |> relu
+         loss cross_entropy(h |> gcn_conv(classes), labels, on = train)";
+    let case = Case::new("", model, data);
     let losses = |threads, seed| {
         let options = TrainOptions {
             threads,
@@ -229,16 +233,55 @@ fn draws_are_functions_of_their_keys() {
         [(); 2].map(|()| trainer.epoch().unwrap().loss.to_bits())
     };
     assert_eq!(losses(1, 7), losses(3, 7));
-    assert_ne!(losses(1, 7), losses(1, 8));
+    let [first, second] = losses(1, 7);
+    assert_ne!(first, second);
 }
 
-/// Stages, batches and rows that may be left out send them as they are; rows that are too short leave nothing to do.
+/// Rows that go to other stages, and halo rows of chunks within one, on the processor and on the fake device.
+#[test]
+fn stages_pass_on_rows_of_fewer_bits() {
+    let case = case(GCNII, false);
+    for (placement, ranks) in [(Placement::Pipeline, 4), (Placement::Hybrid, 4)] {
+        let of = |wire| {
+            let mut options = crate::storage::options(placement, ranks, Storage::F32);
+            options.check_bytes = true;
+            options.knobs.wire = Some(wire);
+            options
+        };
+        let train = |wire| {
+            let mut trainer = start(&case, &of(wire));
+            let epochs = [(); 6].map(|()| trainer.epoch().unwrap());
+            (
+                epochs.each_ref().map(|epoch| epoch.loss),
+                epochs[0].bytes_sent,
+            )
+        };
+        let (losses, bytes) = train(Wire::F32);
+        for (wire, most, _) in FORMATS {
+            let what = format!("{placement} x {ranks} as {wire}");
+            let (found, sent) = train(wire);
+            assert!(10 * sent < 7 * bytes, "{what}: {sent} bytes of {bytes}");
+            assert_ne!(found, losses, "{what}: nothing was rounded");
+            for (a, b) in found.into_iter().zip(losses) {
+                assert!((a - b).abs() <= most * b, "{what}: loss {a}, not {b}");
+            }
+            let again = Again::new(&case, &of(wire));
+            let mut device = again.on_device(&Arc::default());
+            device.set_learning_rate(0.02);
+            for a in found {
+                let b = device.epoch().unwrap().loss;
+                assert!((a - b).abs() < 1e-3 * b, "{what}: {b} on the device, {a}");
+            }
+        }
+    }
+}
+
+/// Batches and rows that may be left out send them as they are; rows that are too short leave nothing to do.
 #[test]
 fn what_has_no_wire_is_left_as_it_is() {
     let deep = case(GCNII, false);
-    let mut spec = PlacementSpec::new(Placement::Hybrid, 4);
+    let mut spec = PlacementSpec::new(Placement::Minibatch, 4);
     spec.knobs.wire = Some(Wire::Int8);
-    spec.knobs.stages = Some(2);
     assert!(spec.wire().is_f32());
     spec = PlacementSpec::new(Placement::SkipBroadcast, 4);
     spec.knobs.wire = Some(Wire::Int8);

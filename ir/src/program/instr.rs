@@ -312,14 +312,14 @@ impl Instr {
     pub fn encoded(&self) -> Option<Encoded> {
         each!(self, one => one.encoded();
             (_begins, transfer) => transfer.what.encoded();
-            (_sends, _message) => None)
+            (_sends, message) => message.encoded)
     }
 
     /// Lets the rows of an instruction travel so, if it sends rows that may.
     pub fn encode(&mut self, so: Encoded) {
         each!(self, one => one.encode(so);
             (_begins, transfer) => transfer.what.encode(so);
-            (_sends, _message) => ());
+            (_sends, message) => message.encoded = Some(so));
     }
 
     /// Whether the instruction may be cut into halves: what communicates, and what moves rows between a

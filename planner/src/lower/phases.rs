@@ -182,7 +182,7 @@ fn between(
 ) -> Vec<Instr> {
     let stage_message = |with, tensors: &Vec<Ref>| {
         let tensors = tensors.clone();
-        (!tensors.is_empty()).then_some(StageMessage { with, tensors })
+        (!tensors.is_empty()).then(|| StageMessage::of(with, tensors))
     };
     let receive = stage_message(from, received).map(Instr::Receive);
     let send = stage_message(to, sent).map(Instr::Send);

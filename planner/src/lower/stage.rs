@@ -222,7 +222,7 @@ fn arguments(lowerer: &mut Lowerer, types: &[Type]) -> Vec<Value> {
 }
 
 fn stage_message(with: Neighbour, tensors: Vec<Ref>) -> Option<StageMessage> {
-    (!tensors.is_empty()).then_some(StageMessage { with, tensors })
+    (!tensors.is_empty()).then(|| StageMessage::of(with, tensors))
 }
 
 /// A run of layers without dropout or histories.

@@ -1,6 +1,6 @@
 //! Lets the rows of messages travel in fewer bits (AdaQP, arXiv 2306.01381).
 //!
-//! Rows of halos, and those that change their layout, are encoded when they are packed and decoded when they are unpacked, in
+//! Rows of halos, those that change their layout, and those that go to another stage are encoded when they are packed and decoded when they are unpacked, in
 //! training epochs alone. The program stays as it is: the gradient is that of the loss with the errors of rounding held
 //! constant. Sums of gradients, losses, the setup and evaluations are sent as they are, so that all ranks have the same
 //! parameters. In two tiers, rows are encoded where they cross between nodes.
@@ -8,26 +8,30 @@
 use crate::error::LowerError;
 use gnnc_ir::graph::op::{Redistribute, Site};
 use gnnc_ir::program::instr::{Collective, Encoded};
-use gnnc_ir::program::{Among, Instr, Program};
+use gnnc_ir::program::{Among, Extent, Instr, Program};
 use gnnc_ir::words::wire::{LEAST, Wire};
 
-/// Encodes all rows that the training epochs of a program send, and that are long enough.
+/// Encodes all rows that the training epochs of a program, or of the programs of stages, send, and that are long enough.
 ///
 /// # Errors
-/// If it sends none.
-pub fn encode(mut program: Program, wire: Wire) -> Result<Program, LowerError> {
-    let first = 1 + last_site(&program.step);
-    let mut step = std::mem::take(&mut program.step);
-    let mut pass = Pass {
-        program: &program,
-        wire,
-        next: first,
-    };
-    pass.list(&mut step);
-    let found = pass.next > first;
-    program.step = step;
-    match found {
-        true => Ok(program),
+/// If they send none.
+pub fn encode(mut programs: Vec<Program>, wire: Wire) -> Result<Vec<Program>, LowerError> {
+    let last = programs.iter().map(|program| last_site(&program.step));
+    let first = 1 + last.max().unwrap_or(0);
+    let mut next = first;
+    for program in &mut programs {
+        let mut step = std::mem::take(&mut program.step);
+        let mut pass = Pass {
+            program,
+            wire,
+            next,
+        };
+        pass.list(&mut step);
+        next = pass.next;
+        program.step = step;
+    }
+    match next > first {
+        true => Ok(programs),
         false => Err(LowerError::Illegal(format!(
             "wire={wire} asks for rows that travel in fewer bits, but nothing here sends rows of {LEAST} numbers or more; \
              leave it out"
@@ -63,6 +67,13 @@ impl Pass<'_> {
     /// Whether rows that an instruction sends are long enough.
     fn gains(&self, instr: &Instr) -> bool {
         let buffer = |id| self.program.buffer(id);
+        if let Some(end) = instr.stage_end() {
+            let mut tensors = end.message.tensors.iter().map(|at| buffer(at.buffer));
+            return tensors.any(|buffer| {
+                let fixed = matches!(buffer.extent, Extent::Fixed(_));
+                !fixed && self.wire.encodes(buffer.columns, buffer.storage)
+            });
+        }
         match instr.collective() {
             Some(Collective::HaloExchange(one)) => {
                 let buffer = buffer(one.buffer.buffer);

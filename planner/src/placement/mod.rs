@@ -256,6 +256,12 @@ pub fn lower(training: &Training, spec: &PlacementSpec) -> Result<Vec<Program>, 
             let programs = store(programs, spec.knobs.storage);
             let stored = programs.iter();
             stored.for_each(|program| check(program, features, None, "storage"));
+            if spec.wire().is_f32() {
+                return Ok(programs);
+            }
+            let programs = encode(programs, spec.wire())?;
+            let encoded = programs.iter();
+            encoded.for_each(|program| check(program, features, None, "wire"));
             Ok(programs)
         }
         _ => Ok(vec![on_rank(training, spec, 0)?]),
@@ -365,7 +371,12 @@ fn arrange(
         program = checked(on_nodes(program, node_ranks)?, features, "nodes");
     }
     if !spec.wire().is_f32() {
-        program = checked(encode(program, spec.wire())?, features, "wire");
+        let encoded = encode(vec![program], spec.wire())?;
+        program = checked(
+            encoded.into_iter().next().unwrap_or_default(),
+            features,
+            "wire",
+        );
     }
     if spec.chunks() > 1 {
         let count = spec.chunks().min(MOST_CHUNKS);

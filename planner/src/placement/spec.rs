@@ -179,7 +179,7 @@ impl PlacementSpec {
 
     /// Whether rows may travel in fewer bits: those of the whole graph, in exchanges that are never left out.
     pub fn may_encode(&self) -> bool {
-        let moves_rows = |row: &Row| !row.skips && !row.staged();
+        let moves_rows = |row: &Row| !row.skips;
         self.row().is_some_and(moves_rows) && !self.samples() && self.ranks > 1
     }
 

@@ -108,10 +108,7 @@ pub fn staged(stages: u32, virtual_stages: u32, chunks: u32) -> Vec<Program> {
         finish: None,
         chunk: None,
     });
-    let stage_message = |with| StageMessage {
-        with,
-        tensors: vec![at(0)],
-    };
+    let stage_message = |with| StageMessage::of(with, vec![at(0)]);
     let chunks_of = |stage: u32, run: u32, reverse: bool| {
         let (before, after) = match reverse {
             true => (Neighbour::Next, Neighbour::Previous),

@@ -12,7 +12,7 @@ use crate::rank::Rank;
 use gnnc_ir::kernel::End;
 use gnnc_ir::program::instr::{AllReduce, Encoded, MOST_LAG, Shift};
 use gnnc_ir::program::traffic::chunk;
-use gnnc_ir::program::{Instr, Ref, StageMessage, Transfer};
+use gnnc_ir::program::{Extent, Instr, Ref, StageMessage, Transfer};
 use std::ops::Range;
 
 /// Tags of programs are below this bit.
@@ -416,7 +416,7 @@ impl Plan<'_> {
     fn send(&mut self, stage_message: &StageMessage) -> Result<(), Fault> {
         let peer = self.own.beside(stage_message)?;
         for piece in self.own.pieces(stage_message) {
-            let rows = passed(self.own, stage_message, piece, self.what.iteration);
+            let rows = self.passed(stage_message, piece);
             self.steps.send(peer, rows);
         }
         self.steps.round();
@@ -433,22 +433,25 @@ impl Plan<'_> {
         }
         self.steps.round();
         for piece in self.own.pieces(stage_message) {
-            let rows = passed(self.own, stage_message, piece, self.what.iteration);
+            let rows = self.passed(stage_message, piece);
             self.steps.receive(peer, rows, Write::Replace);
         }
         Ok(())
     }
-}
 
-/// The rows that a stage message passes, of a chunk or all.
-fn passed<'a>(
-    own: &'a Rank,
-    stage_message: &'a StageMessage,
-    chunk: Option<u32>,
-    iteration: u32,
-) -> impl Iterator<Item = Rows> + 'a {
-    let tensors = stage_message.tensors.iter();
-    tensors.map(move |at| own.matrix(*at, iteration).run(own.passed(*at, chunk)))
+    /// The rows that a stage message passes, of a chunk or all.
+    fn passed(&self, stage_message: &StageMessage, chunk: Option<u32>) -> Vec<Rows> {
+        let of = |at: &Ref| {
+            let matrix = self.matrix(*at);
+            let extent = self.own.program.buffer(at.buffer).extent;
+            let sent = match matches!(extent, Extent::Fixed(_)) {
+                true => matrix,
+                false => self.encoded(matrix, &stage_message.encoded, false),
+            };
+            sent.run(self.own.passed(*at, chunk))
+        };
+        stage_message.tensors.iter().map(of).collect()
+    }
 }
 
 /// The chunk of floats a rank sums.

@@ -2,7 +2,7 @@
 
 use gnnc_graph::Partition;
 use gnnc_ir::graph::ParamSpec;
-use gnnc_ir::program::instr::{self, StageEnd};
+use gnnc_ir::program::instr::{self, Encoded, StageEnd};
 use gnnc_ir::program::trace::Phase;
 use gnnc_ir::program::{Instr, Neighbour, Pipeline, Program, Ref};
 use gnnc_ir::words::spelling::counted;
@@ -178,18 +178,21 @@ impl fmt::Display for Message {
 /// The messages of a list in order, chunk by chunk.
 fn messages(program: &Program, phase: Phase) -> Result<Vec<Message>, String> {
     let chunks = program.pipeline.map_or(0, |pipeline| pipeline.chunks);
-    let words = |at: &Ref| {
+    let words = |at: &Ref, encoded: &Option<Encoded>| {
         let buffer = program.buffers.get(at.buffer.0 as usize);
-        buffer.map(|b| b.row_words()).ok_or_else(|| {
-            let (id, count) = (at.buffer.0, program.buffers.len());
-            format!("{phase}: a message of buffer {id} of {count}")
-        })
+        buffer
+            .map(|b| Encoded::row_words(encoded, b))
+            .ok_or_else(|| {
+                let (id, count) = (at.buffer.0, program.buffers.len());
+                format!("{phase}: a message of buffer {id} of {count}")
+            })
     };
     let mut messages = Vec::new();
     let mut note = |instr: &Instr, chunk: Option<u32>| -> Result<(), String> {
         let Some(StageEnd { message, sends }) = instr.stage_end() else {
             return Ok(());
         };
+        let words = |at| words(at, &message.encoded);
         let words: Result<_, _> = message.tensors.iter().map(words).collect();
         messages.push(Message {
             with: message.with,

@@ -136,10 +136,7 @@ impl Staged {
                 })
             };
         let relu = |out| Some(launch(kernels.relu, inner, &[at(out)], &[at(out)]));
-        let stage_message = |with, tensor| StageMessage {
-            with,
-            tensors: vec![at(tensor)],
-        };
+        let stage_message = |with, tensor| StageMessage::of(with, vec![at(tensor)]);
         let kind = Loss::CROSS_ENTROPY;
 
         let forward = |remember: bool| {

@@ -136,10 +136,9 @@ fn programs_that_do_not_fit_each_other_are_refused() {
         *history = *from;
     });
     let mut alone = Staged { width: 2, ..G8 }.programs();
-    alone[0].step.push(Instr::Send(StageMessage {
-        with: Neighbour::Next,
-        tensors: Vec::new(),
-    }));
+    alone[0]
+        .step
+        .push(Instr::Send(StageMessage::of(Neighbour::Next, Vec::new())));
     let error = Session::new(alone.clone(), &data, &good, options()).err();
     let error = error.unwrap().to_string();
     assert!(error.contains("no stage at its other end"), "{error}");

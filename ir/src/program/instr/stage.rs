@@ -1,6 +1,7 @@
 //! Messages between the stages of a pipeline.
 
-use super::{Operand, Use};
+use super::encoded::{as_encoded, encoded};
+use super::{Encoded, Operand, Use};
 use crate::program::access::Touched;
 use crate::program::text::line::{refs, words};
 use crate::program::text::{Reader, Text, TextError};
@@ -18,6 +19,9 @@ pub struct StageMessage {
     pub with: Neighbour,
     /// The tensors, by own rows, or with fixed ones.
     pub tensors: Vec<Ref>,
+    /// How own rows travel, if not as they are in memory; fixed ones always do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub encoded: Option<Encoded>,
 }
 
 /// One end of a message between stages.
@@ -30,6 +34,15 @@ pub struct StageEnd<'a> {
 }
 
 impl StageMessage {
+    /// Tensors to another stage or from it, as they are in memory.
+    pub fn of(with: Neighbour, tensors: Vec<Ref>) -> Self {
+        Self {
+            with,
+            tensors,
+            encoded: None,
+        }
+    }
+
     /// Words of 4 bytes of a vertex, and such that are no vertex's, of all tensors together.
     pub fn words(&self, program: &Program) -> (u64, u64) {
         let (mut row, mut fixed) = (0, 0);
@@ -38,7 +51,7 @@ impl StageMessage {
             if let Extent::Fixed(rows) = buffer.extent {
                 fixed += u64::from(rows) * u64::from(buffer.row_words())
             } else {
-                row += u64::from(buffer.row_words())
+                row += u64::from(Encoded::row_words(&self.encoded, buffer))
             }
         }
         (row, fixed)
@@ -79,13 +92,19 @@ impl StageMessage {
 
     pub(super) fn print(&self, sends: bool) -> String {
         let name = if sends { "send" } else { "receive" };
-        format!("{name} {} {}", self.with.text(), words(&self.tensors))
+        format!(
+            "{name} {} {}{}",
+            self.with.text(),
+            words(&self.tensors),
+            as_encoded(&self.encoded)
+        )
     }
 
     pub(super) fn parse(from: &mut Reader<'_>) -> Result<Self, TextError> {
         Ok(Self {
             with: Neighbour::parse(from)?,
             tensors: refs(from)?,
+            encoded: encoded(from)?,
         })
     }
 }

@@ -41,7 +41,7 @@ fn one(phase: Phase, instr: &Instr) -> Result<(), String> {
         Some(Collective::HaloExchange(one)) => one.skip.is_some(),
         Some(Collective::HaloReduce(one)) => one.skip.is_some(),
         Some(Collective::Redistribute(one)) => matches!(one.moved, Moved::Level(_)),
-        _ => true,
+        _ => instr.stage_end().is_none(),
     };
     match kept {
         false if wire.is_f32() => Err("rows as f32, expected bf16 or int8".to_owned()),

@@ -80,6 +80,21 @@ fn rounding_has_no_bias() {
     }
 }
 
+/// What two parts send of a vertex is rounded by draws of their own; what all send is not.
+#[test]
+fn shares_of_a_vertex_are_rounded_apart() {
+    let row: Vec<f32> = (0..64).map(|n| (n as f32 * 0.7).sin()).collect();
+    let of_part = |part| {
+        let key = key_of_part(mask_key(3, 1, 2, 0), part);
+        there_and_back(Wire::Int8, &row, vertex_hash(key, 11))
+    };
+    let all = [0, 1, 2, 3].map(of_part);
+    for (n, one) in all.iter().enumerate() {
+        assert!(!all[..n].contains(one), "part {n}");
+    }
+    assert_eq!(key_of_part(99, 0), 99);
+}
+
 #[test]
 fn numbers_that_are_not_finite_stay_so() {
     for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {

@@ -37,10 +37,7 @@ pub fn factor(
     let pipeline = lowerer.program.pipeline;
     let before = pipeline.is_some_and(|p| p.stage > 0);
     let after = pipeline.is_some_and(|p| p.stage + 1 < p.stages);
-    let stage_message = |with| StageMessage {
-        with,
-        tensors: vec![total],
-    };
+    let stage_message = |with| StageMessage::of(with, vec![total]);
     let zero = Expr::leaf(Scalar::Const(0.0));
     match before {
         true => code.push(Instr::Receive(stage_message(Neighbour::Previous))),

@@ -107,8 +107,19 @@ impl Compiler<'_> {
             .clone()
             .map(|(rows, fixed)| rows as f64 * self.share.rows + fixed as f64);
         let bytes: Vec<f64> = bytes.collect();
+        // Rows in memory for each byte of a row in the message.
+        let plain = StageMessage::of(stage_message.with, stage_message.tensors.clone());
+        let wider = plain.words(self.program).0 as f64 / (row as f64).max(1.0);
+        let coding = |rows: u64| match &stage_message.encoded {
+            None => 0.0,
+            Some(encoded) => {
+                let rows = rows as f64 * self.share.rows;
+                self.coding(encoded.wire, wider * rows, rows)
+            }
+        };
         let packing = |((rows, fixed), &bytes): ((u64, u64), &f64)| {
-            [None, Some(rows + fixed)].map(|lay| self.copying(bytes, lay, sends, name))
+            [None, Some(rows + fixed)]
+                .map(|lay| self.copying(bytes, lay, sends, name) + coding(rows))
         };
         Step::StageMessage {
             at,
