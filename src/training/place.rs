@@ -5,7 +5,7 @@ use crate::{Compiled, Error, Loaded, PlanOptions, cut_chunks, partitions};
 use gnnc_graph::partition::{self, Partition, PartitionInput};
 use gnnc_ir::cluster::Cluster;
 use gnnc_ir::graph::model::Relaxation;
-use gnnc_ir::plan::{Knobs, Layouts, Placement};
+use gnnc_ir::plan::{Cover, Knobs, Layouts, Placement};
 use gnnc_ir::words::sampling::Topology;
 use gnnc_ir::words::spelling::counted;
 use gnnc_planner::lower::chunks::MOST_CHUNKS;
@@ -80,6 +80,9 @@ pub fn place(
             Placement::Minibatch
         )));
     }
+    if let Some(useless) = without_effect(&spec) {
+        return Err(Error::Input(useless));
+    }
     let stages = spec.stages();
     if stages.is_none() && spec.chunks() > MOST_CHUNKS {
         return Err(Error::Input(format!(
@@ -130,6 +133,31 @@ pub fn place(
         }
     }
     Ok(spec)
+}
+
+/// Why an option about what several workers send has no effect, if there is one.
+fn without_effect(spec: &PlacementSpec) -> Option<String> {
+    if spec.ranks < 2 {
+        return None;
+    }
+    let (placement, knobs) = (spec.placement, &spec.knobs);
+    let wire = knobs.wire.filter(|wire| !wire.is_f32());
+    if let Some(wire) = wire.filter(|_| !spec.may_encode()) {
+        return Some(format!(
+            "found --wire {wire} with placement {placement}, which sends rows as they are: those of sampled batches, or \
+             those that others keep copies of; leave it out"
+        ));
+    }
+    let whole = "which does not exchange whole halo rows of all vertices at once; leave it out";
+    if knobs.cover == Some(Cover::Joint) && !spec.has_tiers() {
+        return Some(format!(
+            "found --cover joint with placement {placement}, {whole}"
+        ));
+    }
+    let nodes = knobs.node_ranks.filter(|ranks| *ranks > 1);
+    nodes
+        .filter(|_| !spec.has_tiers())
+        .map(|ranks| format!("found --node-ranks {ranks} with placement {placement}, {whole}"))
 }
 
 /// Turns a hybrid with one stage into graph parallelism, and a hybrid with one rank per stage into a pipeline.

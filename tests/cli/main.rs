@@ -53,3 +53,4 @@ mod traces;
 mod unplanned;
 mod vertex_types;
 mod weights;
+mod wire;
