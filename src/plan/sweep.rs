@@ -20,7 +20,7 @@ pub struct SweepPoint {
 /// The best candidate for each number of devices, on a cluster of the same kind.
 ///
 /// # Errors
-/// As [`plan`].
+/// As [`plan`](crate::plan).
 pub fn sweep(
     loaded: &Loaded,
     compiled: &Compiled,
