@@ -41,6 +41,11 @@ CASES = {
     "graph: joint cover on nodes of 4": ("gcn", ["--placement", "graph", "--cover", "joint", "--node-ranks", "4"], 8),
     "graph: rows as int8": ("gcn", ["--placement", "graph", "--wire", "int8", "--allow", "quantise"], 8),
     "tensor: rows as bf16": ("gat", ["--placement", "tensor", "--wire", "bf16", "--allow", "quantise"], 4),
+    "minibatch: rows as int8": (
+        "sage",
+        ["--placement", "minibatch", "--allow", "sample,quantise", "--batch", "64", "--fanouts", "5,5", "--wire", "int8"],
+        8,
+    ),
     "graph on nodes of 4: rows as int8": (
         "gat",
         ["--placement", "graph", "--node-ranks", "4", "--wire", "int8", "--allow", "quantise"],

@@ -11,6 +11,7 @@ mod plan;
 pub(crate) mod redistribute;
 mod rows;
 mod skip;
+mod stage;
 mod tiers;
 
 pub(crate) use plan::{Half, Now};
@@ -122,6 +123,8 @@ pub(crate) struct Round {
 pub(crate) struct CommSteps {
     /// The tag of all its messages.
     pub(crate) tag: u32,
+    /// The seed and the number of the draws that round rows, if the list runs once and in a batch.
+    pub(crate) drawn: Option<(u64, u32)>,
     /// Words of [`Memory::Sum`] that the steps use.
     pub(crate) sum: usize,
     /// How the first share of a sum is put into [`Memory::Sum`]: added where an executor sets it to 0
@@ -181,6 +184,7 @@ impl CommSteps {
         self.expects.clear();
         self.rows.clear();
         (self.tag, self.sum, self.round) = (Transfer::WHOLE, 0, Round::default());
+        self.drawn = None;
     }
 
     fn add(&mut self, step: CommStep) {

@@ -144,8 +144,7 @@ fn without_effect(spec: &PlacementSpec) -> Option<String> {
     let wire = knobs.wire.filter(|wire| !wire.is_f32());
     if let Some(wire) = wire.filter(|_| !spec.may_encode()) {
         return Some(format!(
-            "found --wire {wire} with placement {placement}, which sends rows as they are: those of sampled batches, or \
-             those that others keep copies of; leave it out"
+            "found --wire {wire} with placement {placement}, whose rows others keep copies of and compare; leave it out"
         ));
     }
     let whole = "which does not exchange whole halo rows of all vertices at once; leave it out";

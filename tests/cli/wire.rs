@@ -15,7 +15,7 @@ fn options_without_effect_are_refused() {
         ("--wire int8", "permit it with --allow quantise"),
         (
             "--placement skip-broadcast --allow stale,quantise --wire int8",
-            "found --wire int8 with placement skip-broadcast, which sends rows as they are",
+            "found --wire int8 with placement skip-broadcast, whose rows others keep copies of",
         ),
         (
             "--placement pipeline --stages 4 --allow stale --cover joint",
@@ -35,17 +35,6 @@ fn options_without_effect_are_refused() {
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         refused(1, &words, &[reason]);
     }
-    let batches = "train sage_cora.gir --workers 2 --allow sample,quantise --placement minibatch --batch 64 --fanouts 5,5 \
-                   --wire bf16";
-    let sage = example("sage_cora.gir");
-    let words = batches.split_whitespace();
-    let words: Vec<&str> = words
-        .map(|word| match word.ends_with(".gir") {
-            true => sage.as_str(),
-            false => word,
-        })
-        .collect();
-    refused(1, &words, &["those of sampled batches"]);
 }
 
 /// With permission, a plan lists each candidate in all formats, and its bytes are those that a run sends.

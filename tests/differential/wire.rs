@@ -1,15 +1,20 @@
-//! Rows that travel in fewer bits: every placement on the whole graph trains nearly as with rows as they are, with bytes as predicted, on the
+//! Rows that travel in fewer bits: every placement trains nearly as with rows as they are, with bytes as predicted, on the
 //! processor and on the fake device.
 //!
 //! In bf16 a number changes by at most 2^-8 of itself, in int8 by less than 1/254 of the range of its row. Losses are means
 //! over many vertices after some tens of roundings, which mostly cancel.
 
-use crate::check::Case;
+use crate::check::{Case, Way};
 use crate::data::{Shape, planted};
 use crate::device::{Again, runs};
+use crate::lazy;
+use crate::minibatch::{self, sampling, untyped, with as batched};
 use crate::storage::{GAT, GCN, GCNII, SAGE, case};
+use gnnc::graph::{Features, GraphData};
+use gnnc::ir::graph::model::Optimizer;
 use gnnc::ir::plan::{Cover, Knobs, Placement};
 use gnnc::ir::program::traffic::{Reads, traffic};
+use gnnc::ir::words::sampling::{Cut, Kind};
 use gnnc::ir::words::storage::Storage;
 use gnnc::ir::words::wire::Wire;
 use gnnc::planner::placement::PlacementSpec;
@@ -276,14 +281,11 @@ fn stages_pass_on_rows_of_fewer_bits() {
     }
 }
 
-/// Batches and rows that may be left out send them as they are; rows that are too short leave nothing to do.
+/// Rows that may be left out travel as they are; rows that are too short leave nothing to do.
 #[test]
 fn what_has_no_wire_is_left_as_it_is() {
     let deep = case(GCNII, false);
-    let mut spec = PlacementSpec::new(Placement::Minibatch, 4);
-    spec.knobs.wire = Some(Wire::Int8);
-    assert!(spec.wire().is_f32());
-    spec = PlacementSpec::new(Placement::SkipBroadcast, 4);
+    let mut spec = PlacementSpec::new(Placement::SkipBroadcast, 4);
     spec.knobs.wire = Some(Wire::Int8);
     assert!(spec.wire().is_f32());
     let narrow =
@@ -294,4 +296,122 @@ fn what_has_no_wire_is_left_as_it_is() {
     let error = narrow.compiled.programs(&spec).unwrap_err().to_string();
     assert!(error.contains("rows of 16 numbers or more"), "{error}");
     assert!(deep.compiled.programs(&spec).is_ok());
+}
+
+/// A graph whose features have 24 columns.
+fn wide() -> GraphData {
+    let mut data = untyped(planted(Shape {
+        vertices: 160,
+        edges: 1200,
+        directed: true,
+        sparse: false,
+        seed: 21,
+    }));
+    let rows = data.vertices() as usize;
+    let value = |n: usize| ((n as f32) * 0.37).sin();
+    data.features = Features::dense(rows, 24, (0..rows * 24).map(value).collect());
+    data
+}
+
+/// Features that batches fetch, activations of push-pull, and models that move: on the processor, on the fake device, at any
+/// number of threads, and with batches fetched ahead.
+#[test]
+fn batches_train_on_rows_of_fewer_bits() {
+    let body = "let h = x |> sage_conv(32) |> relu |> dropout(0.2)
+         loss cross_entropy(h |> sage_conv(classes), labels, on = train)";
+    let batches = sampling(23, vec![4, 4], Kind::Neighbor, Cut::Even);
+    for (n, placement) in [
+        Placement::Minibatch,
+        Placement::PushPull,
+        Placement::ModelMigration,
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let way = |threads| Way {
+            placement,
+            ranks: 3,
+            partitioner: "hash",
+            threads,
+        };
+        let run = |wire, device, threads, prefetch| {
+            let mut case = batched(minibatch::case("", body, wide()), &batches);
+            case.knobs.wire = Some(wire);
+            case.knobs.sampling.prefetch = Some(prefetch);
+            case.device = device;
+            let mut trainer = case.start(way(threads));
+            trainer.session.set_learning_rate(0.02);
+            [(); 3].map(|()| {
+                let report = trainer.epoch().unwrap();
+                (report.loss, report.bytes_sent)
+            })
+        };
+        let whole = run(Wire::F32, false, 1, 0);
+        for (wire, most, _) in FORMATS {
+            let what = format!("{placement} as {wire}");
+            let found = run(wire, false, 1, 0);
+            let bits = |all: [(f64, u64); 3]| all.map(|(loss, bytes)| (loss.to_bits(), bytes));
+            assert_eq!(
+                bits(run(wire, false, 2, 1 + n as u32 % 2)),
+                bits(found),
+                "{what}"
+            );
+            assert_ne!(bits(found), bits(whole), "{what}: nothing was rounded");
+            for ((a, sent), (b, bytes)) in found.into_iter().zip(whole) {
+                assert!((a - b).abs() <= most * b, "{what}: loss {a}, not {b}");
+                assert!(sent < bytes, "{what}: {sent} bytes of {bytes}");
+            }
+            let device = run(wire, true, 1, n as u32 % 2);
+            for ((a, sent), (b, bytes)) in device.into_iter().zip(found) {
+                assert_eq!(sent, bytes, "{what}");
+                assert!((a - b).abs() < 1e-3 * b, "{what}: {a} on the device, {b}");
+            }
+        }
+    }
+}
+
+/// Rows of embeddings, and their gradients on the way back to the owners of the rows.
+#[test]
+fn embeddings_move_in_fewer_bits() {
+    let body = "let e = x |> linear(24, bias = false)
+         loss cross_entropy(e |> dropout(0.3) |> gcn_conv(classes), labels, on = train)";
+    let lr = Optimizer::Sgd {
+        lr: 0.5,
+        momentum: 0.0,
+    };
+    let way = Way {
+        placement: Placement::Minibatch,
+        ranks: 3,
+        partitioner: "hash",
+        threads: 1,
+    };
+    let run = |wire, device| {
+        let batches = sampling(11, vec![3], Kind::Neighbor, Cut::Even);
+        let mut case = lazy::case(body, lr, &batches, true);
+        case.knobs.wire = Some(wire);
+        case.device = device;
+        let mut trainer = case.start(way);
+        let losses = [(); 3].map(|()| {
+            let report = trainer.epoch().unwrap();
+            (report.loss, report.bytes_sent)
+        });
+        (losses, trainer.session.parameters().unwrap())
+    };
+    let (whole, _) = run(Wire::F32, false);
+    for (wire, most, _) in FORMATS {
+        let ((found, there), (device, other)) = (run(wire, false), run(wire, true));
+        for (((a, sent), (b, bytes)), (c, _)) in found.into_iter().zip(whole).zip(device) {
+            assert!((a - b).abs() <= most * b, "{wire}: loss {a}, not {b}");
+            assert!(sent < bytes, "{wire}: {sent} bytes of {bytes}");
+            assert!((a - c).abs() < 1e-3 * c, "{wire}: {c} on the device, {a}");
+        }
+        let values = |all: &[Tensor]| {
+            all.iter()
+                .flat_map(|t| t.values.clone())
+                .collect::<Vec<_>>()
+        };
+        for (a, b) in values(&there).into_iter().zip(values(&other)) {
+            assert!((a - b).abs() < 2e-3, "{wire}: {b} on the device, {a}");
+        }
+    }
 }

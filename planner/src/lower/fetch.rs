@@ -30,7 +30,12 @@ pub fn from_owners(mut program: Program) -> Program {
                 }
                 program.buffers[to.buffer.0 as usize].extent = Extent::Level(Level::own(level));
                 let cache = None;
-                *instr = Instr::ServeRows(ServeRows { from, to, cache });
+                *instr = Instr::ServeRows(ServeRows {
+                    from,
+                    to,
+                    cache,
+                    encoded: None,
+                });
             }
             let sampled = (body.iter()).position(|instr| matches!(instr, Instr::Sample(_)));
             let behind = sampled.map_or(0, |sample| sample + 1);

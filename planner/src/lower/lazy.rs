@@ -96,7 +96,11 @@ impl Lowerer {
             (vec![], vec![to]),
         );
         code.push(Instr::Launch(fill));
-        code.push(Instr::PushRows(PushRows { from, to }));
+        code.push(Instr::PushRows(PushRows {
+            from,
+            to,
+            encoded: None,
+        }));
         let rows = Some(extent);
         Ok(Gradient { at: to, rows })
     }

@@ -53,12 +53,16 @@ fn apart(
         if let Instr::AskRows(AskRows { level }) = instr {
             let level = Level::of_sets(level.number);
             before.push(Instr::AskRows(AskRows { level }));
-        } else if let Instr::ServeRows(ServeRows { from, to, cache }) = instr {
+        } else if let Instr::ServeRows(ServeRows {
+            from, to, cache, ..
+        }) = instr
+        {
             let rows = gathered(to, program);
             let serve = ServeRows {
                 from,
                 to: rows,
                 cache,
+                encoded: None,
             };
             before.push(Instr::ServeRows(serve));
             of_set.push(Instr::FetchRows(FetchRows { from: rows, to }));

@@ -216,12 +216,14 @@ impl Classes {
                 self.alike(of, from.buffer, to.buffer);
             }
             Instr::AddRows(instr::AddRows { from, to })
-            | Instr::PushRows(instr::PushRows { from, to })
+            | Instr::PushRows(instr::PushRows { from, to, .. })
             | Instr::PutRows(instr::PutRows { from, to }) => {
                 self.stay(at, from.buffer);
                 self.stay(at, to.buffer);
             }
-            Instr::ServeRows(instr::ServeRows { from, to, cache }) => {
+            Instr::ServeRows(instr::ServeRows {
+                from, to, cache, ..
+            }) => {
                 self.alike(of, from.buffer, to.buffer);
                 if let Some(cache) = cache {
                     self.alike(of, from.buffer, cache.buffer);

@@ -1,6 +1,6 @@
 //! Lets the rows of messages travel in fewer bits (AdaQP, arXiv 2306.01381).
 //!
-//! Rows of halos, those that change their layout, and those that go to another stage are encoded when they are packed and decoded when they are unpacked, in
+//! Rows of halos and of batches, those that change their layout, and those that go to another stage are encoded when they are packed and decoded when they are unpacked, in
 //! training epochs alone. The program stays as it is: the gradient is that of the loss with the errors of rounding held
 //! constant. Sums of gradients, losses, the setup and evaluations are sent as they are, so that all ranks have the same
 //! parameters. In two tiers, rows are encoded where they cross between nodes.
@@ -93,12 +93,18 @@ impl Pass<'_> {
                 let numbers = (one.heads * one.width).div_ceil(pieces);
                 self.wire.encodes(numbers, buffer(one.to.buffer).storage)
             }
+            Some(Collective::ServeRows(one)) => {
+                let buffer = buffer(one.to.buffer);
+                self.wire.encodes(buffer.columns, buffer.storage)
+            }
+            Some(Collective::PushRows(one)) => {
+                let buffer = buffer(one.from.buffer);
+                self.wire.encodes(buffer.columns, buffer.storage)
+            }
             Some(
                 Collective::AllReduce(_)
                 | Collective::DrawEdges(_)
                 | Collective::AskRows(_)
-                | Collective::ServeRows(_)
-                | Collective::PushRows(_)
                 | Collective::CacheRows(_)
                 | Collective::ShareLevels(_)
                 | Collective::Shift(_),

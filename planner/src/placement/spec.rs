@@ -177,10 +177,10 @@ impl PlacementSpec {
         asked.unwrap_or_default()
     }
 
-    /// Whether rows may travel in fewer bits: those of the whole graph, in exchanges that are never left out.
+    /// Whether rows may travel in fewer bits: in exchanges that are never left out.
     pub fn may_encode(&self) -> bool {
         let moves_rows = |row: &Row| !row.skips;
-        self.row().is_some_and(moves_rows) && !self.samples() && self.ranks > 1
+        self.row().is_some_and(moves_rows) && self.ranks > 1
     }
 
     /// Whether tensors that do not fit are offloaded to the host.

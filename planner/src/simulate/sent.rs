@@ -109,11 +109,11 @@ impl Sent {
                     cache.slot_elements(&RankSizes::default()) / u64::from(cache.columns.max(1));
                 sent.cached = rows * u64::from(cache.row_words());
             }
-            Some(Collective::ServeRows(instr::ServeRows { to, .. })) => {
-                sent.fetched = u64::from(program.buffer(to.buffer).row_words());
+            Some(Collective::ServeRows(instr::ServeRows { to, encoded, .. })) => {
+                sent.fetched = u64::from(Encoded::row_words(encoded, program.buffer(to.buffer)));
             }
-            Some(Collective::PushRows(instr::PushRows { from, .. })) => {
-                sent.fetched = u64::from(program.buffer(from.buffer).row_words());
+            Some(Collective::PushRows(instr::PushRows { from, encoded, .. })) => {
+                sent.fetched = u64::from(Encoded::row_words(encoded, program.buffer(from.buffer)));
             }
             None => {}
         }

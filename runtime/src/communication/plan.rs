@@ -12,7 +12,7 @@ use crate::rank::Rank;
 use gnnc_ir::kernel::End;
 use gnnc_ir::program::instr::{AllReduce, Encoded, MOST_LAG, Shift};
 use gnnc_ir::program::traffic::chunk;
-use gnnc_ir::program::{Extent, Instr, Ref, StageMessage, Transfer};
+use gnnc_ir::program::{Instr, Ref, StageMessage, Transfer};
 use std::ops::Range;
 
 /// Tags of programs are below this bit.
@@ -128,11 +128,16 @@ impl Rank {
         } else if let Instr::Redistribute(one) = whole {
             plan.redistribute(one);
         } else if let Instr::ServeRows(one) = whole {
-            plan.serve(one.from, one.to, one.cache, one.fills_first());
+            plan.serve(
+                [one.from, one.to],
+                one.cache,
+                &one.encoded,
+                one.fills_first(),
+            );
         } else if let Instr::PushRows(one) = whole {
             plan.push(one);
         } else if let Instr::CacheRows(one) = whole {
-            plan.serve(one.from, one.to, None, false);
+            plan.serve([one.from, one.to], None, &None, false);
         } else if let Instr::Shift(one) = whole {
             plan.shift(one);
         } else if let Instr::Send(stage_message) = whole {
@@ -221,9 +226,20 @@ impl Plan<'_> {
     }
 
     /// Own and halo rows as an instruction sends them. Of a vertex, all ranks send the same row, or each rank its `share`.
-    fn encoded(&self, matrix: Rows, encoded: &Option<Encoded>, share: bool) -> Rows {
+    pub(super) fn encoded(&self, matrix: Rows, encoded: &Option<Encoded>, share: bool) -> Rows {
+        self.encoded_of(matrix, encoded, share, Over::Own)
+    }
+
+    /// The same for rows of other vertices.
+    pub(super) fn encoded_of(
+        &self,
+        matrix: Rows,
+        encoded: &Option<Encoded>,
+        share: bool,
+        of: Over,
+    ) -> Rows {
         let vertices = Listed {
-            list: List::Ids(Over::Own),
+            list: List::Ids(of),
             first: 0,
         };
         let part = if share { self.own.in_stage() + 1 } else { 0 };
@@ -410,47 +426,6 @@ impl Plan<'_> {
         steps.add(CommStep::Packed);
         steps.add(CommStep::Await);
         steps.receive(from, rows(), Write::Replace);
-    }
-
-    /// Rows go to another stage.
-    fn send(&mut self, stage_message: &StageMessage) -> Result<(), Fault> {
-        let peer = self.own.beside(stage_message)?;
-        for piece in self.own.pieces(stage_message) {
-            let rows = self.passed(stage_message, piece);
-            self.steps.send(peer, rows);
-        }
-        self.steps.round();
-        self.steps.add(CommStep::Packed);
-        Ok(())
-    }
-
-    /// Rows come from another stage.
-    fn receive(&mut self, stage_message: &StageMessage) -> Result<(), Fault> {
-        let peer = self.own.beside(stage_message)?;
-        for piece in self.own.pieces(stage_message) {
-            let floats = self.own.floats(stage_message, piece);
-            self.steps.expect(peer, floats);
-        }
-        self.steps.round();
-        for piece in self.own.pieces(stage_message) {
-            let rows = self.passed(stage_message, piece);
-            self.steps.receive(peer, rows, Write::Replace);
-        }
-        Ok(())
-    }
-
-    /// The rows that a stage message passes, of a chunk or all.
-    fn passed(&self, stage_message: &StageMessage, chunk: Option<u32>) -> Vec<Rows> {
-        let of = |at: &Ref| {
-            let matrix = self.matrix(*at);
-            let extent = self.own.program.buffer(at.buffer).extent;
-            let sent = match matches!(extent, Extent::Fixed(_)) {
-                true => matrix,
-                false => self.encoded(matrix, &stage_message.encoded, false),
-            };
-            sent.run(self.own.passed(*at, chunk))
-        };
-        stage_message.tensors.iter().map(of).collect()
     }
 }
 

@@ -9,6 +9,7 @@ use crate::part::lists::{List, Over};
 use gnnc_ir::graph::op::Redistribute;
 use gnnc_ir::program::{Group, Moved, instr};
 use gnnc_ir::words::storage::Storage;
+use gnnc_ir::words::types::{Level, Of};
 
 /// A redistribution on one rank.
 pub(crate) struct Redistribution<'a> {
@@ -154,14 +155,18 @@ impl Redistribution<'_> {
             Redistribute::Split(_) => to as u32 + 1,
             Redistribute::Join(_) | Redistribute::Reduce => self.geometry.rank as u32 + 1,
         };
-        let own = Listed {
-            list: List::Ids(Over::Own),
+        let level = |number, of| Over::Level(Level { number, of });
+        // Rows of all vertices are numbered by vertex.
+        let of = match (rows, self.moved) {
+            (Side::Own, Moved::Level(number)) => Some(level(number, Of::One)),
+            (Side::Of(_), Moved::Level(number)) => Some(level(number, Of::All)),
+            (Side::Own, Moved::All | Moved::Rows(_) | Moved::New(..)) => Some(Over::Own),
+            (Side::Of(_), Moved::All | Moved::Rows(_) | Moved::New(..)) => None,
+        };
+        let vertices = of.map(|of| Listed {
+            list: List::Ids(of),
             first: 0,
-        };
-        let vertices = match rows {
-            Side::Own => Some(own),
-            Side::Of(_) => None,
-        };
+        });
         Some(Encoding::of(encoded, *iteration, part, vertices))
     }
 }

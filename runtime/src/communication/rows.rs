@@ -4,19 +4,28 @@ use super::moves::Write;
 use super::plan::Plan;
 use super::{CommStep, Rows};
 use crate::part::asked::OfBatch;
-use crate::part::lists::List;
+use crate::part::lists::{List, Over};
 use gnnc_ir::program::Ref;
-use gnnc_ir::program::instr::PushRows;
+use gnnc_ir::program::instr::{Encoded, PushRows};
+use gnnc_ir::words::types::{Level, Of};
 
 impl Plan<'_> {
     /// Rows go to the ranks that asked for them, and fill those of a level, or of the cache. A rank's own
     /// rows are filled by the first half if it `fills_first`.
-    pub(super) fn serve(&mut self, from: Ref, to: Ref, cache: Option<Ref>, fills_first: bool) {
+    pub(super) fn serve(
+        &mut self,
+        [from, to]: [Ref; 2],
+        cache: Option<Ref>,
+        encoded: &Option<Encoded>,
+        fills_first: bool,
+    ) {
         let Some(batch) = self.own.part.batches.at_hand() else {
             return;
         };
         let cache = cache.map(|cache| self.matrix(cache));
         let (from, to) = (self.matrix(from), self.matrix(to));
+        let sent = self.encoded(from, encoded, false);
+        let came = self.encoded(to, encoded, false);
         let (rank, group) = (self.own.in_stage(), self.own.stage());
         let listed = |matrix: &Rows, which, of| {
             let count = batch.asked().list(which, of).len();
@@ -24,10 +33,10 @@ impl Plan<'_> {
         };
         if self.what.begins {
             for other in group.others(rank) {
-                let rows = listed(&from, OfBatch::Served, other);
+                let rows = listed(&sent, OfBatch::Served, other);
                 self.steps.send(group.rank(other), [rows]);
-                let rows = listed(&to, OfBatch::Places, other);
-                self.steps.expect(group.rank(other), rows.floats());
+                let rows = listed(&came, OfBatch::Places, other);
+                self.steps.expect(group.rank(other), rows.message_floats());
             }
             self.steps.round();
         }
@@ -52,7 +61,7 @@ impl Plan<'_> {
             }
             self.steps.add(CommStep::Await);
             for other in group.others(rank) {
-                let (from, rows) = (group.rank(other), listed(&to, OfBatch::Places, other));
+                let (from, rows) = (group.rank(other), listed(&came, OfBatch::Places, other));
                 self.steps.receive(from, [rows], Write::Replace);
             }
         }
@@ -64,26 +73,33 @@ impl Plan<'_> {
             return;
         };
         let (from, to) = (self.matrix(one.from), self.matrix(one.to));
+        let vertices = Over::Level(Level {
+            number: 0,
+            of: Of::One,
+        });
+        let sent = self.encoded_of(from, &one.encoded, true, vertices);
+        let came = self.encoded_of(to, &one.encoded, true, vertices);
         let (rank, group) = (self.own.in_stage(), self.own.stage());
         let listed = |matrix: &Rows, which, of| {
             let count = batch.asked().list(which, of).len();
             matrix.listed(List::Fetched(which, of), 0, count)
         };
         for other in group.others(rank) {
-            let rows = listed(&from, OfBatch::Places, other);
+            let rows = listed(&sent, OfBatch::Places, other);
             self.steps.send(group.rank(other), [rows]);
-            let rows = listed(&to, OfBatch::OwnedPlaces, other);
-            self.steps.expect(group.rank(other), rows.floats());
+            let rows = listed(&came, OfBatch::OwnedPlaces, other);
+            self.steps.expect(group.rank(other), rows.message_floats());
         }
         self.steps.round();
         self.steps.add(CommStep::Packed);
         self.steps.add(CommStep::Await);
         for other in group.places() {
-            let target = listed(&to, OfBatch::OwnedPlaces, other);
             if other == rank {
+                let target = listed(&to, OfBatch::OwnedPlaces, other);
                 let source = listed(&from, OfBatch::Places, rank);
                 self.steps.add(CommStep::Put(source, target, Write::Add));
             } else {
+                let target = listed(&came, OfBatch::OwnedPlaces, other);
                 self.steps.receive(group.rank(other), [target], Write::Add);
             }
         }

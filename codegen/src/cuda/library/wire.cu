@@ -20,7 +20,7 @@ static __device__ __forceinline__ float gnnc_in_message(const float *row, u64 i,
 }
 
 /* Encodes rows. `vertices` names the vertex of each row of the matrix, which is the number of the row where it is null;
- * `salt` is combined with the key of the draws. */
+ * `salt` is combined with the key of the draws, or is it where `key` is null. */
 extern "C" __global__ void __launch_bounds__(256, 4) gnnc_encode(
     float *message, const float *from, const u32 *from_list, u64 stride, u64 step, u64 len,
     const u32 *vertices, const u64 *key, u64 salt, u64 rows, u64 numbers, u64 words, u64 wire, u64 storage)
@@ -57,7 +57,7 @@ extern "C" __global__ void __launch_bounds__(256, 4) gnnc_encode(
         if (lane == 0u) {
             out[0] = gnnc_float(bits << 16 | (u32)zero << 8);
         }
-        const u32 hash = gnnc_vertex_hash(*key ^ salt, vertices ? vertices[row] : (u32)row);
+        const u32 hash = gnnc_vertex_hash((key ? *key : 0) ^ salt, vertices ? vertices[row] : (u32)row);
         for (u64 w = lane; w + 1 < words; w += 32u) {
             u32 four = 0;
             for (u64 i = 4 * w; i < 4 * w + 4 && i < numbers; i++) {

@@ -258,8 +258,7 @@ impl Instruction for Redistribute {
     }
 
     fn encode(&mut self, so: Encoded) {
-        let of_batch = matches!(self.moved, Moved::Level(_));
-        self.encoded = (self.communicates() && !of_batch).then_some(so);
+        self.encoded = self.communicates().then_some(so);
     }
 
     fn strip_bytes(&self, program: &Program) -> Option<u64> {

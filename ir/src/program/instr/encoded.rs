@@ -1,9 +1,9 @@
 //! Rows that messages carry in fewer bits than memory.
 
 use crate::graph::op::Site;
-use crate::program::Buffer;
 use crate::program::text::line::after;
 use crate::program::text::{Reader, Text, TextError};
+use crate::program::{Buffer, Program, Ref};
 use crate::words::storage::Storage;
 use crate::words::wire::Wire;
 use serde::{Deserialize, Serialize};
@@ -43,6 +43,11 @@ impl Encoded {
     pub fn row_words(encoded: &Option<Self>, buffer: &Buffer) -> u32 {
         Self::words(encoded, buffer.columns, buffer.storage)
     }
+}
+
+/// Bytes of a whole row of a buffer in a message.
+pub(super) fn message_bytes(program: &Program, at: Ref, encoded: &Option<Encoded>) -> u64 {
+    4 * u64::from(Encoded::row_words(encoded, program.buffer(at.buffer)))
 }
 
 /// Reads how rows travel, if that is next.

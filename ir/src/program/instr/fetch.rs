@@ -1,6 +1,7 @@
 //! Rows of a sampled batch that other ranks own: asking for them, and sending them.
 
-use super::{Batches, Collective, Instruction, Operand, Use};
+use super::encoded::{as_encoded, encoded, message_bytes};
+use super::{Batches, Collective, Encoded, Instruction, Operand, Use};
 use crate::program::access::Touched;
 use crate::program::text::line::{after, arrow};
 use crate::program::text::{Reader, Text, TextError};
@@ -31,6 +32,9 @@ pub struct ServeRows {
     /// Rows of other ranks that [`CacheRows`] filled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache: Option<Ref>,
+    /// How rows travel, if not as they are in memory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub encoded: Option<Encoded>,
 }
 
 /// Fills the rows of other ranks' vertices that this one keeps, from their owners. Only in `setup`; each
@@ -128,17 +132,26 @@ impl Instruction for ServeRows {
 
     fn traffic(&self, program: &Program, _: &Reads, sizes: &[RankSizes], sum: &mut Traffic) {
         let level = program.buffer(self.to.buffer).extent.level();
-        sum.fetch +=
-            row_bytes(program, self.to) * level.map_or(0, |level| remote(sizes, level.number));
+        let row = message_bytes(program, self.to, &self.encoded);
+        sum.fetch += row * level.map_or(0, |level| remote(sizes, level.number));
     }
 
     fn print(&self, _: &Program) -> String {
         let cache = after(" cache ", self.cache.as_ref());
         format!(
-            "serve-rows {} -> {}{cache}",
+            "serve-rows {} -> {}{cache}{}",
             self.from.text(),
-            self.to.text()
+            self.to.text(),
+            as_encoded(&self.encoded)
         )
+    }
+
+    fn encoded(&self) -> Option<Encoded> {
+        self.encoded
+    }
+
+    fn encode(&mut self, so: Encoded) {
+        self.encoded = Some(so);
     }
 
     fn collective(&self) -> Option<Collective<'_>> {
@@ -160,6 +173,7 @@ impl ServeRows {
                 true => Some(Ref::parse(from)?),
                 false => None,
             },
+            encoded: encoded(from)?,
         })
     }
 }

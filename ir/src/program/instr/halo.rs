@@ -1,6 +1,6 @@
 //! Exchanges of halo rows, and reductions of them.
 
-use super::encoded::{as_encoded, encoded};
+use super::encoded::{as_encoded, encoded, message_bytes};
 use super::{Collective, Encoded, Instruction, Operand, Use};
 use crate::kernel::End;
 use crate::program::access::Touched;
@@ -156,10 +156,9 @@ struct Sent {
 
 impl Row {
     fn of(program: &Program, at: Ref, encoded: &Option<Encoded>) -> Self {
-        let buffer = program.buffer(at.buffer);
         Self {
             memory: row_bytes(program, at),
-            message: 4 * u64::from(Encoded::row_words(encoded, buffer)),
+            message: message_bytes(program, at, encoded),
         }
     }
 }

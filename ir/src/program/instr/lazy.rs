@@ -1,7 +1,8 @@
 //! Rows of a parameter that an optimizer steps only where a batch has them: their gradients go to the ranks
 //! that own the rows, and what a step computes is put back.
 
-use super::{Collective, Instruction, Operand, Use};
+use super::encoded::{as_encoded, encoded, message_bytes};
+use super::{Collective, Encoded, Instruction, Operand, Use};
 use crate::program::access::Touched;
 use crate::program::text::line::arrow;
 use crate::program::text::{Reader, Text, TextError};
@@ -21,6 +22,9 @@ pub struct PushRows {
     pub from: Ref,
     /// Own rows that any rank has in that level.
     pub to: Ref,
+    /// How rows travel, if not as they are in memory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub encoded: Option<Encoded>,
 }
 
 /// Copies the rows of a level to those of its vertices, and leaves the others as they are: the way back of
@@ -84,11 +88,24 @@ impl Instruction for PushRows {
     fn traffic(&self, program: &Program, _: &Reads, sizes: &[RankSizes], sum: &mut Traffic) {
         let level = program.buffer(self.from.buffer).extent.level();
         let remote = level.map_or(0, |level| super::fetch::remote(sizes, level.number));
-        sum.fetch += row_bytes(program, self.from) * remote;
+        sum.fetch += message_bytes(program, self.from, &self.encoded) * remote;
     }
 
     fn print(&self, _: &Program) -> String {
-        format!("push-rows {} -> {}", self.from.text(), self.to.text())
+        format!(
+            "push-rows {} -> {}{}",
+            self.from.text(),
+            self.to.text(),
+            as_encoded(&self.encoded)
+        )
+    }
+
+    fn encoded(&self) -> Option<Encoded> {
+        self.encoded
+    }
+
+    fn encode(&mut self, so: Encoded) {
+        self.encoded = Some(so);
     }
 
     fn collective(&self) -> Option<Collective<'_>> {
@@ -101,6 +118,7 @@ impl PushRows {
         Ok(Self {
             from: Ref::parse(from)?,
             to: arrow(from)?,
+            encoded: encoded(from)?,
         })
     }
 }

@@ -3,9 +3,9 @@
 use super::{ProgramError, inside};
 use crate::program::instr::{Collective, Encoded};
 use crate::program::trace::Phase;
-use crate::program::{Instr, Moved, Program};
+use crate::program::{Instr, Program};
 
-/// Checks that rows are encoded in `step` alone: not those of a batch, and not where others keep copies of them.
+/// Checks that rows are encoded in `step` alone, and not where others keep copies of them.
 ///
 /// # Errors
 /// The first rows that may not be encoded.
@@ -40,14 +40,13 @@ fn one(phase: Phase, instr: &Instr) -> Result<(), String> {
     let kept = match instr.whole().collective() {
         Some(Collective::HaloExchange(one)) => one.skip.is_some(),
         Some(Collective::HaloReduce(one)) => one.skip.is_some(),
-        Some(Collective::Redistribute(one)) => matches!(one.moved, Moved::Level(_)),
-        _ => instr.stage_end().is_none(),
+        _ => false,
     };
     match kept {
         false if wire.is_f32() => Err("rows as f32, expected bf16 or int8".to_owned()),
         false => Ok(()),
         true => Err(format!(
-            "rows as {wire} of a batch, or of an exchange that may be left out, expected them as they are in memory"
+            "rows as {wire} of an exchange that may be left out, expected them as they are in memory"
         )),
     }
 }

@@ -4,7 +4,7 @@ use super::exchange::Rows;
 use super::{CollectiveCost, Compiler, Half, Step, TransferCost};
 use crate::simulate::fabric::Node;
 use gnnc_ir::graph::op::Redistribute;
-use gnnc_ir::program::instr::{self, Collective};
+use gnnc_ir::program::instr::{self, Collective, Encoded};
 use gnnc_ir::program::traffic::{Reads, traffic};
 use gnnc_ir::program::work::strips;
 use gnnc_ir::program::{Among, Chunk, Instr, Moved};
@@ -61,19 +61,14 @@ impl Compiler<'_> {
                 let bytes = one.bytes(self.program, &rows);
                 let adds = one.how == Redistribute::Reduce;
                 let cost = self.all_to_all(one.among(), adds, self.moved(bytes, moved));
-                let mut cost = self.as_measured(cost, instr, name);
-                if let Some(encoded) = one.encoded {
-                    let plain = instr::Redistribute {
-                        encoded: None,
-                        ..one.clone()
-                    };
-                    let memory = self.moved(plain.bytes(self.program, &rows), moved);
-                    let of_rank = |bytes: u64| bytes as f64 / f64::from(self.fabric.ranks);
-                    let [memory, message] = [memory, self.moved(bytes, moved)].map(of_rank);
-                    let coding = self.coding(encoded.wire, memory, message);
-                    (cost.before, cost.after) = (cost.before + coding, cost.after + coding);
-                }
-                TransferCost::Everyone(cost)
+                let cost = self.as_measured(cost, instr, name);
+                let plain = instr::Redistribute {
+                    encoded: None,
+                    ..one.clone()
+                };
+                let memory = self.moved(plain.bytes(self.program, &rows), moved);
+                let bytes = [memory, self.moved(bytes, moved)];
+                TransferCost::Everyone(self.coded(cost, one.encoded, bytes))
             }
             Some(Collective::DrawEdges(_)) => {
                 let answers = self.all_to_all(Among::All, false, self.fetched(instr));
@@ -83,12 +78,28 @@ impl Compiler<'_> {
                     ..answers
                 })
             }
-            Some(Collective::AskRows(_) | Collective::ServeRows(_) | Collective::CacheRows(_)) => {
+            Some(Collective::AskRows(_) | Collective::CacheRows(_)) => {
                 let cost = self.all_to_all(Among::All, false, self.fetched(instr));
                 TransferCost::Everyone(self.as_measured(cost, instr, name))
             }
-            Some(Collective::PushRows(_)) => {
-                TransferCost::Everyone(self.all_to_all(Among::All, true, self.fetched(instr)))
+            Some(Collective::ServeRows(serve)) => {
+                let cost = self.all_to_all(Among::All, false, self.fetched(instr));
+                let cost = self.as_measured(cost, instr, name);
+                let plain = Instr::ServeRows(instr::ServeRows {
+                    encoded: None,
+                    ..serve.clone()
+                });
+                let bytes = [self.fetched(&plain), self.fetched(instr)];
+                TransferCost::Everyone(self.coded(cost, serve.encoded, bytes))
+            }
+            Some(Collective::PushRows(push)) => {
+                let cost = self.all_to_all(Among::All, true, self.fetched(instr));
+                let plain = Instr::PushRows(instr::PushRows {
+                    encoded: None,
+                    ..push.clone()
+                });
+                let bytes = [self.fetched(&plain), self.fetched(instr)];
+                TransferCost::Everyone(self.coded(cost, push.encoded, bytes))
             }
             Some(Collective::ShareLevels(_)) => {
                 TransferCost::Everyone(self.all_to_all(Among::Slices, false, self.fetched(instr)))
@@ -104,6 +115,22 @@ impl Compiler<'_> {
             half,
             cost,
         }
+    }
+
+    /// The same with the time to encode and decode rows: all of them have so many bytes in memory, and in messages.
+    fn coded(
+        &self,
+        mut cost: CollectiveCost,
+        encoded: Option<Encoded>,
+        bytes: [u64; 2],
+    ) -> CollectiveCost {
+        if let Some(encoded) = encoded {
+            let of_rank = |bytes: u64| bytes as f64 / f64::from(self.fabric.ranks);
+            let [memory, message] = bytes.map(of_rank);
+            let coding = self.coding(encoded.wire, memory, message);
+            (cost.before, cost.after) = (cost.before + coding, cost.after + coding);
+        }
+        cost
     }
 
     /// The same bytes with their measured time, including packing and unpacking.

@@ -100,7 +100,10 @@ impl DeviceRank {
             epoch: step_context.epoch,
             squares,
         };
-        Ok(self.own.plan(step.instr, now, steps)?)
+        let planned = self.own.plan(step.instr, now, steps)?;
+        let of_batch = step_context.in_batch(step.batch);
+        steps.drawn = step.batch.map(|_| (of_batch.seed, of_batch.draw));
+        Ok(planned)
     }
 
     /// Rows in the memory of the device.

@@ -52,7 +52,10 @@ struct Copied {
 impl Name {
     /// Whether messages are packed by the list.
     fn packs(self) -> bool {
-        matches!(self, Self::List(List::Fetched(..) | List::OfLevel(..)))
+        matches!(
+            self,
+            Self::List(List::Fetched(..) | List::OfLevel(..) | List::Ids(_))
+        )
     }
 }
 

@@ -4,10 +4,12 @@
 use super::device_rank::DeviceRank;
 use super::driver::{Address, Driver, DriverError, Event, Message, Stream};
 use super::launch::Stop;
+use super::moves::Key;
 use super::state::{Gpu, bytes as bytes_of};
 use super::step_contexts::Moments;
 use crate::communication::moves::Write;
 use crate::communication::{self, CommSteps, Round};
+use gnnc_ir::words::wire::salt;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
@@ -112,8 +114,14 @@ impl Mail {
                 match rows.encoded() {
                     None => gpu.put(messages, &rows, &rows.packed(at), Write::Replace)?,
                     Some(encoding) => {
-                        let key = step_contexts.keys(&[encoding.site], encoding.iteration);
-                        gpu.encode(messages, &rows, encoding, (key, at))?;
+                        let key = match steps.drawn {
+                            Some((seed, draw)) => Key::Known(encoding.key(seed, draw)),
+                            None => Key::At(
+                                step_contexts.keys(&[encoding.site], encoding.iteration),
+                                salt(encoding.part),
+                            ),
+                        };
+                        gpu.encode(messages, &rows, encoding, key, at)?;
                     }
                 }
                 at = at.plus(4 * rows.message_floats() as u64);

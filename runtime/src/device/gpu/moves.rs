@@ -6,7 +6,6 @@ use crate::communication;
 use crate::communication::encoding::Encoding;
 use crate::communication::moves::{Columns, Write};
 use gnnc_codegen::cuda::library::{Entry, format, lanes, number};
-use gnnc_ir::words::wire::salt;
 
 /// Rows in the memory of the device.
 pub(super) type Rows<'a> = communication::Rows<Address, Listed<'a>>;
@@ -49,6 +48,15 @@ fn touch(rows: &Rows, written: bool, into: &mut Vec<Touched>) {
     }
 }
 
+/// The key of the draws that round rows.
+#[derive(Clone, Copy)]
+pub(super) enum Key {
+    /// A key.
+    Known(u64),
+    /// Where one is, which differs from run to run, and what is combined with it.
+    At(Address, u64),
+}
+
 /// Bytes of a message.
 fn message(rows: &Rows, at: Address, is_written: bool) -> Touched {
     Touched {
@@ -59,18 +67,23 @@ fn message(rows: &Rows, at: Address, is_written: bool) -> Touched {
 }
 
 impl Gpu {
-    /// Encodes rows into a message; `key` is the address of the key of the draws.
+    /// Encodes rows into a message.
     pub(super) fn encode(
         &mut self,
         on: Stream,
         rows: &Rows,
         encoding: &Encoding<Listed>,
-        (key, to): (Address, Address),
+        key: Key,
+        to: Address,
     ) -> Result<(), DriverError> {
         let mut touched = Vec::new();
+        let (key, salt) = match key {
+            Key::Known(key) => (Address::default(), key),
+            Key::At(at, salt) => (at, salt),
+        };
         if self.checks && rows.count > 0 {
             touch(rows, false, &mut touched);
-            touched.push(read(key, 8));
+            touched.extend((key != Address::default()).then(|| read(key, 8)));
             let each = |row: usize| rows.list.map_or(row, |list| list.rows[row] as usize);
             if let Some(vertices) = encoding.vertices {
                 let vertex = |row| read(vertices.at.plus(4 * each(row) as u64), 4);
@@ -87,7 +100,7 @@ impl Gpu {
             rows.columns.len as u64,
             encoding.vertices.map_or(0, |list| list.at.0),
             key.0,
-            salt(encoding.part),
+            salt,
             rows.count as u64,
             rows.numbers() as u64,
             rows.message_row() as u64,
