@@ -24,6 +24,7 @@ use crate::graph::op::Loss;
 use crate::kernel::{At, Axis, Body, End, Kernel, Operand, Over, Walk};
 use crate::program::{Extent, Instr, Launch, Program, RankSizes, Ref};
 use crate::words::units::{Bytes, Flops};
+use std::borrow::Cow;
 
 /// Operations counted for an exponential, a logarithm or a dropout draw.
 pub const TRANSCENDENTAL: f64 = 8.0;
@@ -85,10 +86,10 @@ pub(in crate::program) fn stored(program: &Program, values: Ref, sizes: &RankSiz
 }
 
 /// The sizes that an instruction works on: those of its chunk, if it has one.
-fn launched(instr: &Instr, sizes: &RankSizes) -> RankSizes {
+fn launched<'a>(instr: &Instr, sizes: &'a RankSizes) -> Cow<'a, RankSizes> {
     match instr.chunk() {
-        Some(chunk) => chunk.sizes(sizes),
-        None => *sizes,
+        Some(chunk) => Cow::Owned(chunk.sizes(sizes)),
+        None => Cow::Borrowed(sizes),
     }
 }
 
