@@ -97,7 +97,10 @@ impl Compiler<'_> {
             let hop = self.second_hop(flow, row, reverse);
             let mut coded = [0.0; 2];
             if let Some(encoded) = encoded {
-                let of = |bytes: [f64; 2], row: f64| bytes.map(|bytes| bytes / row);
+                // Of a chunk without rows nothing is sent.
+                let of = |bytes: [f64; 2], row: f64| {
+                    bytes.map(|bytes| bytes / row.max(f64::MIN_POSITIVE))
+                };
                 let mut rows = of(between, far);
                 if self.program.node_ranks.is_none() {
                     let inside = of(inside, near);
