@@ -87,7 +87,7 @@ pub fn provenance(
         return Err(Error::Input(why.unwrap_or_else(|| planner.why_none())));
     };
     let spec = PlacementSpec::of(chosen);
-    let decisions = decisions::of(planner, options, &plan, chosen, &spec)?;
+    let decisions = decisions::of(planner, options, &plan, chosen, &spec);
     let layouts = layouts(planner, compiled, options, &spec)?;
     let messages = messages::of(planner, &spec, &layouts)?;
     Ok(Provenance {
@@ -141,7 +141,7 @@ fn layouts(
         layouts: &layouts,
         now: as_mixture(spec, &layouts).and_then(|own| seconds(planner, options, &own)),
     };
-    let origin = |flipped: Option<Layouts>, to: Layout| match options.pin.placement {
+    let origin = |flipped: &Layouts, to: Layout| match options.pin.placement {
         Some(placement) if placement != Placement::Mixed => Origin::Follows {
             decision: format!("placement {placement}"),
         },
@@ -158,7 +158,7 @@ fn layouts(
             Some(pinned) => Origin::Pin {
                 option: format!("--pin features={pinned}"),
             },
-            None => origin(flips.of_features(), other(layouts.features)),
+            None => origin(&flips.of_features(), other(layouts.features)),
         },
     }];
     let mut seen: Vec<(usize, Layout)> = Vec::new();
@@ -179,7 +179,7 @@ fn layouts(
             name: name.clone(),
             alike: alike.len() as u32,
             layout,
-            origin: origin(Some(flips.of(&alike)), other(layout)),
+            origin: origin(&flips.of(&alike), other(layout)),
         });
     }
     found.extend(uncut.into_iter().map(|uncut| TensorLayout {
@@ -214,15 +214,15 @@ impl Flips<'_> {
     }
 
     /// The layouts with the features the other way.
-    fn of_features(&self) -> Option<Layouts> {
-        Some(Layouts {
+    fn of_features(&self) -> Layouts {
+        Layouts {
             features: other(self.layouts.features),
             ..self.layouts.clone()
-        })
+        }
     }
 
-    fn origin(&self, flipped: Option<Layouts>, to: Layout) -> Origin {
-        let flipped = flipped.and_then(|flipped| as_mixture(self.spec, &flipped));
+    fn origin(&self, flipped: &Layouts, to: Layout) -> Origin {
+        let flipped = as_mixture(self.spec, flipped);
         let flipped = flipped.and_then(|spec| seconds(self.planner, self.options, &spec));
         match (self.now, flipped) {
             (Some(now), Some(flipped)) => Origin::Search {

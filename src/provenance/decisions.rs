@@ -1,7 +1,7 @@
 //! The choices that a candidate is made of, and what each saves.
 
 use super::{Origin, saved, seconds};
-use crate::{Error, PlanOptions, Planner};
+use crate::{PlanOptions, Planner};
 use gnnc_ir::plan::{Candidate, Plan};
 use gnnc_planner::search::{Pin, PlacementSpec};
 use serde::Serialize;
@@ -70,16 +70,13 @@ const CHOICES: &[Choice] = &[
 ];
 
 /// The choices of a candidate that were pinned, or of which the plan has others.
-///
-/// # Errors
-/// A choice that cannot be priced.
 pub(super) fn of(
     planner: &Planner,
     options: &PlanOptions,
     plan: &Plan,
     chosen: &Candidate,
     spec: &PlacementSpec,
-) -> Result<Vec<Decision>, Error> {
+) -> Vec<Decision> {
     let mut found = Vec::new();
     for Choice { name, of, pinned } in CHOICES {
         let value = of(spec);
@@ -111,7 +108,7 @@ pub(super) fn of(
         });
     }
     found.extend(interior(planner, options, spec));
-    Ok(found)
+    found
 }
 
 /// Whether interior rows are computed while halo rows are in flight, which the search settles for each candidate by itself.

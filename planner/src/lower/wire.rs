@@ -8,7 +8,7 @@
 use crate::error::LowerError;
 use gnnc_ir::graph::op::{Redistribute, Site};
 use gnnc_ir::program::instr::{Collective, Encoded};
-use gnnc_ir::program::{Among, Extent, Instr, Program};
+use gnnc_ir::program::{Among, Buffer, Extent, Instr, Program};
 use gnnc_ir::words::wire::{LEAST, Wire};
 
 /// Encodes all rows that the training epochs of a program, or of the programs of stages, send, and that are long enough.
@@ -67,22 +67,17 @@ impl Pass<'_> {
     /// Whether rows that an instruction sends are long enough.
     fn gains(&self, instr: &Instr) -> bool {
         let buffer = |id| self.program.buffer(id);
+        let whole = |of: &Buffer| self.wire.encodes(of.columns, of.storage);
         if let Some(end) = instr.stage_end() {
             let mut tensors = end.message.tensors.iter().map(|at| buffer(at.buffer));
             return tensors.any(|buffer| {
                 let fixed = matches!(buffer.extent, Extent::Fixed(_));
-                !fixed && self.wire.encodes(buffer.columns, buffer.storage)
+                !fixed && whole(buffer)
             });
         }
         match instr.collective() {
-            Some(Collective::HaloExchange(one)) => {
-                let buffer = buffer(one.buffer.buffer);
-                self.wire.encodes(buffer.columns, buffer.storage)
-            }
-            Some(Collective::HaloReduce(one)) => {
-                let buffer = buffer(one.buffer.buffer);
-                self.wire.encodes(buffer.columns, buffer.storage)
-            }
+            Some(Collective::HaloExchange(one)) => whole(buffer(one.buffer.buffer)),
+            Some(Collective::HaloReduce(one)) => whole(buffer(one.buffer.buffer)),
             Some(Collective::Redistribute(one)) => {
                 let pieces = match one.how {
                     Redistribute::Split(_) | Redistribute::Join(_) => {
@@ -93,14 +88,8 @@ impl Pass<'_> {
                 let numbers = (one.heads * one.width).div_ceil(pieces);
                 self.wire.encodes(numbers, buffer(one.to.buffer).storage)
             }
-            Some(Collective::ServeRows(one)) => {
-                let buffer = buffer(one.to.buffer);
-                self.wire.encodes(buffer.columns, buffer.storage)
-            }
-            Some(Collective::PushRows(one)) => {
-                let buffer = buffer(one.from.buffer);
-                self.wire.encodes(buffer.columns, buffer.storage)
-            }
+            Some(Collective::ServeRows(one)) => whole(buffer(one.to.buffer)),
+            Some(Collective::PushRows(one)) => whole(buffer(one.from.buffer)),
             Some(
                 Collective::AllReduce(_)
                 | Collective::DrawEdges(_)

@@ -22,31 +22,21 @@ impl Compiler<'_> {
     /// The cost of a communication instruction, of which the step is `half`.
     pub(super) fn transfer(&self, instr: &Instr, half: Half, at: Rc<str>, name: usize) -> Step {
         let cost = match instr.collective() {
-            Some(Collective::HaloExchange(instr::HaloExchange {
-                buffer,
-                end,
-                encoded,
-                skip,
-            })) => {
+            Some(Collective::HaloExchange(one)) => {
                 let rows = Rows {
-                    buffer: *buffer,
-                    end: *end,
-                    encoded,
-                    skip: *skip,
+                    buffer: one.buffer,
+                    end: one.end,
+                    encoded: &one.encoded,
+                    skip: one.skip,
                 };
                 self.exchange(rows, false, name)
             }
-            Some(Collective::HaloReduce(instr::HaloReduce {
-                buffer,
-                end,
-                encoded,
-                skip,
-            })) => {
+            Some(Collective::HaloReduce(one)) => {
                 let rows = Rows {
-                    buffer: *buffer,
-                    end: *end,
-                    encoded,
-                    skip: skip.map(|skip| skip.of),
+                    buffer: one.buffer,
+                    end: one.end,
+                    encoded: &one.encoded,
+                    skip: one.skip.map(|skip| skip.of),
                 };
                 self.exchange(rows, true, name)
             }
