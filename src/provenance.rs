@@ -117,7 +117,7 @@ fn layouts(
     spec: &PlacementSpec,
 ) -> Result<Vec<TensorLayout>, Error> {
     let training = compiled.training(spec)?;
-    let slices = spec.ranks.max(1);
+    let slices = spec.slices();
     let (names, uncut) = components(training, slices)?;
     let pure = pure(training, slices)?;
     // Placements without a choice of layouts have all rows where they are computed.

@@ -177,7 +177,7 @@ fn laid_out(choice: &Candidate, compiled: &Compiled) -> Result<(), Error> {
     let parameters = &choice.parameters;
     let mixes = placement::row(choice.placement).is_some_and(|row| row.mixes);
     let expected = match mixes && parameters.ranks > 1 {
-        true => pure(&compiled.training, parameters.ranks)?.graph,
+        true => pure(&compiled.training, PlacementSpec::of(choice).slices())?.graph,
         false => Layouts::default(),
     };
     let of = |what: &str| format!("`{what}` of {}", choice.name());

@@ -41,6 +41,8 @@ mod examples;
 mod flow;
 #[path = "differential/frozen.rs"]
 mod frozen;
+#[path = "differential/groups.rs"]
+mod groups;
 #[path = "differential/interior.rs"]
 mod interior;
 #[path = "differential/layers.rs"]

@@ -77,9 +77,12 @@ pub enum Extent {
     Halo,
     /// Edges into the rank's own vertices.
     Edges(EdgeSet),
-    /// All vertices of the graph, by global id.
+    /// The vertices whose columns the rank and others divide: all of the graph, by global id, or those of its group
+    /// (see [`Program::in_groups`]).
     All,
-    /// All edges of the graph.
+    /// These vertices, then the halo of the group.
+    AllLocal,
+    /// All edges into these vertices.
     AllEdges(EdgeSet),
     /// Stored non-zeros of the features of the rank's own vertices.
     FeatureNonzeros,
@@ -214,7 +217,7 @@ pub struct Program {
     #[serde(default)]
     pub rank: u32,
     /// How the slices of a column layout are spread over the ranks; by default every rank has one of
-    /// its own.
+    /// its own. On the whole graph, see [`Program::in_groups`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mesh: Option<Mesh>,
     /// Which rows of other ranks each rank holds.
@@ -261,10 +264,10 @@ pub struct Program {
 }
 
 impl Extent {
-    /// Whether these are rows of the whole graph, held by every rank.
+    /// Whether these are rows of the whole graph, held by every rank, or of the whole group.
     pub fn of_whole_graph(self) -> bool {
         match self {
-            Self::All | Self::AllEdges(_) => true,
+            Self::All | Self::AllLocal | Self::AllEdges(_) => true,
             Self::Fixed(_) | Self::Inner | Self::Local | Self::Halo | Self::Edges(_) => false,
             Self::FeatureNonzeros | Self::SliceNonzeros | Self::Run(..) | Self::EdgeRun(..) => {
                 false
@@ -277,7 +280,8 @@ impl Extent {
     pub fn edge_set(self) -> Option<EdgeSet> {
         match self {
             Self::Edges(set) | Self::AllEdges(set) | Self::LevelEdges(_, set) => Some(set),
-            Self::Fixed(_) | Self::Inner | Self::Local | Self::Halo | Self::All => None,
+            Self::Fixed(_) | Self::Inner | Self::Local | Self::Halo => None,
+            Self::All | Self::AllLocal => None,
             Self::FeatureNonzeros | Self::SliceNonzeros | Self::Run(..) | Self::EdgeRun(..) => None,
             Self::Level(_) => None,
         }
@@ -287,7 +291,8 @@ impl Extent {
     pub fn of_edges(self) -> bool {
         match self {
             Self::Edges(_) | Self::AllEdges(_) | Self::LevelEdges(..) => true,
-            Self::Fixed(_) | Self::Inner | Self::Local | Self::Halo | Self::All => false,
+            Self::Fixed(_) | Self::Inner | Self::Local | Self::Halo => false,
+            Self::All | Self::AllLocal => false,
             Self::FeatureNonzeros | Self::SliceNonzeros | Self::Run(..) | Self::EdgeRun(..) => {
                 false
             }
@@ -298,7 +303,7 @@ impl Extent {
     /// Whether rows of the input features with this extent hold only the rank's slice of the columns.
     pub fn slices_features(self) -> bool {
         match self {
-            Self::All | Self::SliceNonzeros => true,
+            Self::All | Self::AllLocal | Self::SliceNonzeros => true,
             Self::Fixed(_) | Self::Inner | Self::Local | Self::Halo | Self::Run(..) => false,
             Self::Edges(_) | Self::AllEdges(_) | Self::FeatureNonzeros | Self::EdgeRun(..) => false,
             Self::Level(_) | Self::LevelEdges(..) => false,
@@ -340,8 +345,8 @@ impl Extent {
             Self::Level(level) | Self::LevelEdges(level, _) => {
                 (level.of == Of::All).then_some(level)
             }
-            Self::Fixed(_) | Self::Inner | Self::Local | Self::Halo | Self::All => None,
-            Self::Edges(_) | Self::AllEdges(_) => None,
+            Self::Fixed(_) | Self::Inner | Self::Local | Self::Halo => None,
+            Self::All | Self::AllLocal | Self::Edges(_) | Self::AllEdges(_) => None,
             Self::FeatureNonzeros | Self::SliceNonzeros | Self::Run(..) | Self::EdgeRun(..) => None,
         }
     }
@@ -350,8 +355,8 @@ impl Extent {
     pub fn of_one_set(self) -> bool {
         match self {
             Self::Level(level) | Self::LevelEdges(level, _) => level.of == Of::One,
-            Self::Fixed(_) | Self::Inner | Self::Local | Self::Halo | Self::All => false,
-            Self::Edges(_) | Self::AllEdges(_) => false,
+            Self::Fixed(_) | Self::Inner | Self::Local | Self::Halo => false,
+            Self::All | Self::AllLocal | Self::Edges(_) | Self::AllEdges(_) => false,
             Self::FeatureNonzeros | Self::SliceNonzeros | Self::Run(..) | Self::EdgeRun(..) => {
                 false
             }
@@ -362,8 +367,8 @@ impl Extent {
     pub fn of_batch(self) -> bool {
         match self {
             Self::Level(_) | Self::LevelEdges(..) => true,
-            Self::Fixed(_) | Self::Inner | Self::Local | Self::Halo | Self::All => false,
-            Self::Edges(_) | Self::AllEdges(_) => false,
+            Self::Fixed(_) | Self::Inner | Self::Local | Self::Halo => false,
+            Self::All | Self::AllLocal | Self::Edges(_) | Self::AllEdges(_) => false,
             Self::FeatureNonzeros | Self::SliceNonzeros | Self::Run(..) | Self::EdgeRun(..) => {
                 false
             }
@@ -374,17 +379,35 @@ impl Extent {
     pub fn without_halo(self) -> Self {
         if self == Self::Local {
             Self::Inner
+        } else if self == Self::AllLocal {
+            Self::All
         } else {
             self
         }
+    }
+
+    /// These rows with those of the halo behind them, if they have one.
+    pub fn with_halo(self) -> Self {
+        if self == Self::Inner {
+            Self::Local
+        } else if self == Self::All {
+            Self::AllLocal
+        } else {
+            self
+        }
+    }
+
+    /// Whether rows of a halo lie behind the others.
+    pub fn has_halo(self) -> bool {
+        self != self.without_halo()
     }
 
     /// The first of the chunks whose rows are held one chunk at a time; `None` if all rows are held.
     pub fn chunk(self) -> Option<Chunk> {
         match self {
             Self::Run(even, of) | Self::EdgeRun(even, of) => Some(even.chunk(0, of)),
-            Self::Fixed(_) | Self::Inner | Self::Local | Self::Halo | Self::All => None,
-            Self::Edges(_) | Self::AllEdges(_) => None,
+            Self::Fixed(_) | Self::Inner | Self::Local | Self::Halo => None,
+            Self::All | Self::AllLocal | Self::Edges(_) | Self::AllEdges(_) => None,
             Self::FeatureNonzeros | Self::SliceNonzeros => None,
             Self::Level(_) | Self::LevelEdges(..) => None,
         }

@@ -313,7 +313,7 @@ fn ready(
         let knobs = spec.knobs.clone().with_layouts(layouts.clone());
         PlacementSpec { knobs, ..*spec }
     };
-    let pure = lower.pure(spec.ranks).map_err(|e| e.to_string())?;
+    let pure = lower.pure(spec.slices()).map_err(|e| e.to_string())?;
     let starts = mixture::starts(&pure, request.pin.features);
     let found = mixture::best(&starts, &pure.alike, &|layouts, beat| {
         let spec = with(layouts);

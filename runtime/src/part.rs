@@ -150,15 +150,13 @@ impl Part {
         let mut sizes = RankSizes {
             inner: local.inner as u64,
             halo: local.halo() as u64,
-            vertices: data.vertices().into(),
             edges: local.edges_of(EdgeSet::Plain),
-            all_edges: whole_graph.edges.first().copied().unwrap_or(0),
             ..RankSizes::default()
         };
-        for (number, edges) in (1..).zip(whole_graph.edges.iter().skip(1)) {
+        whole.count(data.vertices().into(), &mut sizes);
+        for number in 1..whole_graph.edges.len() as u8 {
             let here = local.edges_of(EdgeSet::Named(number));
             sizes.named_edges.add(number, here);
-            sizes.all_named_edges.add(number, *edges);
         }
         let own = &local.global[..local.inner];
         let trains = |v: &&u32| data.train.get(**v as usize) == Some(&true);
@@ -179,7 +177,7 @@ impl Part {
                 0 => rows(data.features.columns(), &mut own.iter().copied()),
                 _ => rows(
                     slice(program, &data.features).len,
-                    &mut (0..data.vertices()),
+                    &mut whole.vertices(data).iter().copied(),
                 ),
             })
         });

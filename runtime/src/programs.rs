@@ -247,9 +247,11 @@ fn same_list(place: &str, a: (&Program, &[Instr]), b: (&Program, &[Instr])) -> R
 #[derive(PartialEq)]
 enum Message {
     None,
-    /// Columns and storage of the exchanged rows, which they are, how they travel, and the rule by which they are left out.
+    /// Columns and storage of the exchanged rows, of all of which rank 0's slice is if they are slices, which rows they are,
+    /// how they travel, and the rule by which they are left out.
     Halo(
         Option<(u32, Storage)>,
+        Option<Slice>,
         End,
         Option<instr::Encoded>,
         Option<Rule>,
@@ -278,6 +280,13 @@ enum Message {
 fn message(program: &Program, instr: &Instr) -> Message {
     let buffer = |id: gnnc_ir::program::BufferId| program.buffers.get(id.0 as usize);
     let none = Capacity::default();
+    let first_of = |slice: Option<Slice>| slice.map(|one| program.slice(one.axis, one.of, 0));
+    // Columns of the whole tensor, in blocks of a slice.
+    let exchanged = |at: Ref, slice: Option<Slice>| {
+        let buffer = buffer(at.buffer)?;
+        let blocks = buffer.columns / slice.map_or(1, |slice| slice.len.max(1));
+        Some((blocks, buffer.storage))
+    };
     if let Instr::Begin(transfer) | Instr::Finish(transfer) = instr {
         let what = message(program, &transfer.what);
         return Message::Half(transfer.tag, Box::new(what));
@@ -285,22 +294,26 @@ fn message(program: &Program, instr: &Instr) -> Message {
     match instr.collective() {
         Some(Collective::HaloExchange(instr::HaloExchange {
             buffer: at,
+            slice,
             end,
             encoded,
             skip,
         })) => Message::Halo(
-            buffer(at.buffer).map(|b| (b.columns, b.storage)),
+            exchanged(*at, *slice),
+            first_of(*slice),
             *end,
             *encoded,
             skip.map(|skip| skip.rule),
         ),
         Some(Collective::HaloReduce(instr::HaloReduce {
             buffer: at,
+            slice,
             end,
             encoded,
             skip,
         })) => Message::Halo(
-            buffer(at.buffer).map(|b| (b.columns, b.storage)),
+            exchanged(*at, *slice),
+            first_of(*slice),
             *end,
             *encoded,
             skip.map(|skip| skip.of.rule),
@@ -316,7 +329,7 @@ fn message(program: &Program, instr: &Instr) -> Message {
                 let floats = if at.in_loop { slot } else { all };
                 Some(floats / slice.map_or(1, |slice| u64::from(slice.len.max(1))))
             };
-            let slice = slice.map(|slice| program.slice(slice.axis, slice.of, 0));
+            let slice = first_of(*slice);
             Message::Sum(*among, slice, buffers.iter().map(floats).collect())
         }
         Some(Collective::Redistribute(instr::Redistribute {
@@ -349,6 +362,7 @@ fn message(program: &Program, instr: &Instr) -> Message {
             | Collective::CacheRows(instr::CacheRows { to, .. }),
         ) => Message::Halo(
             buffer(to.buffer).map(|b| (b.columns, b.storage)),
+            None,
             End::Src,
             None,
             None,

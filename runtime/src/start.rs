@@ -34,7 +34,8 @@ use gnnc_graph::sample::Pilot;
 use gnnc_ir::program::memory::layout;
 use gnnc_ir::program::trace::Phase;
 use gnnc_ir::program::verify::VerifiedProgram;
-use gnnc_ir::program::{BufferId, Capacity, Extent, Grouped, Halo, Program, Role};
+use gnnc_ir::program::{Among, BufferId, Capacity, Grouped, Halo, Program, Role};
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -91,9 +92,7 @@ pub(crate) fn ranks(
         Some(ranks) => Routes::of(&locals, ranks, end),
         None => Vec::new(),
     });
-    let programs_of_all = all.iter().map(AsRef::as_ref);
-    let whole = Whole::new(programs_of_all, &data.topology, whole_graph, &locals)?;
-    let whole = Arc::new(whole);
+    let wholes = Wholes::new(all, data, partition, (whole_graph, &locals))?;
     // Of the stages of a pipeline, one has the loss.
     let with_loss = all
         .iter()
@@ -106,7 +105,7 @@ pub(crate) fn ranks(
             partition,
             parts: &locals,
             folder: options.parts.as_deref(),
-            whole: &whole.graph,
+            whole: &wholes.0[0].graph,
             here: &here,
         };
         let needs = Needs::of(program);
@@ -126,7 +125,8 @@ pub(crate) fn ranks(
             break;
         };
         let program = &all[programs.index(number, count)];
-        let degrees = Degrees::new(program, local, &data.topology);
+        let whole = wholes.of(program, number as u32);
+        let degrees = Degrees::new(program, (local, whole), &data.topology);
         let of_rank = |all: &mut Vec<Routes>| all.get_mut(local.rank as usize).map(std::mem::take);
         let routes = routes.each_mut().map(of_rank);
         let mut part = Part::new(
@@ -134,7 +134,7 @@ pub(crate) fn ranks(
             routes,
             data,
             program,
-            Arc::clone(&whole),
+            Arc::clone(whole),
             Arc::clone(&weights),
         )?;
         let mut capacity = part.sizes;
@@ -182,6 +182,39 @@ pub(crate) fn ranks(
         ranks.push(Beginning { rank, degrees });
     }
     Ok(ranks)
+}
+
+/// The data about all vertices: one for all ranks, or one for each group of ranks.
+struct Wholes(Vec<Arc<Whole>>);
+
+impl Wholes {
+    fn new(
+        programs: &[Arc<Program>],
+        data: &GraphData,
+        partition: &Partition,
+        (graph, locals): (WholeGraph, &[LocalPart]),
+    ) -> Result<Self, RuntimeError> {
+        let of_all = || programs.iter().map(AsRef::as_ref);
+        let grouped = of_all().find(|program| program.in_groups());
+        let Some(program) = grouped else {
+            let whole = Whole::new(of_all(), &data.topology, graph, locals)?;
+            return Ok(Self(vec![Arc::new(whole)]));
+        };
+        let groups = partition.groups(program.group_ranks(Among::Slices))?;
+        let parts = LocalPart::build(&data.topology, &groups, Kept::default(), RowOrder::ByDegree)?;
+        let parts = parts.into_iter();
+        let whole = |group| Arc::new(Whole::of_group(of_all(), group, graph.clone(), locals));
+        Ok(Self(parts.map(whole).collect()))
+    }
+
+    /// That of a rank.
+    fn of(&self, program: &Program, rank: u32) -> &Arc<Whole> {
+        let group = match program.in_groups() {
+            true => program.group(rank, Among::Copies).place(rank),
+            false => 0,
+        };
+        &self.0[group as usize]
+    }
 }
 
 /// Refuses a program whose ranks read edges or rows of all vertices, which no part of a folder has.
@@ -357,7 +390,11 @@ impl Degrees {
         fill((rank, self), id, data, seed, &mut floats).then_some(floats)
     }
 
-    fn new(program: &Program, local: &LocalPart, topology: &Topology) -> Self {
+    fn new(
+        program: &Program,
+        (local, whole): (&LocalPart, &Whole),
+        topology: &Topology,
+    ) -> Self {
         let types = |types: &[u16]| types.iter().map(|kind| u32::from(*kind)).collect();
         let mut kinds: Vec<((Role, bool), Vec<u32>)> = Vec::new();
         for buffer in &program.buffers {
@@ -369,9 +406,15 @@ impl Degrees {
                 (Role::Degree(set, End::Dst), _) => local.in_degrees(set),
                 (Role::Degree(set, End::Src), _) => local.out_degrees(set),
                 (Role::Relation(_), false) => types(&local.types()),
-                (Role::Relation(_), true) => types(&topology.plain_types()),
+                (Role::Relation(_), true) => match &whole.group {
+                    Some(group) => types(&group.types()),
+                    None => types(&topology.plain_types()),
+                },
                 (Role::RelationDegree(_), false) => local.relation_degrees(),
-                (Role::RelationDegree(_), true) => topology.relation_degrees(),
+                (Role::RelationDegree(_), true) => match &whole.group {
+                    Some(group) => group.relation_degrees(),
+                    None => topology.relation_degrees(),
+                },
                 _ => continue,
             };
             kinds.push((kind, numbers));
@@ -404,16 +447,16 @@ fn fill(
     match buffer.role {
         Role::Features | Role::FeatureValues => {
             let columns = columns(&rank.program, &data.features, buffer.extent);
-            let whole = matches!(buffer.extent, Extent::All | Extent::SliceNonzeros);
-            let all: Vec<u32> = match whole {
-                true => (0..data.vertices()).collect(),
-                false => own.to_vec(),
+            let whole = buffer.extent.slices_features();
+            let all = match whole {
+                true => rank.part.whole.vertices(data),
+                false => Cow::Borrowed(own),
             };
             let (dense, width) = (buffer.role == Role::Features, buffer.columns as usize);
             // A file's pages are in memory only until they are copied.
             let rows_at_once = (COPIED_AT_ONCE / (4 * width.max(1))).max(1);
             let mut next = 0;
-            for (row, v) in all.into_iter().enumerate() {
+            for (row, &v) in all.iter().enumerate() {
                 if row % rows_at_once == 0 {
                     release(&data.features);
                 }
@@ -439,16 +482,13 @@ fn fill(
         }
         Role::EdgeFeatures(_) => {
             let set = buffer.extent.edge_set().unwrap_or(EdgeSet::Plain);
-            let all: Vec<u32>;
-            let targets = if buffer.extent.of_whole_graph() {
-                all = (0..data.vertices()).collect();
-                &all
-            } else {
-                own
+            let targets = match buffer.extent.of_whole_graph() {
+                true => rank.part.whole.vertices(data),
+                false => Cow::Borrowed(own),
             };
             let values = data
                 .edge_features
-                .into_vertices(&data.topology, set, targets);
+                .into_vertices(&data.topology, set, &targets);
             floats
                 .iter_mut()
                 .zip(values)

@@ -260,7 +260,7 @@ impl Train {
         let late = batches.sampling.delay.is_some_and(|delay| delay > 0);
         // Rows of embeddings may be late where weights are not.
         let late = late && batches.sampling.lazy != Some(true);
-        let of_rows = !late && batches.sampling.slices.is_none();
+        let of_rows = !late && batches.slices.is_none();
         let moves = batches.sampling.merges.is_some() || batches.sampling.migrate.is_some();
         let known = permitted && batches.sampling.sampling().is_some();
         if known && of_rows {

@@ -9,7 +9,7 @@ use gnnc_graph::{GraphData, Kept, LocalPart, Partition, RowOrder};
 use gnnc_ir::kernel::End;
 use gnnc_ir::program::trace::Phase;
 use gnnc_ir::program::traffic::{Reads, Traffic, traffic};
-use gnnc_ir::program::{Program, RankSizes};
+use gnnc_ir::program::{Among, Program, RankSizes};
 use gnnc_ir::words::spelling::counted;
 use gnnc_planner::placement::PlacementSpec;
 use gnnc_runtime::runs_on_parts;
@@ -109,7 +109,7 @@ impl Division {
     /// # Errors
     /// A part that is too large.
     pub(super) fn rows(&self, data: &GraphData, programs: &[Program]) -> Result<Rows, Error> {
-        let (mut crossing, mut sums) = ([0; 2], 0);
+        let (mut crossing, mut sums, mut of_groups) = ([0; 2], 0, 0);
         let (sent, inner): (Vec<Vec<u64>>, Vec<u64>) = match &self.parts {
             Some(parts) => {
                 let entries = parts.manifest.parts.iter();
@@ -126,6 +126,11 @@ impl Division {
                         let routes = Routes::of(&parts, node_ranks, end);
                         routes.iter().map(Routes::crossing_rows).sum()
                     });
+                }
+                if let Some(program) = programs.first().filter(|program| program.in_groups()) {
+                    let groups = self.partition.groups(program.group_ranks(Among::Slices))?;
+                    let groups = LocalPart::build_all(&data.topology, &groups)?;
+                    of_groups = groups.iter().map(|group| group.halo() as u64).sum();
                 }
                 let targets = parts.iter().flat_map(|part| &part.ghosts_of);
                 sums = targets.map(|(_, rows)| rows.len() as u64).sum();
@@ -150,6 +155,7 @@ impl Division {
                 crossing: crossing[0],
                 crossing_sums: crossing[1],
                 sums,
+                of_groups,
                 ..Reads::by_owner(sent.iter().map(Vec::as_slice))
             },
             sizes: inner.into_iter().map(size).collect(),

@@ -12,7 +12,7 @@ use gnnc::ir::{EdgeSet, Graph, Rows, Type};
 use gnnc::planner::decouple::DecoupleError;
 use gnnc::planner::lower::blocks::marked;
 use gnnc::planner::lower::pure;
-use gnnc::planner::placement::row;
+use gnnc::planner::placement::{PlacementSpec, row};
 use gnnc::{Compiled, Loaded, Source, TrainOptions, Trainer};
 use std::sync::Arc;
 
@@ -209,7 +209,11 @@ impl Case {
                 _ => Layout::Columns,
             }
         };
-        let mut layouts = pure(&self.compiled.training, way.ranks).unwrap().graph;
+        let spec = PlacementSpec {
+            knobs: self.knobs.clone(),
+            ..PlacementSpec::new(way.placement, way.ranks)
+        };
+        let mut layouts = pure(&self.compiled.training, spec.slices()).unwrap().graph;
         layouts.epoch.iter_mut().for_each(&mut next);
         layouts.eval.iter_mut().for_each(&mut next);
         layouts

@@ -38,7 +38,7 @@ fn way(ranks: u32) -> Way {
 }
 
 fn on_mesh(mut case: Case, mesh: &str) -> Case {
-    case.knobs.sampling.slices = Some(mesh.parse().unwrap());
+    case.knobs.slices = Some(mesh.parse().unwrap());
     case
 }
 

@@ -146,6 +146,16 @@ impl Partition {
         }
     }
 
+    /// The groups of `size` consecutive parts, as parts.
+    ///
+    /// # Errors
+    /// A size of 0.
+    pub fn groups(&self, size: u32) -> Result<Self, GraphError> {
+        let group = |part: &u32| part.checked_div(size).unwrap_or(0);
+        let groups = self.parts.checked_div(size).unwrap_or(0);
+        Self::new(groups, self.owner.iter().map(group).collect())
+    }
+
     /// Number of parts.
     pub fn parts(&self) -> u32 {
         self.parts

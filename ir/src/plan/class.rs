@@ -393,10 +393,6 @@ mod tests {
         let other = SamplingSettings {
             roots: Some(Roots::Dealt),
             prefetch: Some(1),
-            slices: Some(crate::words::mesh::Mesh {
-                slices: 2,
-                apart: false,
-            }),
             sampler: Some(Kind::Neighbor),
             beforehand: Some(false),
             ..settings()

@@ -6,6 +6,7 @@
 
 use super::{Cover, Layout, Partitioner};
 use crate::program::Skipping;
+use crate::words::mesh::Mesh;
 use crate::words::sampling::SamplingSettings;
 use crate::words::storage::Storage;
 use crate::words::wire::Wire;
@@ -52,6 +53,11 @@ pub struct Knobs {
     /// How rows travel in training epochs. Default: as they are in memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wire: Option<Wire>,
+    /// How slices of the columns are spread over the ranks. On the whole graph, ranks are a mesh: groups divide the vertices,
+    /// and the ranks of a group the columns. On batches, ranks hold several copies of the features. Default: one slice a
+    /// rank.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slices: Option<Mesh>,
     /// When exchanges are left out, if the placement may leave them out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub skip: Option<Skipping>,

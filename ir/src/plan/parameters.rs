@@ -85,7 +85,7 @@ pub fn candidate_name(placement: Placement, parameters: &Parameters) -> String {
     if let Some(rows) = knobs.sampling.cache.filter(|rows| *rows > 0) {
         name = format!("{name} cache {rows}");
     }
-    if let Some(mesh) = knobs.sampling.slices {
+    if let Some(mesh) = knobs.slices {
         name = format!("{name} slices {mesh}");
     }
     if let Some(skipping) = knobs.skip {

@@ -10,9 +10,9 @@ use crate::program::{BufferId, Chunk, Extent, Halo, Instr, Launch, Moved, Progra
 pub enum Touched {
     /// All rows.
     All,
-    /// The rank's own vertices.
+    /// The rank's own vertices, or those of its group.
     Own,
-    /// Vertices of other ranks, stored after the own ones.
+    /// Vertices of other ranks or groups, stored after the own ones.
     Halo,
     /// The vertices of a chunk, or the edges into them.
     Rows(Chunk),
@@ -157,7 +157,8 @@ fn access(operand: Operand, program: &Program) -> Access {
 /// Rows of one end of a copy that the other end has too.
 fn shared(at: Ref, other: Ref, program: &Program) -> Touched {
     let extent = |at: Ref| program.buffers.get(at.buffer.0 as usize).map(|b| b.extent);
-    if extent(at) == Some(Extent::Local) && extent(other) == Some(Extent::Inner) {
+    let other = extent(other);
+    if extent(at).is_some_and(|at| at.has_halo() && Some(at.without_halo()) == other) {
         Touched::Own
     } else {
         Touched::All
@@ -225,8 +226,7 @@ fn touched(body: &Body, extent: Extent, at: At) -> Touched {
         At::Row if !edges => over(extent),
         At::Row if grouped && !by_source => over(extent),
         // Own edges end in own vertices.
-        At::Dst if by_source && !extent.of_whole_graph() => Touched::Own,
-        At::Dst if by_source => Touched::All,
+        At::Dst if by_source => Touched::Own,
         At::Dst => over(extent),
         _ => Touched::All,
     }
@@ -258,7 +258,7 @@ fn of_chunk(body: &Body, chunk: Chunk, at: At) -> Touched {
 
 /// The rows that a kernel or product over `extent` covers.
 pub(in crate::program) fn over(extent: Extent) -> Touched {
-    if extent == Extent::Inner {
+    if matches!(extent, Extent::Inner | Extent::All) {
         Touched::Own
     } else {
         Touched::All

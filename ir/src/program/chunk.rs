@@ -83,7 +83,9 @@ impl Vertices {
         match extent {
             Extent::Inner => Some(Self::Inner),
             Extent::Local => Some(Self::Local),
+            // Chunks of the group's rows have no halo.
             Extent::All => Some(Self::All),
+            Extent::AllLocal => None,
             Extent::Fixed(_) | Extent::Halo | Extent::Edges(_) | Extent::AllEdges(_) => None,
             Extent::FeatureNonzeros | Extent::SliceNonzeros | Extent::Run(..) => None,
             Extent::EdgeRun(..) | Extent::Level(_) | Extent::LevelEdges(..) => None,

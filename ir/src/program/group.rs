@@ -1,6 +1,6 @@
 //! Groups of ranks that work together.
 
-use super::{BatchSizes, Program};
+use super::{BatchSizes, Extent, Program};
 use crate::graph::op::Slice;
 use crate::kernel::Axis;
 use crate::words::mesh::Mesh;
@@ -71,6 +71,21 @@ impl Program {
     pub fn stage_ranks(&self) -> u32 {
         self.pipeline
             .map_or(self.ranks, |pipeline| pipeline.width(self.ranks))
+    }
+
+    /// Whether groups of ranks divide the vertices, and the ranks of a group the columns: a mesh of R x C ranks, with R groups
+    /// of C consecutive ranks. A rank of a group exchanges halo rows of its slice with the ranks that have the same slice of
+    /// other groups. (The copies of a mesh's slices on sampled batches have all vertices each.)
+    pub fn in_groups(&self) -> bool {
+        self.sampling.is_none() && self.group_ranks(Among::Copies) > 1
+    }
+
+    /// The ranks among which halo rows of a buffer with these rows are exchanged.
+    pub fn exchange_among(&self, extent: Extent) -> Among {
+        match extent.of_whole_graph() {
+            true => Among::Copies,
+            false => Among::All,
+        }
     }
 
     /// How the slices of the features are spread over the ranks.

@@ -161,13 +161,20 @@ pub struct RankSizes {
     /// Non-zeros of the rank's feature columns, over all vertices.
     #[serde(default)]
     pub slice_nonzeros: u64,
-    /// Vertices of the whole graph.
+    /// Vertices of the whole graph, or of the rank's group (see
+    /// [`Program::in_groups`](super::Program::in_groups)).
     #[serde(default)]
     pub vertices: u64,
-    /// Stored edges of the whole graph.
+    /// Vertices of other groups.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub elsewhere: u64,
+    /// Halo vertices of the group.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub all_halo: u64,
+    /// Stored edges of the whole graph, or into the group's vertices.
     #[serde(default)]
     pub all_edges: u64,
-    /// Edges of the named sets of the whole graph.
+    /// Edges of the named sets of the whole graph, or into the group's vertices.
     #[serde(default, skip_serializing_if = "NamedEdges::is_none")]
     pub all_named_edges: NamedEdges,
     /// Most stored edges into, or out of, a single vertex of the graph.
@@ -223,6 +230,11 @@ impl Capacity {
 }
 
 impl RankSizes {
+    /// Vertices of the whole graph.
+    pub fn of_graph(&self) -> u64 {
+        self.vertices + self.elsewhere
+    }
+
     /// Number of rows of an extent; of rows that are held one chunk at a time, those of the longest
     /// chunk.
     pub fn rows(&self, extent: Extent) -> u64 {
@@ -235,6 +247,7 @@ impl RankSizes {
             Extent::Edges(EdgeSet::Looped) => self.edges + self.inner,
             Extent::Edges(EdgeSet::Named(number)) => self.named_edges.of(number),
             Extent::All => self.vertices,
+            Extent::AllLocal => self.vertices + self.all_halo,
             Extent::AllEdges(EdgeSet::Plain) => self.all_edges,
             Extent::AllEdges(EdgeSet::Looped) => self.all_edges + self.vertices,
             Extent::AllEdges(EdgeSet::Named(number)) => self.all_named_edges.of(number),

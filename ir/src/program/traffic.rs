@@ -48,6 +48,10 @@ pub struct Reads {
     pub sums: u64,
     /// Those of them that cross between nodes.
     pub crossing_sums: u64,
+    /// Rows that groups of ranks read of each other, if groups divide the vertices: each rank of a group sends its slice.
+    pub of_groups: u64,
+    /// Those of them that cross between nodes.
+    pub crossing_groups: u64,
 }
 
 impl Reads {

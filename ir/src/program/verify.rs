@@ -21,6 +21,7 @@ use super::{
     BatchSizes, Buffer, BufferId, Capacity, Extent, Halo, Instr, Launch, Matrix, Product, Program,
     RankSizes, Ref, Role,
 };
+use crate::graph::op::Slice;
 use crate::kernel::{Body, End, Walk, result_shape};
 use crate::program::trace::Phase;
 use crate::program::traffic::for_each_skip;
@@ -81,6 +82,8 @@ impl RankData {
             feature_nonzeros: nonzeros,
             slice_nonzeros: of_part(nonzeros, 409),
             vertices: of_part(inner, 401),
+            elsewhere: 0,
+            all_halo: if program.in_groups() { 71 } else { 0 },
             all_edges: of_part(edges, 4001),
             all_named_edges: NamedEdges::typical(of_part(503, 2003)),
             max_degree: 37,
@@ -359,12 +362,23 @@ impl Check<'_> {
         }
     }
 
-    /// Checks a tensor by local rows whose halo is exchanged.
-    pub(in crate::program) fn halo(&self, at: Ref) -> Checked {
+    /// Checks a tensor by local rows whose halo is exchanged, whose columns are a slice.
+    pub(in crate::program) fn halo(&self, at: Ref, slice: Option<Slice>) -> Checked {
         self.at_least("buffer", at, 0)?;
+        if let Some(slice) = slice {
+            self.slice(slice, slice.of)?;
+            let buffer = self.program.buffer(at.buffer);
+            if !buffer.columns.is_multiple_of(slice.len.max(1)) || !buffer.extent.of_whole_graph() {
+                return Err(format!(
+                    "an exchange of a slice of {} columns, expected {} columns of a group's rows in blocks of {}",
+                    buffer.columns, slice.of, slice.len
+                ));
+            }
+        }
         self.moved_rows("buffer", at)?;
         let extent = self.program.buffer(at.buffer).extent;
-        match extent == Extent::Local {
+        let in_groups = self.program.in_groups();
+        match extent == Extent::Local || extent == Extent::AllLocal && in_groups {
             true => Ok(()),
             false => Err(format!("an exchange of {extent} rows, expected local ones")),
         }

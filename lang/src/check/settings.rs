@@ -106,7 +106,6 @@ pub fn train(
             .count("delay", 0.0..=f64::from(MOST_LAG))
             .map(|n| n as u32),
         // How many ranks there are, and what moves between them, is not the model's to say.
-        slices: None,
         migrate: None,
         merges: None,
         cache: None,

@@ -1,6 +1,7 @@
 //! Facts about the nodes of a graph that decide how it is cut into kernels.
 
 use crate::fixed::fixed;
+use crate::lower::Lowerer;
 use crate::lower::partial::{Partials, Shares};
 use crate::lower::passes::{Passes, passes};
 use crate::lower::produce::collects_fresh;
@@ -73,7 +74,7 @@ fn is_edge(ty: Type) -> bool {
 }
 
 /// Analyzes a region.
-pub fn analyse(graph: &Graph, partial: Partials, distributed: bool) -> Analysis {
+pub fn analyse(graph: &Graph, partial: Partials, lowerer: &Lowerer) -> Analysis {
     let users = graph.users();
     let fixed = fixed(graph, &[]);
     let uses = uses(graph);
@@ -101,7 +102,7 @@ pub fn analyse(graph: &Graph, partial: Partials, distributed: bool) -> Analysis 
         &mut stored,
         &partial.reduce_now,
         &passes,
-        distributed,
+        lowerer,
     );
     Analysis {
         read_at_source: read_at_source(graph),
@@ -227,7 +228,7 @@ fn hosts(
     stored: &mut [bool],
     reduce_now: &[Shares],
     passes: &Passes,
-    distributed: bool,
+    lowerer: &Lowerer,
 ) -> Vec<Option<NodeId>> {
     let mut host: Vec<Option<NodeId>> = vec![None; graph.nodes.len()];
     for (g, node) in graph.iter() {
@@ -236,8 +237,7 @@ fn hosts(
             Op::Gather(..) | Op::ReduceCols(..) | Op::MatMul | Op::MatMulNT
         );
         // Sums over out-edges are complete only after the other ranks' shares have arrived.
-        let early = distributed
-            && node.ty.rows == Rows::Vertices
+        let early = lowerer.has_halo(node.ty.rows)
             && matches!(node.op, Op::Gather(_, End::Src, _));
         // Heads that no edge names are 0, whatever a function of them would give.
         let places = node
@@ -296,7 +296,7 @@ fn carry_start(graph: &Graph, users: &[Vec<NodeId>], uses: &[u32], id: NodeId) -
 pub fn read_at_source(graph: &Graph) -> Vec<bool> {
     let mut read = vec![false; graph.nodes.len()];
     for (_, node) in graph.iter().rev() {
-        let by_rows = matches!(node.ty.rows, Rows::Edges(_));
+        let by_rows = matches!(node.ty.rows, Rows::Edges(_) | Rows::AllEdges(_));
         if by_rows && matches!(node.op, Op::Take(_, End::Src)) {
             read[node.inputs[0].0 as usize] = true;
         }

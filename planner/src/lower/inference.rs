@@ -26,7 +26,7 @@ pub fn inference(
 ) -> Result<Program, LowerError> {
     let graph = attention::expanded(&canonical::canonical(forward, sparse)?)?;
     let mut lowerer = Lowerer::new(&graph, sparse, Ranks::new(ranks, 0));
-    let spread = Spread::of(&lowerer.program);
+    let spread = Spread::of(&lowerer);
     let partials = partial::partials(&graph, spread, &[], &[]);
     let mut eval = Region::new(&lowerer, &graph, partials, false, Vec::new());
     eval.emit(&mut lowerer)?;

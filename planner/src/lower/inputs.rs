@@ -167,7 +167,7 @@ impl Lowerer {
         let at = match found {
             Some(at) => at,
             None => {
-                let spread = partial::Spread::of(&self.program);
+                let spread = partial::Spread::of(self);
                 let partials = partial::partials(&part, spread, &[], &part.results);
                 let mut region = Region::new(self, &part, partials, false, vec![]);
                 region.hoist = false;
@@ -191,13 +191,16 @@ impl Lowerer {
 
     /// An epoch-invariant tensor with its halo rows, exchanged once in `setup`.
     pub(super) fn fixed_halo(&mut self, value: Value) -> Value {
-        if !self.distributed || value.halo || value.ty.rows != Rows::Vertices {
+        let by_vertex = matches!(value.ty.rows, Rows::Vertices | Rows::All);
+        if !self.has_halo(value.ty.rows) || value.halo || !by_vertex {
             return value;
         }
         self.make_local(value.at.buffer);
-        self.program
-            .setup
-            .push(Instr::HaloExchange(instr::HaloExchange::of(value.at)));
+        let exchange = instr::HaloExchange {
+            slice: value.slice,
+            ..instr::HaloExchange::of(value.at)
+        };
+        self.program.setup.push(Instr::HaloExchange(exchange));
         for (_, known) in self.inputs.iter_mut().filter(|(_, v)| v.at == value.at) {
             known.halo = true;
         }

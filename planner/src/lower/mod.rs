@@ -94,6 +94,8 @@ pub struct Lowerer {
     pub program: Program,
     /// Whether there is more than one rank.
     pub distributed: bool,
+    /// Whether groups of ranks divide the vertices, and the ranks of a group the columns.
+    pub in_groups: bool,
     features: u32,
     sparse: bool,
     /// Whether products with fetched rows of the features are rows of the other factor.
@@ -287,12 +289,13 @@ fn program(
     );
     let graph = &step;
     let mut lowerer = Lowerer::new(graph, sparse, ranks);
+    lowerer.in_groups = batches.is_none() && lowerer.program.in_groups();
     lowerer.skip = skip;
     lowerer.looks_up = batches.is_some() && training.identity_features;
     if batches.is_some_and(|batches| batches.lazy) {
         lowerer.step_lazily([graph, &eval])?;
     }
-    let spread = Spread::of(&lowerer.program);
+    let spread = Spread::of(&lowerer);
     let no_args = |graph: &Graph| partial::of_model(graph, spread);
 
     let mut step = Region::new(&lowerer, graph, no_args(graph), true, Vec::new());
@@ -382,6 +385,7 @@ impl Lowerer {
                 ..Program::default()
             },
             distributed: ranks > 1,
+            in_groups: false,
             features: graph.features,
             sparse,
             looks_up: false,
@@ -432,8 +436,15 @@ impl Lowerer {
     /// Adds room for halo rows to a buffer of vertex rows.
     pub fn make_local(&mut self, buffer: BufferId) {
         let extent = &mut self.program.buffers[buffer.0 as usize].extent;
-        if *extent == Extent::Inner {
-            *extent = Extent::Local;
+        *extent = extent.with_halo();
+    }
+
+    /// Whether other ranks hold vertices at the sources of edges into a rank's rows of this kind.
+    pub fn has_halo(&self, rows: Rows) -> bool {
+        match rows {
+            Rows::Vertices | Rows::Edges(_) => self.distributed,
+            Rows::All | Rows::AllEdges(_) => self.in_groups,
+            Rows::Fixed(_) | Rows::Level(_) | Rows::LevelEdges(..) => false,
         }
     }
 

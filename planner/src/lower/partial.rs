@@ -2,7 +2,8 @@
 
 use gnnc_ir::graph::op::{Clip, Copies, Op, Scan};
 use gnnc_ir::kernel::Reduce;
-use gnnc_ir::program::{Among, Program};
+use crate::lower::Lowerer;
+use gnnc_ir::program::Among;
 use gnnc_ir::words::scalar::{Binary, Unary};
 use gnnc_ir::{Graph, Node, NodeId, Rows};
 
@@ -24,13 +25,16 @@ pub struct Partials {
 pub struct Spread {
     several_slices: bool,
     several_copies: bool,
+    /// Whether groups of ranks divide the vertices.
+    in_groups: bool,
 }
 
 impl Spread {
     /// The ranks of a program.
-    pub fn of(program: &Program) -> Self {
-        let several = |among| program.group_ranks(among) > 1;
+    pub fn of(lowerer: &Lowerer) -> Self {
+        let several = |among| lowerer.program.group_ranks(among) > 1;
         Self {
+            in_groups: lowerer.in_groups,
             several_slices: several(Among::Slices),
             several_copies: several(Among::Copies),
         }
@@ -162,6 +166,11 @@ fn transfer(
         // Uses only own rows.
         Op::Clip(Clip::Factor, _) => (None, Vec::new()),
         Op::SumRows | Op::PickSum(_) | Op::MatMulTN => match graph.ty(node.inputs[0]).rows {
+            // The ranks with the same slice have the rows of all groups.
+            Rows::All | Rows::AllEdges(_) if spread.in_groups => {
+                let (of_operands, whole) = unless(!both());
+                (union(of_operands, spread.copies()), whole)
+            }
             // Every rank has all rows, or the rows of a weight.
             Rows::Fixed(_) | Rows::All | Rows::AllEdges(_) => unless(!both()),
             Rows::Vertices | Rows::Edges(_) => (Some(Among::All), Vec::new()),

@@ -21,9 +21,10 @@ pub fn collects_fresh(graph: &Graph, id: NodeId) -> bool {
 }
 
 /// The rows of a sum over edges to an end.
-pub fn sum_rows(rows: Rows, to: End) -> Extent {
+pub fn sum_rows(lowerer: &Lowerer, rows: Rows, to: End) -> Extent {
     match (rows, to) {
         (Rows::Level(level), _) => Extent::Level(level),
+        (Rows::All, End::Src) if lowerer.in_groups => Extent::AllLocal,
         (Rows::All, _) => Extent::All,
         (_, End::Src) => Extent::Local,
         (_, End::Dst) => Extent::Inner,
@@ -65,7 +66,7 @@ impl Region<'_> {
         };
         let (body, rows) = match &node.op {
             Op::Gather(set, to, reduce) => {
-                let rows = sum_rows(node.ty.rows, *to);
+                let rows = sum_rows(lowerer, node.ty.rows, *to);
                 (
                     Body::Gather {
                         set: *set,
@@ -139,9 +140,9 @@ impl Region<'_> {
             | Op::Scan(_)
             | Op::Out(_) => return Err(LowerError::Unsupported(node.op.to_string())),
         };
-        let shared = to_source && lowerer.distributed && node.ty.rows == Rows::Vertices;
+        let shared = to_source && lowerer.has_halo(node.ty.rows);
         let extent = match shared {
-            true => Extent::Local,
+            true => lowerer.extent(node.ty).with_halo(),
             false => self.extent_of(lowerer, last),
         };
         let mut out = self.target(lowerer, last, extent);
@@ -164,8 +165,10 @@ impl Region<'_> {
         // If gradients stop at copies, what is sent is decided later.
         let raw = self.embeddings.raw.get(last.0 as usize) == Some(&true);
         if shared && !raw {
-            self.code
-                .push(Instr::HaloReduce(instr::HaloReduce::of(out.at)));
+            self.code.push(Instr::HaloReduce(instr::HaloReduce {
+                slice: out.slice,
+                ..instr::HaloReduce::of(out.at)
+            }));
         }
         out.halo |= raw;
         self.values[last.0 as usize] = Some(out);

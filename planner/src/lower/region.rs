@@ -8,8 +8,8 @@ use crate::lower::partial::Partials;
 use crate::lower::passes::inside;
 use crate::lower::sampled::fetches_features;
 use crate::lower::{LowerError, Lowerer};
-use gnnc_ir::graph::op::{Copies, Op, Sampled};
-use gnnc_ir::kernel::{At, Body, End, Operand, Over};
+use gnnc_ir::graph::op::{Copies, Input, Op, Redistribute, Sampled, Slice};
+use gnnc_ir::kernel::{At, Axis, Body, End, Operand, Over};
 use gnnc_ir::program::instr;
 use gnnc_ir::program::{Extent, Instr, Matrix, Ref, Role};
 use gnnc_ir::{Graph, NodeId, Rows, Type};
@@ -29,6 +29,8 @@ pub struct Value {
     pub ty: Type,
     /// Whether halo rows hold their owners' values.
     pub halo: bool,
+    /// Of which its columns are a slice, if groups of ranks divide the vertices.
+    pub slice: Option<Slice>,
 }
 
 impl Value {
@@ -41,6 +43,7 @@ impl Value {
             head_step: ty.width,
             ty,
             halo: false,
+            slice: None,
         }
     }
 
@@ -126,7 +129,7 @@ impl<'a> Region<'a> {
         let count = graph.nodes.len();
         Self {
             graph,
-            facts: analyse(graph, partial, lowerer.distributed),
+            facts: analyse(graph, partial, lowerer),
             train,
             hoist: true,
             unread: Vec::new(),
@@ -296,10 +299,44 @@ impl<'a> Region<'a> {
             let name = self.graph.tensor_name(id);
             Ref::first(lowerer.buffer(name, extent, ty.columns(), 1, self.role))
         });
-        if extent == Extent::Local {
+        if extent.has_halo() {
             lowerer.make_local(at.buffer);
         }
-        Value::whole(at, ty)
+        Value {
+            slice: self.slice_of(lowerer, id),
+            ..Value::whole(at, ty)
+        }
+    }
+
+    /// Of which a tensor's columns are a slice, if groups of ranks divide the vertices: as those of what it is computed from.
+    pub fn slice_of(&self, lowerer: &Lowerer, id: NodeId) -> Option<Slice> {
+        let ty = self.graph.ty(id);
+        if !lowerer.in_groups || ty.rows != Rows::All {
+            return None;
+        }
+        let mut seen = vec![false; self.graph.nodes.len()];
+        let mut work = vec![id];
+        while let Some(id) = work.pop() {
+            if std::mem::replace(&mut seen[id.0 as usize], true) {
+                continue;
+            }
+            let node = self.graph.node(id);
+            let found = match &node.op {
+                Op::Redistribute(Redistribute::Split(slice)) => Some(*slice),
+                Op::Input(Input::FeatureSlice(slice)) => Some(*slice),
+                Op::Arg(n) => self.args.get(*n as usize).and_then(|value| value.slice),
+                _ => self.value(id).and_then(|value| value.slice),
+            };
+            let size = |axis| match axis {
+                Axis::Heads => ty.heads,
+                Axis::Width => ty.width,
+            };
+            match found.filter(|slice| slice.len == size(slice.axis)) {
+                Some(slice) => return Some(slice),
+                None => work.extend(&node.inputs),
+            }
+        }
+        None
     }
 
     /// Exchanges halo rows of the tensors a node's kernel reads at the source.
@@ -331,7 +368,7 @@ impl<'a> Region<'a> {
                 continue;
             }
             if let Op::Take(_, end) = node.op {
-                if matches!(node.ty.rows, Rows::Edges(_)) && end == End::Src {
+                if lowerer.has_halo(node.ty.rows) && end == End::Src {
                     self.fetch_halo(lowerer, node.inputs[0])?;
                 }
             } else if pointwise(&node.op) || inside(graph, inner, &self.facts.fixed) {
@@ -348,7 +385,7 @@ impl<'a> Region<'a> {
     /// Makes sure a stored tensor's halo rows are valid.
     pub fn fetch_halo(&mut self, lowerer: &mut Lowerer, id: NodeId) -> Result<(), LowerError> {
         let mut value = self.stored(id)?;
-        if lowerer.distributed && !value.halo {
+        if lowerer.has_halo(value.ty.rows) && !value.halo {
             // What is the same in every epoch is exchanged once.
             if self.hoist && self.facts.fixed[id.0 as usize] {
                 self.values[id.0 as usize] = Some(lowerer.fixed(self.graph, id, true)?);
@@ -358,6 +395,7 @@ impl<'a> Region<'a> {
             let (buffer, skip) = (value.at, self.skip(lowerer, id, value)?);
             self.code.push(Instr::HaloExchange(instr::HaloExchange {
                 skip,
+                slice: value.slice,
                 ..instr::HaloExchange::of(buffer)
             }));
             value.halo = true;
@@ -429,18 +467,13 @@ impl<'a> Region<'a> {
         let mut builder = Builder::new(ty);
         let value = builder.value(self, id)?;
         // Halo rows are computed here instead of sent if all their operands are here.
-        let wanted = lowerer.distributed && self.facts.read_at_source[id.0 as usize];
-        let local = wanted && ty.rows == Rows::Vertices && self.halo_ready(id, true);
-        let rows = if local {
-            Extent::Local
-        } else {
-            launch_rows(ty)
-        };
-        let extent = if local {
-            Extent::Local
-        } else {
-            lowerer.extent(ty)
-        };
+        let wanted = lowerer.has_halo(ty.rows) && self.facts.read_at_source[id.0 as usize];
+        let by_vertex = matches!(ty.rows, Rows::Vertices | Rows::All);
+        let local = wanted && by_vertex && self.halo_ready(id, true);
+        let (mut rows, mut extent) = (launch_rows(ty), lowerer.extent(ty));
+        if local {
+            (rows, extent) = (rows.with_halo(), extent.with_halo());
+        }
         let mut out = self.target(lowerer, id, extent);
         out.halo = local;
         let body = Body::Map {

@@ -68,7 +68,7 @@ impl Region<'_> {
             })
             .collect();
 
-        let spread = Spread::of(&lowerer.program);
+        let spread = Spread::of(lowerer);
         let partial = &self.facts.partial.partial;
         let partial = body_partials(graph, spread, node, scan, partial).nodes;
         let mut body = Region::new(lowerer, &scan.body, partial, self.train, Vec::new());
@@ -83,14 +83,15 @@ impl Region<'_> {
         for (position, input) in node.inputs.iter().enumerate() {
             let ty = scan.body.args[position];
             let value = if let Some(carry) = buffers.get(position) {
-                Value::whole(
-                    Ref {
-                        buffer: carry.buffer,
-                        base: carry.reads,
-                        in_loop: true,
-                    },
-                    ty,
-                )
+                let at = Ref {
+                    buffer: carry.buffer,
+                    base: carry.reads,
+                    in_loop: true,
+                };
+                Value {
+                    slice: self.slice_of(lowerer, *input),
+                    ..Value::whole(at, ty)
+                }
             } else if position < carries + consts {
                 if read[position] {
                     self.fetch_halo(lowerer, *input)?;
@@ -165,17 +166,19 @@ impl Region<'_> {
         let halo_of = |result: &NodeId| body.value(*result).is_some_and(|v| v.halo);
         let outs = results.iter().enumerate().map(|(n, result)| {
             let ty = scan.body.ty(*result);
+            let slice = body.value(*result).and_then(|value| value.slice);
             let Some(y) = n.checked_sub(carries) else {
                 let Carry { buffer, slots, .. } = buffers[n];
                 let base = if scan.reverse { 0 } else { scan.count % slots };
-                return Value::whole(
-                    Ref {
-                        buffer,
-                        base,
-                        in_loop: false,
-                    },
-                    ty,
-                );
+                let at = Ref {
+                    buffer,
+                    base,
+                    in_loop: false,
+                };
+                return Value {
+                    slice,
+                    ..Value::whole(at, ty)
+                };
             };
             let (buffer, base, halo) = match &destinations[y] {
                 Destination::Stack(buffer) => {
@@ -192,6 +195,7 @@ impl Region<'_> {
             };
             Value {
                 halo,
+                slice,
                 ..Value::whole(at, ty.stacked(scan.count))
             }
         });

@@ -146,7 +146,7 @@ impl<'a> Step<'a> {
             gradients: refs(&args[own..]),
             ..Borders::default()
         };
-        let partials = partial::of_model(graph, Spread::of(&lowerer.program));
+        let partials = partial::of_model(graph, Spread::of(lowerer));
         let mut region = Region::new(lowerer, graph, partials, true, args);
         region.keep_blends(lowerer);
         region.emit(lowerer)?;
@@ -280,7 +280,7 @@ impl Exact {
         let graph = attention::expanded(&graph)?;
         let args = arguments(lowerer, &graph.args);
         let received = args.iter().map(|value| value.at).collect();
-        let partials = partial::of_model(&graph, Spread::of(&lowerer.program));
+        let partials = partial::of_model(&graph, Spread::of(lowerer));
         let mut region = Region::new(lowerer, &graph, partials, false, args);
         region.emit(lowerer)?;
         let (mut refs, mut values) = (Vec::new(), Vec::new());

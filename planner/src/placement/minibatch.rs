@@ -22,7 +22,7 @@ pub fn lower(
     spec: &PlacementSpec,
 ) -> Result<Program, LowerError> {
     late_rows(spec)?;
-    if spec.knobs.sampling.slices.is_some() {
+    if spec.knobs.slices.is_some() {
         return Err(LowerError::Illegal(
             "the features of placement minibatch are by rows; leave out --slices, or train with placement \
              push-pull"

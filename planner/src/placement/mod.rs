@@ -33,6 +33,8 @@ use gnnc_ir::plan::{Placement, Relaxation};
 use gnnc_ir::program::instr::Collective;
 use gnnc_ir::program::trace::Phase;
 use gnnc_ir::program::{Instr, Program};
+use gnnc_ir::words::mesh::Mesh;
+use gnnc_ir::words::spelling::counted;
 use gnnc_ir::words::storage::Storage;
 use std::borrow::Cow;
 
@@ -275,7 +277,7 @@ pub fn lower(training: &Training, spec: &PlacementSpec) -> Result<Vec<Program>, 
 /// As [`lower`].
 pub fn lower_all(training: &Training, spec: &PlacementSpec) -> Result<Vec<Program>, LowerError> {
     match row(spec.placement) {
-        Some(row) if row.slices => (0..spec.ranks.max(1))
+        Some(row) if row.slices && (spec.slices() > 1 || spec.samples()) => (0..spec.ranks.max(1))
             .map(|rank| on_rank(training, spec, rank))
             .collect(),
         _ => lower(training, spec),
@@ -313,12 +315,38 @@ fn in_words(training: &Training, spec: &PlacementSpec, rank: u32) -> Result<Prog
         mesh: spec.mesh(),
         ..Ranks::new(spec.ranks, rank)
     };
+    if let Some(mesh) = ranks.mesh.filter(|_| !spec.samples()) {
+        in_groups(mesh, spec.ranks)?;
+        // Ranks that have whole rows share no columns.
+        if mesh.slices == 1 {
+            return graph::lower(training, spec.ranks);
+        }
+    }
     match row(spec.placement).map(|row| &row.lower) {
         Some(Lower::Rank(lower)) => lower(training, ranks, spec),
         _ => Err(LowerError::Unsupported(format!(
             "placement `{}` (known placements: {})",
             spec.placement,
             names().join(", ")
+        ))),
+    }
+}
+
+/// Checks that groups of ranks can divide the vertices, and the ranks of a group the columns.
+fn in_groups(mesh: Mesh, ranks: u32) -> Result<(), LowerError> {
+    if mesh.slices == 0 || !ranks.is_multiple_of(mesh.slices) {
+        return Err(LowerError::Illegal(format!(
+            "found {} of the columns for {}, expected a number that divides them; with --slices, groups of so many \
+             workers divide the vertices",
+            counted(mesh.slices, "slice"),
+            counted(ranks, "worker")
+        )));
+    }
+    match mesh.apart {
+        false => Ok(()),
+        true => Err(LowerError::Illegal(format!(
+            "found --slices {mesh} on the whole graph, where consecutive workers have the slices of a group; leave out \
+             /apart"
         ))),
     }
 }

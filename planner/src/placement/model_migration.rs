@@ -23,7 +23,7 @@ pub fn lower(
     spec: &PlacementSpec,
 ) -> Result<Program, LowerError> {
     let settings = &spec.knobs.sampling;
-    if spec.delay() > 0 || settings.slices.is_some() {
+    if spec.delay() > 0 || spec.knobs.slices.is_some() {
         return Err(LowerError::Illegal(
             "weights are the newest ones and features are by rows in placement model-migration; leave out \
              --delay and --slices, or train with placement push-pull"

@@ -10,7 +10,7 @@ use gnnc_ir::plan::{
     Candidate, Cover, Knobs, Layout, Parameters, Partitioner, Placement, Relaxation,
 };
 use gnnc_ir::words::mesh::Mesh;
-use gnnc_ir::words::sampling::{SamplingSettings, Topology};
+use gnnc_ir::words::sampling::Topology;
 use gnnc_ir::words::units::significant;
 use gnnc_ir::words::wire::Wire;
 
@@ -115,11 +115,23 @@ impl PlacementSpec {
         }
     }
 
-    /// How slices of the features are spread over the ranks, if several have the same.
+    /// How slices of the columns are spread over the ranks, if several have the same.
     pub fn mesh(&self) -> Option<Mesh> {
-        let sliced = self.samples() && self.row().is_some_and(|row| row.slices);
-        let mesh = self.knobs.sampling.slices.filter(|_| sliced);
+        let sliced = self.row().is_some_and(|row| row.slices);
+        let mesh = self.knobs.slices.filter(|_| sliced);
         mesh.filter(|mesh| mesh.slices != self.ranks)
+    }
+
+    /// Ranks that divide the columns of a tensor in columns.
+    pub fn slices(&self) -> u32 {
+        self.mesh().map_or(self.ranks, |mesh| mesh.slices).max(1)
+    }
+
+    /// The ranks of a group, if groups of several divide the vertices, and the ranks of a group the columns.
+    pub fn group_ranks(&self) -> Option<u32> {
+        let mesh = self.mesh().filter(|_| !self.samples() && self.ranks > 1);
+        let ranks = mesh.map(|mesh| mesh.slices);
+        ranks.filter(|ranks| *ranks > 1 && self.ranks.is_multiple_of(*ranks))
     }
 
     /// Periods between the draw of a batch and its training, if ranks wait for each other in between;
@@ -141,7 +153,7 @@ impl PlacementSpec {
 
     /// Whether interior rows are computed while halo rows are in flight.
     pub fn interior(&self) -> bool {
-        self.knobs.interior.unwrap_or(false)
+        self.knobs.interior.unwrap_or(false) && self.group_ranks().is_none()
     }
 
     /// Ranks of a node, if a halo row crosses to a node once.
@@ -153,7 +165,7 @@ impl PlacementSpec {
     /// Whether halo rows can cross to a node once: whole rows by parts, in exchanges that are never left out.
     pub fn has_tiers(&self) -> bool {
         let exchanges = |row: &Row| !row.skips && !row.staged() && !row.chunked();
-        let exchanges = self.row().is_some_and(exchanges);
+        let exchanges = self.row().is_some_and(exchanges) && self.group_ranks().is_none();
         exchanges && !self.samples() && self.ranks > 1
     }
 
@@ -191,13 +203,15 @@ impl PlacementSpec {
     /// Whether the choice of partitioner matters.
     pub fn by_parts(&self) -> bool {
         let cut = self.knobs.skip.is_some_and(|skipping| skipping.cut);
-        cut || self.row().is_some_and(|row| row.by_parts)
+        let in_groups = self.group_ranks().is_some();
+        cut || in_groups || self.row().is_some_and(|row| row.by_parts)
     }
 
     /// Chunks per epoch; 1 leaves work whole.
     pub fn chunks(&self) -> u32 {
         match self.stages() {
             Some(stages) => stages.chunks,
+            None if self.group_ranks().is_some() => 1,
             None => self.knobs.chunks.unwrap_or(1),
         }
     }
@@ -235,10 +249,7 @@ impl PlacementSpec {
                 cover: self.sends_sums().then_some(Cover::Joint),
                 wire: Some(self.wire()).filter(|wire| !wire.is_f32()),
                 offload: self.offload().then_some(true),
-                sampling: SamplingSettings {
-                    slices: self.mesh(),
-                    ..knobs.sampling.clone()
-                },
+                slices: self.mesh(),
                 ..knobs.clone()
             },
             groups: stages.map(|stages| stages.width(self.ranks)),

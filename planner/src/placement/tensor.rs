@@ -12,6 +12,6 @@ use gnnc_ir::program::Program;
 /// Lowers a model for one of `ranks` ranks.
 pub fn lower(training: &Training, ranks: Ranks) -> Result<Program, LowerError> {
     by_layouts(training, ranks, &|graphs| {
-        Pure::of(graphs, ranks.ranks).tensor
+        Pure::of(graphs, ranks.slices()).tensor
     })
 }

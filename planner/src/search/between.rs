@@ -101,6 +101,6 @@ fn is_free(spec: &PlacementSpec) -> bool {
     let sampling = &spec.knobs.sampling;
     spec.stages().is_none()
         && sampling.merges.is_none()
-        && sampling.slices.is_none()
+        && spec.knobs.slices.is_none()
         && sampling.cached().is_none()
 }

@@ -103,8 +103,8 @@ impl PlanRequest<'_> {
                 for merges in &merges {
                     for cache in &caches {
                         found.push(Knobs {
+                            slices,
                             sampling: SamplingSettings {
-                                slices,
                                 merges: *merges,
                                 cache: *cache,
                                 ..sampling.clone()
@@ -148,7 +148,7 @@ impl PlanRequest<'_> {
     /// How slices of the features may be spread over the ranks: one a rank, one a node, as many as a
     /// node has ranks, fewer (powers of two), and all features on every rank; or as pinned.
     fn meshes(&self, ranks: u32) -> Vec<Option<Mesh>> {
-        let pinned = self.pin.knobs.sampling.slices;
+        let pinned = self.pin.knobs.slices;
         if pinned.is_some() {
             return vec![pinned];
         }

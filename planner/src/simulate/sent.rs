@@ -74,7 +74,7 @@ impl Sent {
                     encoded,
                     ..
                 } = one;
-                let others = u64::from(program.group_ranks(one.among()) - 1);
+                let others = u64::from(program.group_ranks(one.among(program)) - 1);
                 let (whole, storage) = (heads * width, program.buffer(to.buffer).storage);
                 let words = |numbers| u64::from(Encoded::words(encoded, numbers, storage));
                 // Every other rank gets the whole row, or each rank gets a slice of it.

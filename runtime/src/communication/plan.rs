@@ -7,12 +7,12 @@ use crate::clocks::Squares;
 use crate::fault::Fault;
 use crate::part::batch::Batch;
 use crate::part::lists::{List, Over};
-use crate::part::rows::Sent;
+use crate::part::rows::{Exchanged, Sent};
 use crate::rank::Rank;
 use gnnc_ir::kernel::End;
 use gnnc_ir::program::instr::{AllReduce, Encoded, MOST_LAG, Shift};
 use gnnc_ir::program::traffic::chunk;
-use gnnc_ir::program::{Instr, Ref, StageMessage, Transfer};
+use gnnc_ir::program::{Among, Group, Instr, Ref, StageMessage, Transfer};
 use std::ops::Range;
 
 /// Tags of programs are below this bit.
@@ -103,10 +103,11 @@ impl Rank {
         let mut plan = Plan { own, steps, what };
         if let Instr::HaloExchange(one) = whole {
             let matrix = plan.matrix(one.buffer);
-            let sent = plan.encoded(matrix, &one.encoded, false);
+            let of = plan.exchanged(one.buffer, one.end).of;
+            let sent = plan.encoded_of(matrix, &one.encoded, false, of);
             match (own.part.routes(one.end), one.end) {
                 (Some(routes), end) => plan.exchange_in_tiers([matrix, sent], end, routes),
-                (None, end) => plan.exchange(sent, end),
+                (None, _) => plan.exchange(sent, plan.exchanged(one.buffer, one.end)),
             }
         } else if let Instr::HaloReduce(one) = whole {
             match &one.skip {
@@ -116,10 +117,14 @@ impl Rank {
                 }
                 None => {
                     let matrix = plan.matrix(one.buffer);
-                    let sent = plan.encoded(matrix, &one.encoded, true);
+                    let of = plan.exchanged(one.buffer, one.end).of;
+                    let sent = plan.encoded_of(matrix, &one.encoded, true, of);
                     match (own.part.routes(one.end), one.end) {
                         (Some(routes), end) => plan.reduce_in_tiers([matrix, sent], end, routes),
-                        (None, end) => plan.reduce(sent, end, |_| true, true),
+                        (None, end) => {
+                            let exchanged = plan.exchanged(one.buffer, end);
+                            plan.reduce(sent, exchanged, |_| true, true);
+                        }
                     }
                 }
             }
@@ -251,19 +256,37 @@ impl Plan<'_> {
         }
     }
 
+    /// The rows of an exchange of a buffer.
+    fn exchanged(&self, at: Ref, end: End) -> Exchanged {
+        let of = match self.own.program.buffer(at.buffer).extent.of_whole_graph() {
+            true => Over::All,
+            false => Over::Own,
+        };
+        Exchanged { of, end }
+    }
+
+    /// The ranks among which rows are exchanged.
+    fn among(&self, exchanged: Exchanged) -> Group {
+        match exchanged.of {
+            Over::All => self.own.group(Among::Copies),
+            Over::Own | Over::Level(_) => self.own.stage(),
+        }
+    }
+
     /// Halo exchange: own rows go to their readers.
-    fn exchange(&mut self, matrix: Rows, end: End) {
-        let (chunk, order) = (self.own.place.chunk, self.own.in_stage());
+    fn exchange(&mut self, matrix: Rows, exchanged: Exchanged) {
+        let (chunk, group) = (self.own.place.chunk, self.among(exchanged));
+        let order = group.place(self.own.number);
         if self.what.begins {
-            self.send_own(matrix, end);
-            self.expect_halo(matrix, end, |_| true);
+            self.send_own(matrix, exchanged);
+            self.expect_halo(matrix, exchanged, |_| true);
             self.steps.round();
         }
         if self.what.finishes {
             self.steps.add(CommStep::Packed);
             self.steps.add(CommStep::Await);
-            for (other, rows) in self.own.part.halo(end, chunk, order) {
-                let (from, halo) = (self.own.stage().rank(other), matrix.run(rows));
+            for (other, rows) in self.own.part.halo(exchanged, chunk, order) {
+                let (from, halo) = (group.rank(other), matrix.run(rows));
                 self.steps.receive(from, [halo], Write::Replace);
             }
         }
@@ -274,20 +297,20 @@ impl Plan<'_> {
     pub(super) fn reduce(
         &mut self,
         matrix: Rows,
-        end: End,
+        exchanged: Exchanged,
         wanted: impl Fn(u32) -> bool,
         adds: bool,
     ) {
-        let (chunk, order) = (self.own.place.chunk, self.own.in_stage());
-        let sent = || self.own.part.sent(end, chunk, 0).filter(move |_| adds);
+        let (chunk, group) = (self.own.place.chunk, self.among(exchanged));
+        let order = group.place(self.own.number);
+        let sent = || self.own.part.sent(exchanged, chunk, 0).filter(move |_| adds);
         if self.what.begins {
-            let halo = self.own.part.halo(end, chunk, order);
+            let halo = self.own.part.halo(exchanged, chunk, order);
             for (other, rows) in halo.filter(|(other, _)| wanted(*other)) {
-                let to = self.own.stage().rank(other);
-                self.steps.send(to, [matrix.run(rows)]);
+                self.steps.send(group.rank(other), [matrix.run(rows)]);
             }
             for Sent { to, rows, .. } in sent() {
-                let from = self.own.stage().rank(to);
+                let from = group.rank(to);
                 self.steps.expect(from, rows.len() * matrix.message_row());
             }
             self.steps.round();
@@ -303,33 +326,39 @@ impl Plan<'_> {
             } in sent()
             {
                 let own = matrix.listed(list, first, rows.len());
-                let from = self.own.stage().rank(to);
-                self.steps.receive(from, [own], Write::Add);
+                self.steps.receive(group.rank(to), [own], Write::Add);
             }
         }
     }
 
     /// Sends each rank the own rows that it has in its halo in the next round.
-    pub(super) fn send_own(&mut self, matrix: Rows, end: End) {
-        let (chunk, order) = (self.own.place.chunk, self.own.in_stage());
+    pub(super) fn send_own(&mut self, matrix: Rows, exchanged: Exchanged) {
+        let (chunk, group) = (self.own.place.chunk, self.among(exchanged));
+        let order = group.place(self.own.number);
         for Sent {
             to,
             rows,
             list,
             first,
-        } in self.own.part.sent(end, chunk, order)
+        } in self.own.part.sent(exchanged, chunk, order)
         {
             let own = matrix.listed(list, first, rows.len());
-            self.steps.send(self.own.stage().rank(to), [own]);
+            self.steps.send(group.rank(to), [own]);
         }
     }
 
     /// Expects halo rows from those of their owners that are `due` in the next round.
-    pub(super) fn expect_halo(&mut self, matrix: Rows, end: End, due: impl Fn(u32) -> bool) {
-        let (chunk, order) = (self.own.place.chunk, self.own.in_stage());
-        for (other, rows) in self.own.part.halo(end, chunk, order) {
+    pub(super) fn expect_halo(
+        &mut self,
+        matrix: Rows,
+        exchanged: Exchanged,
+        due: impl Fn(u32) -> bool,
+    ) {
+        let (chunk, group) = (self.own.place.chunk, self.among(exchanged));
+        let order = group.place(self.own.number);
+        for (other, rows) in self.own.part.halo(exchanged, chunk, order) {
             if due(other) {
-                let from = self.own.stage().rank(other);
+                let from = group.rank(other);
                 self.steps.expect(from, rows.len() * matrix.message_row());
             }
         }

@@ -28,12 +28,14 @@ pub(crate) struct Redistribution<'a> {
     pub(crate) storage: Storage,
     /// How messages carry the rows, if not as they are, and the iteration.
     pub(crate) encoded: Option<(instr::Encoded, u32)>,
+    /// Whether rows of all vertices are those of a group.
+    pub(crate) in_groups: bool,
 }
 
 impl Plan<'_> {
     /// Redistribution: each rank gets its part of the moved rows in the new layout.
     pub(super) fn redistribute(&mut self, one: &instr::Redistribute) {
-        let group = self.own.group(one.among());
+        let group = self.own.group(one.among(&self.own.program));
         let rank = group.place(self.own.number) as usize;
         let ids = self.own.part.moved(one.moved);
         let storage = self.own.program.buffer(one.to.buffer).storage;
@@ -55,6 +57,7 @@ impl Plan<'_> {
             to: self.own.words(one.to, self.what.iteration),
             storage,
             encoded: one.encoded.map(|encoded| (encoded, self.what.iteration)),
+            in_groups: self.own.program.in_groups(),
         };
         if self.what.begins {
             moving.begin(self.steps);
@@ -161,7 +164,9 @@ impl Redistribution<'_> {
             (Side::Own, Moved::Level(number)) => Some(level(number, Of::One)),
             (Side::Of(_), Moved::Level(number)) => Some(level(number, Of::All)),
             (Side::Own, Moved::All | Moved::Rows(_) | Moved::New(..)) => Some(Over::Own),
-            (Side::Of(_), Moved::All | Moved::Rows(_) | Moved::New(..)) => None,
+            (Side::Of(_), Moved::All | Moved::Rows(_) | Moved::New(..)) => {
+                self.in_groups.then_some(Over::All)
+            }
         };
         let vertices = of.map(|of| Listed {
             list: List::Ids(of),

@@ -133,7 +133,7 @@ impl Rank {
         let timing = exchange.timing;
         let (mut reading, part) = self.reading(exchange)?;
         if timing.rule.limit().is_none() {
-            for (block, rows) in part.halo(End::Src, None, own) {
+            for (block, rows) in part.halo(End::Src.into(), None, own) {
                 let due = timing.too_old(reading.clock, block);
                 reading.block(block, rows.len(), if due { SENT } else { 0.0 })?;
             }
@@ -187,18 +187,18 @@ impl Plan<'_> {
         let (own, matrix) = (self.own.in_stage(), self.matrix(at));
         if let Some(gap) = clock.gap {
             let told = if clock.active { SENT } else { gap };
-            for Sent { to, .. } in self.own.part.sent(End::Src, None, own) {
+            for Sent { to, .. } in self.own.part.sent(End::Src.into(), None, own) {
                 let to = self.own.stage().rank(to);
                 self.steps.add(CommStep::Tell(to, told));
             }
         }
         if clock.active {
-            self.send_own(matrix, End::Src);
+            self.send_own(matrix, End::Src.into());
         }
         // If values decide, others tell whether their rows come.
         let values = exchange.timing.rule.limit().is_some();
         let due = |other| !values && exchange.timing.too_old(clock, other);
-        self.expect_halo(matrix, End::Src, due);
+        self.expect_halo(matrix, End::Src.into(), due);
         self.steps.round();
         if clock.active && clock.gap.is_some() {
             let rows = 0..self.own.part.inner;
@@ -222,7 +222,7 @@ impl Plan<'_> {
         let (matrix, copies) = (self.matrix(at), self.matrix(skip.copies));
         self.steps.add(CommStep::Packed);
         self.steps.add(CommStep::Await);
-        for (block, rows) in self.own.part.halo(End::Src, None, self.own.in_stage()) {
+        for (block, rows) in self.own.part.halo(End::Src.into(), None, self.own.in_stage()) {
             let from = self.own.stage().rank(block);
             let copies = copies.run(rows.start - before..rows.end - before);
             if values {
@@ -252,14 +252,14 @@ impl Plan<'_> {
     ) -> Result<(), Fault> {
         let clock = self.clock(exchange)?;
         let fresh = |block: u32| clock.fresh(block, exchange.timing.epoch);
-        self.reduce(self.matrix(at), End::Src, fresh, clock.active);
+        self.reduce(self.matrix(at), End::Src.into(), fresh, clock.active);
         let Some(left) = skip.left.filter(|_| self.what.finishes) else {
             return Ok(());
         };
         let (matrix, left) = (self.matrix(at), self.matrix(left));
         let own = left.run(0..self.own.part.inner);
         self.steps.add(CommStep::Clear(own));
-        for (block, rows) in self.own.part.halo(End::Src, None, 0) {
+        for (block, rows) in self.own.part.halo(End::Src.into(), None, 0) {
             let to = left.run(rows.clone());
             self.steps.add(if fresh(block) {
                 CommStep::Clear(to)

@@ -85,7 +85,7 @@ impl Plan<'_> {
     /// Own rows that other ranks of the node have in their halo, ascending by rank.
     fn read_nearby(&self, matrix: Rows, end: End, routes: &Routes) -> Vec<WithPeer> {
         let own = self.own.in_stage();
-        let sent = self.own.part.sent(end, None, 0);
+        let sent = self.own.part.sent(end.into(), None, 0);
         let near = sent.filter(|sent| routes.together(sent.to, own));
         let rows = |sent: Sent| {
             let listed = matrix.listed(sent.list, sent.first, sent.rows.len());
@@ -97,7 +97,7 @@ impl Plan<'_> {
     /// Halo rows that other ranks of the node own, ascending by rank.
     fn nearby_halo(&self, matrix: Rows, end: End, routes: &Routes) -> Vec<WithPeer> {
         let own = self.own.in_stage();
-        let halo = self.own.part.halo(end, None, 0);
+        let halo = self.own.part.halo(end.into(), None, 0);
         let near = halo.filter(|(owner, _)| routes.together(*owner, own));
         near.map(|(owner, rows)| (self.own.stage().rank(owner), matrix.run(rows)))
             .collect()

@@ -16,8 +16,9 @@ use gnnc_ir::words::types::{Level, Of};
 pub(crate) enum List {
     /// Global ids of the vertices of rows.
     Ids(Over),
-    /// The own rows another rank reads; the index counts the ranks that read any.
-    Sent(u32),
+    /// The own rows another rank reads, or those of the group that another group reads; the index counts those that read
+    /// any.
+    Sent(Over, u32),
     /// The own rows to which another rank adds; the index counts the ranks that add to any.
     Open(u32),
     /// Rows that cross to a node or are passed on there; the index counts the legs.
@@ -56,7 +57,7 @@ pub(crate) enum Legs {
 pub(crate) enum Over {
     /// The rank's own, then its halo.
     Own,
-    /// All vertices of the graph.
+    /// All vertices of the graph, or those of the group, then its halo.
     All,
     /// Vertices of a level of the batch at hand; of edges, those into it.
     Level(Level),
@@ -119,22 +120,22 @@ impl List {
             Self::Ids(over) => matches!(over, Over::Level(_)),
             Self::First(table) | Self::Ends(table) | Self::Positions(table) => table.of_batch(),
             Self::Vertices(..) | Self::OfLevel(..) | Self::Fetched(..) | Self::InSets => true,
-            Self::Sent(_) | Self::Open(_) | Self::Leg(..) | Self::Moved(..) | Self::Places(..) => {
+            Self::Sent(..) | Self::Open(_) | Self::Leg(..) | Self::Moved(..) | Self::Places(..) => {
                 false
             }
         }
     }
 
-    /// Whether all ranks of a machine share the list.
+    /// Whether all ranks of a machine, or of a group, share the list.
     pub(crate) fn shared(self) -> bool {
         match self {
             Self::Ids(over)
+            | Self::Sent(over, _)
             | Self::First(Table::Edges(over, ..))
             | Self::Ends(Table::Edges(over, ..))
             | Self::Positions(Table::Edges(over, ..)) => over == Over::All,
             Self::Moved(..) | Self::Places(..) => true,
-            Self::Sent(_)
-            | Self::Open(_)
+            Self::Open(_)
             | Self::Leg(..)
             | Self::OfLevel(..)
             | Self::Fetched(..)
@@ -225,7 +226,13 @@ impl Part {
     pub(crate) fn list(&self, list: List) -> Option<Numbers<'_>> {
         Some(match list {
             List::Ids(over) => Numbers::Rows(self.ids(over)),
-            List::Sent(reader) => Numbers::Rows(&self.send.get(reader as usize)?.1),
+            List::Sent(over, reader) => {
+                let send = match over {
+                    Over::All => &self.whole.send,
+                    Over::Own | Over::Level(_) => &self.send,
+                };
+                Numbers::Rows(&send.get(reader as usize)?.1)
+            }
             List::Open(rank) => Numbers::Rows(&self.open.get(rank as usize)?.1),
             List::Leg(end, legs, n) => Numbers::Rows(&self.legs(end, legs).get(n as usize)?.rows),
             List::Moved(set, rank) => {
@@ -299,7 +306,9 @@ impl Part {
     /// The names of all lists that kernels and messages read in place.
     pub(crate) fn lists(&self) -> Vec<List> {
         let mut lists = vec![List::Ids(Over::Own), List::Ids(Over::All)];
-        lists.extend((0..self.send.len() as u32).map(List::Sent));
+        for (over, send) in [(Over::Own, &self.send), (Over::All, &self.whole.send)] {
+            lists.extend((0..send.len() as u32).map(|reader| List::Sent(over, reader)));
+        }
         lists.extend((0..self.open.len() as u32).map(List::Open));
         for end in [End::Src, End::Dst] {
             for legs in Legs::ALL {

@@ -1,6 +1,6 @@
 //! The rows of a part that an instruction runs over: those of a chunk, or all.
 
-use super::lists::{List, Table};
+use super::lists::{List, Over, Table};
 use super::{Part, sliced};
 use crate::chunks::Set;
 use gnnc_graph::Csr;
@@ -8,6 +8,23 @@ use gnnc_ir::kernel::{End, Walk};
 use gnnc_ir::program::instr;
 use gnnc_ir::program::{Chunk, Even, Extent, Grouped, Instr, Moved, Program};
 use std::ops::Range;
+
+/// The rows that an exchange moves.
+#[derive(Clone, Copy)]
+pub(crate) struct Exchanged {
+    /// Those of the rank, or of its group on the ranks with the same slice.
+    pub(crate) of: Over,
+    /// Sources of edges, or targets.
+    pub(crate) end: End,
+}
+
+/// The rank's rows.
+impl From<End> for Exchanged {
+    fn from(end: End) -> Self {
+        let of = Over::Own;
+        Self { of, end }
+    }
+}
 
 /// Own rows that another rank reads.
 pub(crate) struct Sent<'a> {
@@ -96,12 +113,12 @@ impl Part {
             Extent::Inner => ranges.push(wide(own)),
             Extent::Local => {
                 ranges.push(wide(own));
-                ranges.extend(self.halo(End::Src, chunk, 0).map(|(_, rows)| wide(rows)));
+                ranges.extend(self.halo(End::Src.into(), chunk, 0).map(|(_, rows)| wide(rows)));
             }
             Extent::Halo => {
                 let behind = |rows: Range<usize>| rows.start - self.inner..rows.end - self.inner;
                 ranges.extend(
-                    self.halo(End::Src, chunk, 0)
+                    self.halo(End::Src.into(), chunk, 0)
                         .map(|(_, rows)| wide(behind(rows))),
                 );
             }
@@ -115,6 +132,7 @@ impl Part {
             }
             Extent::Fixed(_)
             | Extent::All
+            | Extent::AllLocal
             | Extent::AllEdges(_)
             | Extent::SliceNonzeros
             | Extent::Run(..)
@@ -127,27 +145,33 @@ impl Part {
         Some(())
     }
 
-    /// The own rows, of a chunk or all, for each rank that has any in its halo: as sources of edges, or as targets. Starts
-    /// with rank `first` and wraps around, so that not everyone begins with rank 0.
+    /// The own rows, of a chunk or all, for each rank (or group) that has any in its halo: as sources of edges, or as
+    /// targets. Starts with rank `first` and wraps around, so that not everyone begins with rank 0.
     pub(crate) fn sent(
         &self,
-        end: End,
+        exchanged: Exchanged,
         chunk: Option<u32>,
         first: u32,
     ) -> impl Iterator<Item = Sent<'_>> + use<'_> {
-        let (all, list): (_, fn(u32) -> List) = match end {
-            End::Src => (&self.send, List::Sent),
-            End::Dst => (&self.open, List::Open),
+        let Exchanged { of, end } = exchanged;
+        let all = match (of, end) {
+            (Over::All, _) => &self.whole.send,
+            (_, End::Src) => &self.send,
+            (_, End::Dst) => &self.open,
         };
         let rows = move |i: usize| {
             let (to, rows) = &all[i];
-            let places = match end {
-                End::Src => within(&self.chunks.send[i], chunk),
-                End::Dst => 0..rows.len(),
+            let places = match (of, end) {
+                (Over::Own, End::Src) => within(&self.chunks.send[i], chunk),
+                _ => 0..rows.len(),
+            };
+            let list = match end {
+                End::Src => List::Sent(of, i as u32),
+                End::Dst => List::Open(i as u32),
             };
             Sent {
                 to: *to,
-                list: list(i as u32),
+                list,
                 first: places.start,
                 rows: &rows[places],
             }
@@ -165,22 +189,24 @@ impl Part {
         set.map_or(&self.whole.owned, |set| &set.ids)
     }
 
-    /// The halo rows, of a chunk or all, for each rank that owns any, in the same order.
+    /// The halo rows, of a chunk or all, for each rank (or group) that owns any, in the same order.
     pub(crate) fn halo(
         &self,
-        end: End,
+        exchanged: Exchanged,
         chunk: Option<u32>,
         first: u32,
     ) -> impl Iterator<Item = (u32, Range<usize>)> + use<'_> {
-        let all = match end {
-            End::Src => &self.halo_of,
-            End::Dst => &self.ghosts_of,
+        let Exchanged { of, end } = exchanged;
+        let all = match (of, end) {
+            (Over::All, _) => &self.whole.halo_of,
+            (_, End::Src) => &self.halo_of,
+            (_, End::Dst) => &self.ghosts_of,
         };
         let rows = move |i: usize| {
             let (owner, rows) = &all[i];
-            let rows = match end {
-                End::Src => within(&self.chunks.halo[i], chunk),
-                End::Dst => rows.clone(),
+            let rows = match (of, end) {
+                (Over::Own, End::Src) => within(&self.chunks.halo[i], chunk),
+                _ => rows.clone(),
             };
             (*owner, rows)
         };

@@ -1,24 +1,34 @@
-//! Data about the whole graph that every rank keeps, if columns are cut instead of rows.
+//! Data about the whole graph that every rank keeps, if columns are cut instead of rows; or about the vertices of its group,
+//! if groups of ranks divide the vertices.
 
 use crate::chunks::{ChunkNeeds, ChunkRows};
 use crate::part::{Edges, Needs, Ways};
 use gnnc_graph::parts::WholeGraph;
-use gnnc_graph::{GraphError, LocalEdges, LocalPart, Topology};
-use gnnc_ir::program::Program;
+use gnnc_graph::{GraphData, GraphError, LocalEdges, LocalPart, Topology};
+use gnnc_ir::EdgeSet;
+use gnnc_ir::program::{Program, RankSizes};
 use gnnc_ir::words::types::BySet;
+use std::borrow::Cow;
+use std::ops::Range;
 
 /// Data read by kernels over all vertices and by redistributions; empty if a program has neither.
-/// The ranks of one machine share it.
+/// The ranks of one machine, or of one group, share it.
 #[derive(Default)]
 pub(crate) struct Whole {
     /// Its numbers of edges, which are known even if its edges are elsewhere.
     pub(crate) graph: WholeGraph,
-    /// Edges by edge set; `None` for sets that no kernel walks. Rows are global ids.
+    /// Edges by edge set; `None` for sets that no kernel walks. Rows are global ids, or those of the group.
     pub(crate) edges: BySet<Option<Edges>>,
-    /// The id of every vertex, in order.
+    /// The id of the vertex of each row: of every vertex, in order, or of those of the group, then of its halo.
     pub(crate) ids: Vec<u32>,
-    /// For each rank, the ids of its own vertices, in the order of its rows.
+    /// For each rank, the rows that are its own vertices, in the order of its rows; none for ranks of other groups.
     pub(crate) owned: Vec<Vec<u32>>,
+    /// For each group that owns halo rows of this one, these rows; ascending.
+    pub(crate) halo_of: Vec<(u32, Range<usize>)>,
+    /// For each group that reads rows of this one, these rows; ascending.
+    pub(crate) send: Vec<(u32, Vec<u32>)>,
+    /// The group's part of the graph, if groups divide the vertices.
+    pub(crate) group: Option<LocalPart>,
     /// The chunks that kernels run over, and the rows moved with each.
     pub(crate) chunks: ChunkRows,
 }
@@ -34,41 +44,133 @@ impl Whole {
         graph: WholeGraph,
         parts: &[LocalPart],
     ) -> Result<Self, GraphError> {
-        let mut walked = BySet::<Ways>::default();
-        let (mut ids, mut owned) = (false, false);
-        let mut chunks = ChunkNeeds::default();
-        for needs in programs.map(Needs::of) {
-            for (set, needed) in needs.all_edges.each() {
-                let walked = walked.of_mut(set);
-                *walked = walked.or(*needed);
-            }
-            ids |= needs.ids;
-            owned |= needs.owned;
-            chunks.add(&needs.chunks);
-        }
+        let needed = Needed::by(programs);
         let mut whole = Self {
             graph,
             ..Self::default()
         };
-        for (set, ways) in walked.each().filter(|(_, ways)| ways.walked) {
+        for (set, ways) in needed.walked() {
             let edges = LocalEdges::whole(topology, set)?;
-            *whole.edges.of_mut(set) = Some(Edges::new(edges, *ways, topology.relations()));
+            *whole.edges.of_mut(set) = Some(Edges::new(edges, ways, topology.relations()));
         }
-        if ids {
+        if needed.ids {
             whole.ids = (0..topology.vertices()).collect();
         }
-        if owned {
+        if needed.owned {
             let own = |part: &LocalPart| part.global[..part.inner].to_vec();
             whole.owned = parts.iter().map(own).collect();
         }
-        whole.chunks = ChunkRows::new(&chunks, topology, &whole.owned);
+        whole.chunks = ChunkRows::new(&needed.chunks, topology, &whole.owned);
         Ok(whole)
+    }
+
+    /// Extracts from a group's part of the graph what the programs need. `parts` are those of all ranks, of which
+    /// consecutive ones make up a group.
+    pub(crate) fn of_group<'a>(
+        programs: impl Iterator<Item = &'a Program>,
+        group: LocalPart,
+        graph: WholeGraph,
+        parts: &[LocalPart],
+    ) -> Self {
+        let needed = Needed::by(programs);
+        let mut edges = BySet::default();
+        for (set, ways) in needed.walked() {
+            *edges.of_mut(set) = Some(Edges::new(group.edges(set), ways, graph.relations));
+        }
+        let mut rows: Vec<(u32, u32)> = (group.global[..group.inner].iter().copied())
+            .zip(0..)
+            .collect();
+        rows.sort_unstable();
+        let row = |v: &u32| {
+            let found = rows.binary_search_by_key(v, |(vertex, _)| *vertex).ok()?;
+            Some(rows[found].1)
+        };
+        let own = |part: &LocalPart| part.global[..part.inner].iter().filter_map(row).collect();
+        Self {
+            edges,
+            ids: group.global.clone(),
+            owned: parts.iter().map(own).collect(),
+            halo_of: group.halo_of.clone(),
+            send: group.send.clone(),
+            chunks: ChunkRows::default(),
+            group: Some(group),
+            graph,
+        }
+    }
+
+    /// The vertices whose columns ranks divide, in the order of their rows: all, or those of the group.
+    pub(crate) fn vertices(&self, data: &GraphData) -> Cow<'_, [u32]> {
+        match &self.group {
+            Some(group) => Cow::Borrowed(&group.global[..group.inner]),
+            None => (0..data.vertices()).collect(),
+        }
+    }
+
+    /// Adds the numbers of these vertices and edges to those of a rank of a graph with so many vertices.
+    pub(crate) fn count(&self, vertices: u64, sizes: &mut RankSizes) {
+        let named = 1..self.graph.edges.len() as u8;
+        match &self.group {
+            Some(group) => {
+                sizes.vertices = group.inner as u64;
+                sizes.elsewhere = vertices - sizes.vertices;
+                sizes.all_halo = group.halo() as u64;
+                sizes.all_edges = group.edges_of(EdgeSet::Plain);
+                for number in named {
+                    let edges = group.edges_of(EdgeSet::Named(number));
+                    sizes.all_named_edges.add(number, edges);
+                }
+            }
+            None => {
+                sizes.vertices = vertices;
+                sizes.all_edges = self.graph.edges.first().copied().unwrap_or(0);
+                for number in named {
+                    sizes.all_named_edges.add(number, self.graph.edges[usize::from(number)]);
+                }
+            }
+        }
     }
 
     /// Size in bytes.
     pub(crate) fn bytes(&self) -> usize {
         let edges = self.edges.values().flatten().map(Edges::bytes);
         let owned = self.owned.iter().map(Vec::len);
-        edges.sum::<usize>() + 4 * (self.ids.len() + owned.sum::<usize>()) + self.chunks.bytes()
+        let sent = self.send.iter().map(|(_, rows)| rows.len());
+        let rows = self.ids.len() + owned.sum::<usize>() + sent.sum::<usize>();
+        edges.sum::<usize>() + 4 * rows + self.chunks.bytes()
+    }
+}
+
+/// What the programs of a session read of all vertices.
+struct Needed {
+    edges: BySet<Ways>,
+    ids: bool,
+    owned: bool,
+    chunks: ChunkNeeds,
+}
+
+impl Needed {
+    fn by<'a>(programs: impl Iterator<Item = &'a Program>) -> Self {
+        let mut all = Self {
+            edges: BySet::default(),
+            ids: false,
+            owned: false,
+            chunks: ChunkNeeds::default(),
+        };
+        for needs in programs.map(Needs::of) {
+            for (set, needed) in needs.all_edges.each() {
+                let ways = all.edges.of_mut(set);
+                *ways = ways.or(*needed);
+            }
+            all.ids |= needs.ids;
+            all.owned |= needs.owned;
+            all.chunks.add(&needs.chunks);
+        }
+        all
+    }
+
+    /// The sets whose edges are walked, and how.
+    fn walked(&self) -> impl Iterator<Item = (EdgeSet, Ways)> {
+        let each = self.edges.each().map(|(set, ways)| (set, *ways));
+        each.filter(|(_, ways)| ways.walked)
     }
 }

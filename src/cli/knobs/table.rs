@@ -247,10 +247,11 @@ pub(super) const KNOBS: &[Knob] = &[
         alias: None,
         option: Form::Value("N[/apart]"),
         values: "",
-        help: "How many slices the features have in push-pull on batches. The number must divide the workers, which then \
-               hold several copies; by default every worker has a slice of its own. Consecutive workers share a copy; \
-               with /apart they hold the same slice",
-        set: |knobs, text| text.parse().map(|mesh| knobs.sampling.slices = Some(mesh)),
+        help: "How many slices columns have. The number must divide the workers; by default every worker has a slice of its \
+               own. On the whole graph, groups of so many consecutive workers divide the vertices, and the workers of a \
+               group the columns (placements tensor, push-pull and mixed). In push-pull on batches, consecutive workers \
+               share a copy of the features; with /apart they hold the same slice",
+        set: |knobs, text| text.parse().map(|mesh| knobs.slices = Some(mesh)),
     },
     Knob {
         name: "migrate",

@@ -195,8 +195,10 @@ impl Instruction for Redistribute {
             (Moved::Rows(chunk), _) => (Touched::Rows(chunk), Touched::Rows(chunk)),
             (Moved::New(end, chunk), _) => (Touched::New(end, chunk), Touched::New(end, chunk)),
             (Moved::Level(_), _) => (Touched::All, Touched::All),
-            (Moved::All, Split(_) | Replicate) => (Touched::Own, Touched::All),
-            (Moved::All, Join(_) | Reduce | Own) => (Touched::All, Touched::Own),
+            // Behind the rows of a group there may be those of its halo.
+            (Moved::All, Split(_) | Replicate | Join(_) | Reduce | Own) => {
+                (Touched::Own, Touched::Own)
+            }
         };
         visit(Operand::read(self.from.at, Use::Rows(source)));
         visit(Operand::write(self.to, Use::Rows(target)));
@@ -275,9 +277,10 @@ impl Instruction for Redistribute {
 
 impl Redistribute {
     /// The ranks that it moves rows among: those with slices of one copy, or all if everyone gets whole
-    /// rows of the graph.
-    pub fn among(&self) -> Among {
+    /// rows of the graph. Ranks in groups stay among those of the group.
+    pub fn among(&self, program: &Program) -> Among {
         match (self.how, self.moved) {
+            (op::Redistribute::Replicate, _) if program.in_groups() => Among::Slices,
             (op::Redistribute::Replicate, Moved::All | Moved::Rows(_) | Moved::New(..)) => {
                 Among::All
             }
@@ -294,7 +297,7 @@ impl Redistribute {
             let rows: Vec<u64> = group.places().filter_map(of_place).collect();
             redistribute_total(self.how, shape, group.ranks, &rows, &row)
         };
-        program.groups(self.among()).map(of_group).sum()
+        program.groups(self.among(program)).map(of_group).sum()
     }
 
     /// Bytes of a piece of a row, of so many numbers, in a message.

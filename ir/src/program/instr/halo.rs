@@ -2,6 +2,7 @@
 
 use super::encoded::{as_encoded, encoded, message_bytes};
 use super::{Collective, Encoded, Instruction, Operand, Use};
+use crate::graph::op::Slice;
 use crate::kernel::End;
 use crate::program::access::Touched;
 use crate::program::text::line::{after, optional};
@@ -9,14 +10,17 @@ use crate::program::text::{Reader, Text, TextError};
 use crate::program::traffic::{Reads, Traffic, exchanged, row_bytes};
 use crate::program::verify::{Check, Checked};
 use crate::program::work::{Counts, Terms, Work};
-use crate::program::{Program, RankSizes, Ref, Returned, Skip};
+use crate::program::{Among, Program, RankSizes, Ref, Returned, Skip};
 use serde::{Deserialize, Serialize};
 
 /// Sends own rows to the ranks that have them in their halo; fills these halo rows.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HaloExchange {
-    /// A buffer with `Local` rows.
+    /// A buffer with `Local` rows, or with `AllLocal` rows, which ranks with the same slice exchange.
     pub buffer: Ref,
+    /// Of which the columns of such rows are this rank's slice; `None` if all ranks of the group have the same columns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slice: Option<Slice>,
     /// Which halo rows: sources of edges, or targets to which other ranks add
     /// ([`Halo::Cover`](crate::program::Halo::Cover)).
     #[serde(default = "source", skip_serializing_if = "is_source")]
@@ -32,8 +36,11 @@ pub struct HaloExchange {
 /// Sends halo rows to their owners, which add them to their own in rank order.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HaloReduce {
-    /// A buffer with `Local` rows.
+    /// A buffer with `Local` rows, or with `AllLocal` rows, which ranks with the same slice exchange.
     pub buffer: Ref,
+    /// Of which the columns of such rows are this rank's slice; `None` if all ranks of the group have the same columns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slice: Option<Slice>,
     /// Which halo rows, as for [`HaloExchange`].
     #[serde(default = "source", skip_serializing_if = "is_source")]
     pub end: End,
@@ -72,7 +79,7 @@ impl Instruction for HaloExchange {
 
     fn check(&self, check: &Check) -> Checked {
         check.halo_of(self.end)?;
-        check.halo(self.buffer)
+        check.halo(self.buffer, self.slice)
     }
 
     fn fits_chunks(&self, _: &Program) -> bool {
@@ -82,8 +89,13 @@ impl Instruction for HaloExchange {
     unpriced!();
 
     fn traffic(&self, program: &Program, reads: &Reads, _: &[RankSizes], sum: &mut Traffic) {
-        let row = Row::of(program, self.buffer, &self.encoded);
-        let Sent { bytes, crossing } = Sent::of(program, reads, self.end, row);
+        let rows = Rows {
+            at: self.buffer,
+            slice: self.slice,
+            end: self.end,
+            encoded: self.encoded,
+        };
+        let Sent { bytes, crossing } = rows.sent(program, reads);
         sum.crossing += exchanged(crossing, self.skip.as_ref());
         // Everyone who has a block says to its readers what it does with it.
         let flags = self.skip.map_or(0, |skip| skip.rule.flags());
@@ -93,9 +105,10 @@ impl Instruction for HaloExchange {
     fn print(&self, _: &Program) -> String {
         let skip = after(", ", self.skip.as_ref());
         format!(
-            "halo-exchange {}{}{}{skip}",
+            "halo-exchange {}{}{}{}{skip}",
             targets(self.end),
             self.buffer.text(),
+            after(" of ", self.slice.as_ref()),
             as_encoded(&self.encoded),
         )
     }
@@ -141,39 +154,63 @@ fn end(from: &mut Reader<'_>) -> End {
     }
 }
 
-/// Bytes of a row in memory and in messages.
-struct Row {
-    memory: u64,
-    message: u64,
+/// Reads of which the columns are a slice, if that is next.
+fn slice(from: &mut Reader<'_>) -> Result<Option<Slice>, TextError> {
+    match from.skip("of") {
+        true => Slice::parse(from).map(Some),
+        false => Ok(None),
+    }
 }
 
-/// Bytes that all ranks send for the rows of an exchange or a reduction.
+/// The rows of an exchange or a reduction.
+struct Rows {
+    at: Ref,
+    slice: Option<Slice>,
+    end: End,
+    encoded: Option<Encoded>,
+}
+
+/// Bytes that all ranks send for them.
 struct Sent {
     bytes: u64,
     /// Those between nodes.
     crossing: u64,
 }
 
-impl Row {
-    fn of(program: &Program, at: Ref, encoded: &Option<Encoded>) -> Self {
-        Self {
-            memory: row_bytes(program, at),
-            message: message_bytes(program, at, encoded),
+impl Rows {
+    fn sent(&self, program: &Program, reads: &Reads) -> Sent {
+        if program.buffer(self.at.buffer).extent.of_whole_graph() {
+            return self.in_lanes(program, reads);
+        }
+        // In two tiers, rows are encoded only where they cross between nodes.
+        let row = message_bytes(program, self.at, &self.encoded);
+        let (rows, crossing) = (reads.of(self.end), reads.crossing_of(self.end));
+        let bytes = match program.node_ranks {
+            None => rows * row,
+            Some(_) => (rows - crossing) * row_bytes(program, self.at) + crossing * row,
+        };
+        Sent {
+            bytes,
+            crossing: crossing * row,
         }
     }
-}
 
-impl Sent {
-    /// In two tiers, rows are encoded only where they cross between nodes.
-    fn of(program: &Program, reads: &Reads, end: End, row: Row) -> Self {
-        let (rows, crossing) = (reads.of(end), reads.crossing_of(end));
-        let bytes = match program.node_ranks {
-            None => rows * row.message,
-            Some(_) => (rows - crossing) * row.memory + crossing * row.message,
+    /// Each rank of a group sends its slice of the rows that other groups read.
+    fn in_lanes(&self, program: &Program, reads: &Reads) -> Sent {
+        let buffer = program.buffer(self.at.buffer);
+        let columns = |rank: u32| match self.slice {
+            None => buffer.columns,
+            Some(slice) => {
+                let other = program.slice(slice.axis, slice.of, rank);
+                buffer.columns / slice.len.max(1) * other.len
+            }
         };
-        Self {
-            bytes,
-            crossing: crossing * row.message,
+        let group = program.group(0, Among::Slices);
+        let words = |place| Encoded::words(&self.encoded, columns(group.rank(place)), buffer.storage);
+        let row: u64 = group.places().map(|place| 4 * u64::from(words(place))).sum();
+        Sent {
+            bytes: reads.of_groups * row,
+            crossing: reads.crossing_groups * row,
         }
     }
 }
@@ -183,6 +220,7 @@ impl HaloExchange {
     pub fn of(buffer: Ref) -> Self {
         Self {
             buffer,
+            slice: None,
             end: End::Src,
             encoded: None,
             skip: None,
@@ -193,6 +231,7 @@ impl HaloExchange {
         Ok(Self {
             end: end(from),
             buffer: Ref::parse(from)?,
+            slice: slice(from)?,
             encoded: encoded(from)?,
             skip: optional(from, Skip::parse)?,
         })
@@ -227,7 +266,7 @@ impl Instruction for HaloReduce {
             check.at_least("left", left, 0)?;
         }
         check.halo_of(self.end)?;
-        check.halo(self.buffer)
+        check.halo(self.buffer, self.slice)
     }
 
     fn fits_chunks(&self, _: &Program) -> bool {
@@ -237,8 +276,13 @@ impl Instruction for HaloReduce {
     unpriced!();
 
     fn traffic(&self, program: &Program, reads: &Reads, _: &[RankSizes], sum: &mut Traffic) {
-        let row = Row::of(program, self.buffer, &self.encoded);
-        let Sent { bytes, crossing } = Sent::of(program, reads, self.end, row);
+        let rows = Rows {
+            at: self.buffer,
+            slice: self.slice,
+            end: self.end,
+            encoded: self.encoded,
+        };
+        let Sent { bytes, crossing } = rows.sent(program, reads);
         let skip = self.skip.as_ref().map(|skip| &skip.of);
         sum.crossing += exchanged(crossing, skip);
         sum.halo_reduce += exchanged(bytes, skip);
@@ -246,9 +290,10 @@ impl Instruction for HaloReduce {
 
     fn print(&self, _: &Program) -> String {
         let mut text = format!(
-            "halo-reduce {}{}{}",
+            "halo-reduce {}{}{}{}",
             targets(self.end),
             self.buffer.text(),
+            after(" of ", self.slice.as_ref()),
             as_encoded(&self.encoded)
         );
         if let Some(Returned { of, left }) = &self.skip {
@@ -280,6 +325,7 @@ impl HaloReduce {
     pub fn of(buffer: Ref) -> Self {
         Self {
             buffer,
+            slice: None,
             end: End::Src,
             encoded: None,
             skip: None,
@@ -290,6 +336,7 @@ impl HaloReduce {
         Ok(Self {
             end: end(from),
             buffer: Ref::parse(from)?,
+            slice: slice(from)?,
             encoded: encoded(from)?,
             skip: optional(from, |from| {
                 let of = Skip::parse(from)?;

@@ -141,6 +141,7 @@ impl Text for Extent {
             Self::Local => "local",
             Self::Halo => "halo",
             Self::All => "all",
+            Self::AllLocal => "all-local",
             Self::FeatureNonzeros => "nonzeros",
             Self::SliceNonzeros => "slice-nonzeros",
         };
@@ -164,6 +165,7 @@ impl Text for Extent {
             "local" => Self::Local,
             "halo" => Self::Halo,
             "all" => Self::All,
+            "all-local" => Self::AllLocal,
             "nonzeros" => Self::FeatureNonzeros,
             "slice-nonzeros" => Self::SliceNonzeros,
             "run" => from
@@ -179,7 +181,7 @@ impl Text for Extent {
                 .map(|(even, of)| Self::EdgeRun(even, of))?,
             _ => {
                 return Err(from.wrong_before(
-                    "rows: a number, inner, local, halo, edges, all, nonzeros, level(N), run(CUT, N)",
+                    "rows: a number, inner, local, halo, edges, all, all-local, nonzeros, level(N), run(CUT, N)",
                 ));
             }
         })

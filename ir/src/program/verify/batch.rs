@@ -206,7 +206,8 @@ fn levels(program: &Program) -> Result<(), String> {
         let known = match buffer.extent {
             Extent::Level(level) => usize::from(level.number) <= hops && hops > 0,
             Extent::LevelEdges(layer, _) => (1..=hops).contains(&usize::from(layer.number)),
-            Extent::Fixed(_) | Extent::Inner | Extent::Local | Extent::Halo | Extent::All => false,
+            Extent::Fixed(_) | Extent::Inner | Extent::Local | Extent::Halo => false,
+            Extent::All | Extent::AllLocal => false,
             Extent::Edges(_) | Extent::AllEdges(_) | Extent::FeatureNonzeros => false,
             Extent::SliceNonzeros | Extent::Run(..) | Extent::EdgeRun(..) => false,
         };

@@ -23,7 +23,9 @@ impl Check<'_> {
                 Err(_) => false,
             };
             let fits = match buffer.role {
-                Role::Features => Vertices::of(buffer.extent).is_some() && columns(buffer.extent),
+                Role::Features => {
+                    Vertices::of(buffer.extent.without_halo()).is_some() && columns(buffer.extent)
+                }
                 Role::FeatureValues => {
                     let nonzeros = [Extent::FeatureNonzeros, Extent::SliceNonzeros];
                     nonzeros.contains(&buffer.extent)

@@ -32,7 +32,7 @@ impl Check<'_> {
 
     /// Whether a parameter's rows are those of all vertices of the graph.
     pub(in crate::program) fn has_all_vertices(&self, extent: Extent) -> bool {
-        let vertices = self.data.capacity.most().vertices;
+        let vertices = self.data.capacity.most().of_graph();
         matches!(extent, Extent::Fixed(rows) if u64::from(rows) == vertices)
     }
 

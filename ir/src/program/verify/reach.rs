@@ -126,7 +126,10 @@ impl Check<'_> {
             };
             (of(Extent::Level(above)), sources)
         } else if launch.rows.of_whole_graph() {
-            (sizes.vertices, sizes.vertices)
+            match self.program.in_groups() {
+                true => (of(Extent::All), of(Extent::AllLocal)),
+                false => (of(Extent::All), of(Extent::All)),
+            }
         } else if self.program.halo == Halo::Cover {
             // Edges lead into own rows and into targets of other ranks.
             (of(Extent::Local), of(Extent::Local))

@@ -22,6 +22,7 @@ impl Check<'_> {
         let (how, to, heads, width) = (*how, *to, *heads, *width);
         if let (Redistribute::Split(_), Extent::All) = (how, moved.extents()[1])
             && self.program.group_ranks(Among::Copies) > 1
+            && !self.program.in_groups()
         {
             return Err(
                 "rows of all vertices from the ranks with slices of one copy of the features, which own \
@@ -124,10 +125,9 @@ impl Check<'_> {
         if matches!(found, Extent::Level(_)) && !all {
             return Ok(());
         }
-        match (Vertices::of(found), all) {
-            (Some(Vertices::All), true) | (Some(Vertices::Inner | Vertices::Local), false) => {
-                Ok(())
-            }
+        match (Vertices::of(found.without_halo()), all) {
+            (Some(Vertices::All), true) => Ok(()),
+            (Some(Vertices::Inner | Vertices::Local), false) => Ok(()),
             (_, true) => Err(format!(
                 "{what} has {found} rows, expected those of all vertices"
             )),

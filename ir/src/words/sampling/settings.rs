@@ -3,7 +3,6 @@
 use super::{
     Cache, CacheBy, Cut, Exclude, Fanout, Kind, Migrate, Negatives, Roots, Sampling, Topology,
 };
-use crate::words::mesh::Mesh;
 use serde::{Deserialize, Serialize};
 
 /// What a model or the options of a command say about batches; open where they say nothing.
@@ -48,10 +47,6 @@ pub struct SamplingSettings {
     /// ranks work on other batches while they wait: 0, 2 or 3. Default: 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delay: Option<u32>,
-    /// How slices of the features are spread over the ranks, if they hold several copies. Default: one
-    /// slice a rank.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub slices: Option<Mesh>,
     /// What moves with a model in placement model-migration. Default: full.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub migrate: Option<Migrate>,
@@ -143,7 +138,6 @@ impl SamplingSettings {
             prefetch: None,
             samplers: None,
             delay: None,
-            slices: None,
             migrate: None,
             merges: None,
             cache: None,
@@ -172,7 +166,6 @@ impl SamplingSettings {
             prefetch: self.prefetch.or(other.prefetch),
             samplers: self.samplers.or(other.samplers),
             delay: self.delay.or(other.delay),
-            slices: self.slices.or(other.slices),
             migrate: self.migrate.or(other.migrate),
             merges: self.merges.or(other.merges),
             cache: self.cache.or(other.cache),

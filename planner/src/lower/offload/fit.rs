@@ -139,6 +139,8 @@ fn tighter(a: &MemoryBudget, b: &MemoryBudget) -> bool {
             feature_nonzeros,
             slice_nonzeros,
             vertices,
+            elsewhere: _,
+            all_halo,
             all_edges,
             all_named_edges,
             max_degree,
@@ -148,7 +150,7 @@ fn tighter(a: &MemoryBudget, b: &MemoryBudget) -> bool {
             batch: _,
         } = *sizes;
         let own = [inner, halo, edges, feature_nonzeros, slice_nonzeros];
-        let all = [vertices, all_edges, max_degree];
+        let all = [vertices, all_halo, all_edges, max_degree];
         let named = [named_edges, all_named_edges].map(|edges| edges.numbers());
         own.into_iter()
             .chain(all)

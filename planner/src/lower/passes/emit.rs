@@ -10,9 +10,9 @@ use gnnc_ir::graph::op::Op;
 use gnnc_ir::kernel::expr::{Expr, Value as Scalar};
 use gnnc_ir::kernel::{At, Body, EdgePass, EdgeResult, End};
 use gnnc_ir::program::instr;
-use gnnc_ir::program::{Extent, Instr};
+use gnnc_ir::program::Instr;
 use gnnc_ir::words::scalar::Unary;
-use gnnc_ir::{NodeId, Rows, Type};
+use gnnc_ir::{NodeId, Type};
 use std::collections::{BTreeMap, BTreeSet};
 
 impl Region<'_> {
@@ -106,33 +106,32 @@ impl Region<'_> {
             results,
         });
         let rows = match pass.sums.first() {
-            Some(sum) => sum_rows(graph.ty(*sum).rows, pass.to),
+            Some(sum) => sum_rows(lowerer, graph.ty(*sum).rows, pass.to),
             None => crate::lower::region::launch_rows(first),
         };
         let launch = builder.launch(&mut lowerer.program, body, rows, outputs);
         self.code.push(Instr::Launch(launch));
-        for buffer in sent {
-            let skip = None;
+        for sum in sent {
             self.code.push(Instr::HaloReduce(instr::HaloReduce {
-                skip,
-                ..instr::HaloReduce::of(buffer)
+                slice: sum.slice,
+                ..instr::HaloReduce::of(sum.at)
             }));
         }
         Ok(())
     }
 
-    /// Where a sum goes; appends the buffer to `sent` if its halo rows belong to other ranks.
+    /// Where a sum goes; appends it to `sent` if its halo rows belong to other ranks.
     fn sum_target(
         &mut self,
         lowerer: &mut Lowerer,
         pass: &Pass,
         (sum, last): (NodeId, NodeId),
-        sent: &mut Vec<gnnc_ir::program::Ref>,
+        sent: &mut Vec<Value>,
     ) -> Value {
         let rows = self.graph.ty(sum).rows;
-        let shared = pass.to == End::Src && lowerer.distributed && rows == Rows::Vertices;
+        let shared = pass.to == End::Src && lowerer.has_halo(rows);
         let extent = match shared {
-            true => Extent::Local,
+            true => lowerer.extent(self.graph.ty(sum)).with_halo(),
             false => self.extent_of(lowerer, last),
         };
         let mut out = self.target(lowerer, last, extent);
@@ -140,7 +139,7 @@ impl Region<'_> {
         // If gradients stop at copies, what is sent is decided later.
         let raw = self.embeddings.raw.get(last.0 as usize) == Some(&true);
         if shared && !raw {
-            sent.push(out.at);
+            sent.push(out);
         }
         out.halo |= raw;
         out

@@ -50,7 +50,7 @@ impl Compiler<'_> {
                 let rows: Vec<u64> = self.parts.sizes.iter().map(|s| moved.own_rows(s)).collect();
                 let bytes = one.bytes(self.program, &rows);
                 let adds = one.how == Redistribute::Reduce;
-                let cost = self.all_to_all(one.among(), adds, self.moved(bytes, moved));
+                let cost = self.all_to_all(one.among(self.program), adds, self.moved(bytes, moved));
                 let cost = self.as_measured(cost, instr, name);
                 let plain = instr::Redistribute {
                     encoded: None,
