@@ -263,6 +263,10 @@ impl<'a> Planner<'a> {
         if let Some(node_ranks) = spec.node_ranks() {
             parts = parts.on_nodes(&self.workload, node_ranks);
         }
+        if let Some(ranks) = spec.group_ranks() {
+            let groups = parts.in_groups(&self.workload, ranks);
+            parts = groups.map_err(|e| Error::Input(e.to_string()))?;
+        }
         let asked = &spec.knobs.sampling;
         let mut batches = self.batches.iter().filter(|_| spec.samples());
         if let Some(batches) = batches.find(|batches| batches.settings.same_batches(asked)) {

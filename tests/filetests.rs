@@ -282,6 +282,7 @@ fn lowered(keys: &Keys, text: &str) -> Result<Vec<Program>, String> {
 fn priced(keys: &Keys, program: &Program) -> Result<String, String> {
     let data = keys.data(program);
     let parts = Parts {
+        groups: None,
         partitioner: gnnc::ir::plan::Partitioner::Metis,
         sizes: vec![*data.capacity.most(); program.ranks as usize],
         messages: Messages::Uniform,

@@ -149,8 +149,25 @@ pub fn summarise_partition(
         parts: loads,
         nodes: node_loads(partition.owner(), &replication, of_nodes),
         cover: None,
+        groups: Vec::new(),
         messages: replication.messages,
     })
+}
+
+/// Counts the same of groups of consecutive parts, for several sizes of groups; those that do not divide the parts are
+/// left out.
+///
+/// # Errors
+/// As [`summarise_partition`].
+pub fn groups(
+    data: &GraphData,
+    partition: &Partition,
+    partitioner: &str,
+    sizes: impl IntoIterator<Item = u32>,
+) -> Result<Vec<PartitionSummary>, GraphError> {
+    let divides = |size: &u32| *size > 0 && partition.parts().is_multiple_of(*size);
+    let of_size = |size| summarise_partition(data, &partition.groups(size)?, partitioner, &[]);
+    sizes.into_iter().filter(divides).map(of_size).collect()
 }
 
 /// Counts what the parts of a partition send and add up if they send the fewest rows and partial sums. `None` for a graph

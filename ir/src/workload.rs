@@ -76,6 +76,9 @@ pub struct PartitionSummary {
     /// What the parts send if they send the fewest rows and partial sums; `None` if it was not counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cover: Option<CoverLoads>,
+    /// Groups of consecutive parts, taken as parts, for several sizes of groups; empty if they were not counted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<PartitionSummary>,
 }
 
 /// What the parts of a partition send if they send the fewest rows and partial sums.

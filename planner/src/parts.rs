@@ -3,6 +3,7 @@
 mod batch;
 mod chunks;
 mod cover;
+mod groups;
 mod nodes;
 mod reach;
 mod reads;
@@ -20,6 +21,7 @@ use gnnc_ir::program::{BatchSizes, Halo, Program, RankSizes, Reach};
 use gnnc_ir::words::spelling::counted;
 use gnnc_ir::words::types::NamedEdges;
 use gnnc_ir::workload::{CoverLoads, Origin, PartLoad, PartitionSummary, Workload};
+pub use groups::Groups;
 pub use nodes::Nodes;
 pub(crate) use nodes::Tiers;
 use reach::Within;
@@ -47,6 +49,8 @@ pub struct Parts {
     pub messages: Messages,
     /// Nodes where a row crosses once; `None` if owners send each reader its own copy.
     pub nodes: Option<Nodes>,
+    /// Groups of ranks, if they divide the vertices, and the ranks of a group the columns.
+    pub groups: Option<Box<Groups>>,
     /// Targets of edges in halos, for programs that have some.
     pub targets: Option<Targets>,
     /// The fewest rows and partial sums, if they were counted.
@@ -155,6 +159,7 @@ impl Parts {
                 sizes.slice_nonzeros = of_slice.get(own).copied().unwrap_or(0);
             }
         }
+        self.hold_groups(program);
         if let (Some(_), Some(batch)) = (&program.sampling, &mut self.batch) {
             batch.share(program);
             for (sizes, expected) in self.sizes.iter_mut().zip(&batch.expected) {
@@ -202,6 +207,14 @@ impl Parts {
             sizes.halo = (sizes.halo as f64 * more).round() as u64;
             sizes.reach = within.reach(sizes);
         }
+        if let Some(groups) = &mut parts.groups {
+            groups.parts = groups.parts.with_replication(groups.parts.alpha * more);
+            let halos: Vec<u64> = groups.parts.sizes.iter().map(|sizes| sizes.halo).collect();
+            for (rank, sizes) in parts.sizes.iter_mut().enumerate() {
+                let halo = halos.get(rank / groups.ranks.max(1) as usize);
+                sizes.all_halo = halo.copied().unwrap_or(0).min(sizes.elsewhere);
+            }
+        }
         parts
     }
 
@@ -214,6 +227,9 @@ impl Parts {
         parts.messages = Messages::Uniform;
         if let Some(nodes) = &mut parts.nodes {
             nodes.counted.clear();
+        }
+        if let Some(groups) = &mut parts.groups {
+            groups.parts = groups.parts.evened().into_owned();
         }
         parts.chunks.clear();
         parts
@@ -281,6 +297,7 @@ pub fn parts(
             sizes: vec![all],
             messages: Messages::Uniform,
             nodes: None,
+            groups: None,
             targets: None,
             cover: None,
             alpha: 0.0,
@@ -381,6 +398,7 @@ fn measured(
         partitioner,
         messages,
         nodes: None,
+        groups: None,
         targets: None,
         cover: None,
         alpha: summary.alpha,
@@ -462,6 +480,7 @@ fn estimated(workload: &Workload, ranks: u32, partitioner: Partitioner) -> Parts
         sizes: (0..count).map(size).map(reached).collect(),
         messages: Messages::Uniform,
         nodes: None,
+        groups: None,
         targets: None,
         cover: None,
         alpha,

@@ -349,6 +349,10 @@ fn divided(request: &PlanRequest, spec: &PlacementSpec) -> Result<Parts, String>
     if let Some(node_ranks) = spec.node_ranks() {
         found = found.on_nodes(request.workload, node_ranks);
     }
+    if let Some(ranks) = spec.group_ranks() {
+        let groups = found.in_groups(request.workload, ranks);
+        found = groups.map_err(|e| e.to_string())?;
+    }
     let batches = request.batches.iter().filter(|_| spec.samples());
     let asked = &spec.knobs.sampling;
     let batches = batches.filter(|batches| batches.settings.same_batches(asked));

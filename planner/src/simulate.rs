@@ -286,8 +286,10 @@ fn check(program: &Program, cluster: &Cluster, parts: &Parts) -> Result<(), Simu
 /// What ranks read of each other, and how much of it crosses between nodes. Only the sum of messages matters, so one number
 /// represents all of them.
 fn reads_of(parts: &Parts, fabric: &Fabric) -> Reads {
-    let [crossing, crossing_sums] = fabric.crossing_rows();
+    let [crossing, crossing_sums, of_groups] = fabric.crossing_rows();
+    let slices = parts.groups.as_ref().map_or(1, |groups| groups.ranks);
     Reads {
+        crossing_groups: of_groups / u64::from(slices.max(1)),
         crossing,
         crossing_sums,
         ..parts.reads()

@@ -390,11 +390,7 @@ impl Degrees {
         fill((rank, self), id, data, seed, &mut floats).then_some(floats)
     }
 
-    fn new(
-        program: &Program,
-        (local, whole): (&LocalPart, &Whole),
-        topology: &Topology,
-    ) -> Self {
+    fn new(program: &Program, (local, whole): (&LocalPart, &Whole), topology: &Topology) -> Self {
         let types = |types: &[u16]| types.iter().map(|kind| u32::from(*kind)).collect();
         let mut kinds: Vec<((Role, bool), Vec<u32>)> = Vec::new();
         for buffer in &program.buffers {

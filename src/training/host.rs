@@ -66,10 +66,15 @@ pub(super) fn resting(
         if spec.sends_sums() {
             found.cover = summary::cover_loads(data, partition);
         }
+        found.groups = summary::groups(data, partition, name, Vec::from_iter(spec.group_ranks()))?;
         workload.add_partition(count, found);
     }
     let mut parts =
         parts(&workload, count, partitioner).map_err(|e| Error::Input(e.to_string()))?;
+    if let Some(ranks) = spec.group_ranks() {
+        let groups = parts.in_groups(&workload, ranks);
+        parts = groups.map_err(|e| Error::Input(e.to_string()))?;
+    }
     let Some(first) = programs.first() else {
         return Ok(programs);
     };

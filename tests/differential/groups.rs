@@ -15,12 +15,12 @@ use proptest::test_runner::TestError;
 /// Ranks, and the slices of a group.
 const MESHES: [[u32; 2]; 7] = [[4, 2], [6, 2], [6, 3], [8, 2], [8, 4], [9, 3], [12, 4]];
 
-/// Placements that cut columns.
+/// Placements that cut columns. The last one does not have every model.
 const PLACEMENTS: [Placement; 4] = [
     Placement::Tensor,
-    Placement::PushPull,
     Placement::Mixed,
     Placement::TensorDecoupled,
+    Placement::PushPull,
 ];
 
 fn in_groups(case: &mut Case, slices: u32) {
@@ -31,7 +31,10 @@ fn in_groups(case: &mut Case, slices: u32) {
 #[test]
 fn groups_compute_what_the_interpreter_computes() {
     for (n, (layers, body, typed)) in models().into_iter().enumerate() {
-        for (placement, [ranks, slices]) in PLACEMENTS.into_iter().zip(MESHES.into_iter().cycle().skip(n)) {
+        for (placement, [ranks, slices]) in PLACEMENTS
+            .into_iter()
+            .zip(MESHES.into_iter().cycle().skip(n))
+        {
             let data = planted(shape(typed));
             let data = if typed { data } else { untyped(data) };
             let mut case = Case::new(layers, body, data);
@@ -41,7 +44,8 @@ fn groups_compute_what_the_interpreter_computes() {
                     Err(_) => continue,
                 }
             }
-            case.checked = n % 2 == 0;
+            // The fake device has streams for 8 ranks.
+            (case.checked, case.device) = (n % 3 == 0, n % 3 == 1 && ranks <= 8);
             in_groups(&mut case, slices);
             let partitioner = ["metis", "hash", "range"][n % 3];
             case.check(Way {
@@ -55,7 +59,7 @@ fn groups_compute_what_the_interpreter_computes() {
 #[test]
 fn random_models_in_groups() {
     let mesh = prop::sample::select(MESHES.to_vec());
-    let placement = prop::sample::select(PLACEMENTS.to_vec());
+    let placement = prop::sample::select(PLACEMENTS[..3].to_vec());
     let partitioner = prop::sample::select(vec!["metis", "hash", "range"]);
     let way = (placement, mesh, partitioner, 1..3usize);
     let result = runner(60).run(&(body(), any_shape(), way), |(body, shape, way)| {
@@ -70,7 +74,7 @@ fn random_models_in_groups() {
                 }
             }
         }
-        case.checked = shape.seed % 2 == 1;
+        (case.checked, case.device) = (shape.seed % 3 == 0, shape.seed % 3 == 1 && ranks <= 8);
         in_groups(&mut case, slices);
         let found = case.differences(Way {
             placement,

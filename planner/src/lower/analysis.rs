@@ -237,8 +237,7 @@ fn hosts(
             Op::Gather(..) | Op::ReduceCols(..) | Op::MatMul | Op::MatMulNT
         );
         // Sums over out-edges are complete only after the other ranks' shares have arrived.
-        let early = lowerer.has_halo(node.ty.rows)
-            && matches!(node.op, Op::Gather(_, End::Src, _));
+        let early = lowerer.has_halo(node.ty.rows) && matches!(node.op, Op::Gather(_, End::Src, _));
         // Heads that no edge names are 0, whatever a function of them would give.
         let places = node
             .inputs

@@ -1,8 +1,8 @@
 //! Partial tensors: sums over one rank's rows, yet to be added over the ranks.
 
+use crate::lower::Lowerer;
 use gnnc_ir::graph::op::{Clip, Copies, Op, Scan};
 use gnnc_ir::kernel::Reduce;
-use crate::lower::Lowerer;
 use gnnc_ir::program::Among;
 use gnnc_ir::words::scalar::{Binary, Unary};
 use gnnc_ir::{Graph, Node, NodeId, Rows};

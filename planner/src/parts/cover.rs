@@ -26,7 +26,11 @@ impl Parts {
             return;
         }
         self.forget_loads();
-        let vertices = self.sizes.first().map_or(0, |sizes| sizes.vertices).max(1) as f64;
+        let vertices = self
+            .sizes
+            .first()
+            .map_or(0, |sizes| sizes.of_graph())
+            .max(1) as f64;
         match self.cover.take() {
             Some(cover) => {
                 let sum = |rows: &[Vec<u64>]| rows.iter().flatten().sum::<u64>() as f64;

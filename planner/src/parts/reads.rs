@@ -16,6 +16,9 @@ impl Parts {
     /// other.
     pub fn reads(&self) -> Reads {
         let mut reads = self.reads_of_halos();
+        if let Some(groups) = &self.groups {
+            reads.of_groups = groups.parts.halo_rows();
+        }
         let Some(targets) = &self.targets else {
             return reads;
         };

@@ -157,6 +157,7 @@ fn measured_partitions_are_taken_as_they_are() {
         reach: None,
     };
     let summary = PartitionSummary {
+        groups: Vec::new(),
         partitioner: "metis".to_owned(),
         alpha: 0.375,
         parts: vec![load(2, 10), load(1, 10)],
@@ -213,6 +214,7 @@ fn blocks_are_never_estimated() {
     w.add_partition(
         4,
         PartitionSummary {
+            groups: Vec::new(),
             partitioner: "blocks".to_owned(),
             alpha: 0.5,
             parts: vec![gnnc_ir::workload::PartLoad::default(); 4],

@@ -229,7 +229,9 @@ impl PlacementSpec {
         let knobs = &self.knobs;
         let divided = self.parts() > 1;
         // If rows are only dealt out, boundaries do not matter.
-        let parts = parts.filter(|_| divided && self.by_parts());
+        let parts = parts
+            .filter(|_| divided && self.by_parts())
+            .map(Parts::exchanged);
         let stages = self.stages();
         let stages = stages.as_ref();
         let virtual_stages = stages.map(|stages| stages.virtual_stages);

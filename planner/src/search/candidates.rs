@@ -200,7 +200,31 @@ impl PlanRequest<'_> {
             interior: pinned.interior.filter(|interior| *interior),
             ..common.clone().with_layouts(layouts.clone())
         };
-        chunks.map(with_chunks).collect()
+        let in_groups = |slices| Knobs {
+            slices: Some(Mesh {
+                slices,
+                apart: false,
+            }),
+            ..common.clone().with_layouts(layouts.clone())
+        };
+        if pinned.slices.is_some() && row.slices {
+            let slices = pinned.slices;
+            return vec![Knobs {
+                slices,
+                ..with_chunks(1)
+            }];
+        }
+        let groups = self.groups(row, ranks).into_iter().map(in_groups);
+        chunks.map(with_chunks).chain(groups).collect()
+    }
+
+    /// Ranks of groups to try, where each has a slice of the columns: all numbers that divide the ranks, if groups do not
+    /// lie across nodes.
+    fn groups(&self, row: &Row, ranks: u32) -> Vec<u32> {
+        let of_node = self.cluster.devices_per_node.max(1);
+        let divides = |size: &u32| of_node.is_multiple_of(*size) || size.is_multiple_of(of_node);
+        let all = (2..ranks).filter(|size| ranks.is_multiple_of(*size) && divides(size));
+        all.filter(|_| row.chunked()).collect()
     }
 
     /// The stages to try on all devices, or those pinned: one rank each, or groups of equal size.

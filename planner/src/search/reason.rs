@@ -77,7 +77,7 @@ impl Priced<'_> {
     fn volume(&self) -> Volume {
         let sent = &self.estimate.epoch.traffic;
         let ranks = f64::from(self.spec.ranks);
-        let vertices = self.parts.sizes.first().map_or(0, |s| s.vertices).max(1);
+        let vertices = self.parts.sizes.first().map_or(0, |s| s.of_graph()).max(1);
         let reads = self.parts.reads();
         let rows = (reads.total() + reads.sums) as f64 / vertices as f64;
         let halo = sent.halo_exchange.saturating_add(sent.halo_reduce);

@@ -1,6 +1,6 @@
 //! Which ranks communicate over which links; identical ranks form a class.
 
-use crate::parts::{Messages, Nodes, Parts, Targets, Tiers};
+use crate::parts::{Groups, Messages, Nodes, Parts, Targets, Tiers};
 use gnnc_ir::cluster::Cluster;
 use gnnc_ir::program::RankSizes;
 
@@ -15,6 +15,8 @@ pub(super) struct Class {
     pub flow: Flow,
     /// The same of the targets of edges.
     pub targets: Flow,
+    /// The same of rows of groups, of which a rank exchanges its slice.
+    pub of_groups: Flow,
     /// Classes it exchanges rows with; empty means all.
     pub peers: Vec<usize>,
 }
@@ -63,6 +65,9 @@ impl Fabric {
                 single(cluster, &parts.sizes, rows, targets, first)
             }
         };
+        if let Some(groups) = &parts.groups {
+            in_lanes(&mut classes, cluster, groups);
+        }
         if let Some(Targets { rows: None, share }) = &parts.targets {
             for class in &mut classes {
                 (class.targets, class.flow) =
@@ -85,8 +90,9 @@ impl Fabric {
 }
 
 impl Fabric {
-    /// Rows of an exchange of sources, and of targets, that cross between nodes, if there are several.
-    pub fn crossing_rows(&self) -> [u64; 2] {
+    /// Rows of an exchange of sources, of targets, and of rows of groups by all ranks of them, that cross between nodes, if
+    /// there are several.
+    pub fn crossing_rows(&self) -> [u64; 3] {
         let crossing = |of: fn(&Class) -> &Flow| {
             let rows = self.classes.iter();
             let rows = rows.map(|class| class.ranks.len() as f64 * of(class).between_out);
@@ -95,7 +101,47 @@ impl Fabric {
         [
             crossing(|class| &class.flow),
             crossing(|class| &class.targets),
+            crossing(|class| &class.of_groups),
         ]
+    }
+}
+
+/// Lets ranks exchange rows of groups with those that have the same slice.
+fn in_lanes(classes: &mut [Class], cluster: &Cluster, groups: &Groups) {
+    let rows = groups.messages();
+    let count = groups.parts.sizes.len();
+    let others = count.saturating_sub(1) as f64;
+    let all: u64 = groups.parts.halo_rows();
+    for class in classes {
+        let Some(&rank) = class.ranks.first() else {
+            continue;
+        };
+        let node_of = |rank: usize| cluster.node_of(rank as u32) as usize;
+        if let Some(rows) = &rows {
+            let (flow, peers) = flow(rows, rank as usize, &node_of);
+            class.of_groups = flow;
+            if !class.peers.is_empty() {
+                class.peers.extend(peers);
+                class.peers.sort_unstable();
+                class.peers.dedup();
+            }
+            continue;
+        }
+        let lane =
+            (0..count).map(|group| group * groups.ranks as usize + (rank % groups.ranks) as usize);
+        let near = lane.filter(|other| node_of(*other) == node_of(rank as usize));
+        let near = near.count().saturating_sub(1) as f64;
+        let own = groups.parts.sizes.get((rank / groups.ranks) as usize);
+        let own = own.map_or(0, |sizes| sizes.halo) as f64;
+        let written = (all as f64 - own) / others.max(1.0);
+        class.of_groups = Flow {
+            inside_in: own * near / others.max(1.0),
+            inside_out: written * near / others.max(1.0),
+            between_in: own * (others - near) / others.max(1.0),
+            between_out: written * (others - near) / others.max(1.0),
+            messages: if all > 0 { count as u32 - 1 } else { 0 },
+            ..Flow::default()
+        };
     }
 }
 
@@ -211,6 +257,7 @@ fn single(
             sizes: *sizes,
             flow,
             targets: of_targets,
+            of_groups: Flow::default(),
             peers,
         });
     }
@@ -279,6 +326,7 @@ fn uniform(cluster: &Cluster, sizes: &[RankSizes], first: u32) -> (Vec<Class>, V
                 sizes: kinds[kind],
                 flow,
                 targets: Flow::default(),
+                of_groups: Flow::default(),
                 peers: Vec::new(),
             });
         }

@@ -134,6 +134,9 @@ fn each(
             let shared =
                 needs.whole_bytes(sizes) + batch::shared_bytes(program, sizes, needs.labels, kind);
             let edges = batch::edge_bytes(program, sizes, kind);
+            // Ranks share what their group has.
+            let sharers = (parts.groups.as_ref())
+                .map_or(sharers, |groups| sharers.min(u64::from(groups.ranks)));
             let own = needs.bytes(sizes, sent) + shared / sharers + edges;
             let samplers = parts.batch.as_ref().map_or(0, |batch| batch.samplers);
             let batches = needs.batches.iter().map(|(phase, needs)| {
@@ -387,17 +390,24 @@ impl Needs {
             .iter()
             .map(|sent| sent.summed.saturating_mul(2))
             .max();
-        let words = to_others.max(moved).saturating_add(passed);
+        // About as many rows of the group go to others as come from them.
+        let of_groups = self.sent.iter().map(|sent| sent.of_groups).max();
+        let of_groups = of_groups
+            .unwrap_or(0)
+            .saturating_mul(parts.sizes[rank].all_halo);
+        let words = to_others.max(moved).max(of_groups).saturating_add(passed);
         words.saturating_add(sums.unwrap_or(0))
     }
 
     /// Data shared by all ranks: the topology of the whole graph if it is walked, the global ids of
     /// all rows, and the owners' lists of them.
     fn whole_bytes(&self, sizes: &RankSizes) -> u64 {
-        let edges = edge_bytes(&self.edges[1], sizes, Extent::All, sizes.vertices)
+        let sources = sizes.rows(Extent::AllLocal);
+        let edges = edge_bytes(&self.edges[1], sizes, Extent::All, sources)
             + type_bytes(self.types[1], sizes, Extent::All);
         let ids = self.sent.iter().any(|sent| sent.redistributed > 0);
-        let ids = if ids { 8 * sizes.vertices } else { 0 };
+        // Other groups read about as many rows as this one reads of them.
+        let ids = if ids { 8 * sources } else { 0 };
         // Ids and positions of the rows that move with chunks.
         let sets = self.sets.iter().filter(|set| **set).count() as u64;
         edges + ids + 8 * sizes.vertices * sets

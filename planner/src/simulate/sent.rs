@@ -13,6 +13,8 @@ pub(super) struct Sent {
     pub(super) exchanged: u64,
     /// Words per row that those who read it send to its owner.
     pub(super) returned: u64,
+    /// Words per row of a group that its ranks exchange with those that have the same slice of others.
+    pub(super) of_groups: u64,
     /// Words per row sent by redistributions.
     pub(super) redistributed: u64,
     /// Floats of all-reduce messages to another rank, in the mean.
@@ -53,10 +55,22 @@ impl Sent {
         match instr.collective() {
             Some(Collective::HaloExchange(instr::HaloExchange {
                 buffer, encoded, ..
-            })) => sent.exchanged = halo_words(program, *buffer, encoded),
+            })) => {
+                let words = halo_words(program, *buffer, encoded);
+                match program.buffer(buffer.buffer).extent.of_whole_graph() {
+                    true => sent.of_groups = words,
+                    false => sent.exchanged = words,
+                }
+            }
             Some(Collective::HaloReduce(instr::HaloReduce {
                 buffer, encoded, ..
-            })) => sent.returned = halo_words(program, *buffer, encoded),
+            })) => {
+                let words = halo_words(program, *buffer, encoded);
+                match program.buffer(buffer.buffer).extent.of_whole_graph() {
+                    true => sent.of_groups = words,
+                    false => sent.returned = words,
+                }
+            }
             Some(Collective::AllReduce(sum)) => {
                 let ranks = program.group_ranks(sum.among);
                 sent.summed = chunk(sum.floats(program), ranks, 0).end;
@@ -124,6 +138,7 @@ impl Sent {
         Self {
             exchanged: self.exchanged.saturating_add(other.exchanged),
             returned: self.returned.saturating_add(other.returned),
+            of_groups: self.of_groups.saturating_add(other.of_groups),
             redistributed: self.redistributed.saturating_add(other.redistributed),
             reduced: self.reduced.saturating_add(other.reduced),
             summed: self.summed.saturating_add(other.summed),

@@ -38,6 +38,7 @@ pub fn measured(messages: Vec<Vec<u64>>, edges: &[u64]) -> Parts {
         ..RankSizes::default()
     });
     Parts {
+        groups: None,
         partitioner: Partitioner::Metis,
         sizes: sizes.collect(),
         messages: Messages::Matrix(messages),

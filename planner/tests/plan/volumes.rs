@@ -71,6 +71,7 @@ fn a_measured_partition_is_counted_to_the_byte() {
         reach: None,
     };
     let summary = PartitionSummary {
+        groups: Vec::new(),
         partitioner: "range".to_owned(),
         alpha: 0.375,
         parts: vec![load(2), load(1)],

@@ -303,7 +303,12 @@ impl Plan<'_> {
     ) {
         let (chunk, group) = (self.own.place.chunk, self.among(exchanged));
         let order = group.place(self.own.number);
-        let sent = || self.own.part.sent(exchanged, chunk, 0).filter(move |_| adds);
+        let sent = || {
+            self.own
+                .part
+                .sent(exchanged, chunk, 0)
+                .filter(move |_| adds)
+        };
         if self.what.begins {
             let halo = self.own.part.halo(exchanged, chunk, order);
             for (other, rows) in halo.filter(|(other, _)| wanted(*other)) {

@@ -222,7 +222,11 @@ impl Plan<'_> {
         let (matrix, copies) = (self.matrix(at), self.matrix(skip.copies));
         self.steps.add(CommStep::Packed);
         self.steps.add(CommStep::Await);
-        for (block, rows) in self.own.part.halo(End::Src.into(), None, self.own.in_stage()) {
+        for (block, rows) in self
+            .own
+            .part
+            .halo(End::Src.into(), None, self.own.in_stage())
+        {
             let from = self.own.stage().rank(block);
             let copies = copies.run(rows.start - before..rows.end - before);
             if values {

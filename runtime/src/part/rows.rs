@@ -113,7 +113,10 @@ impl Part {
             Extent::Inner => ranges.push(wide(own)),
             Extent::Local => {
                 ranges.push(wide(own));
-                ranges.extend(self.halo(End::Src.into(), chunk, 0).map(|(_, rows)| wide(rows)));
+                ranges.extend(
+                    self.halo(End::Src.into(), chunk, 0)
+                        .map(|(_, rows)| wide(rows)),
+                );
             }
             Extent::Halo => {
                 let behind = |rows: Range<usize>| rows.start - self.inner..rows.end - self.inner;

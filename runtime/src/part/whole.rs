@@ -124,7 +124,9 @@ impl Whole {
                 sizes.vertices = vertices;
                 sizes.all_edges = self.graph.edges.first().copied().unwrap_or(0);
                 for number in named {
-                    sizes.all_named_edges.add(number, self.graph.edges[usize::from(number)]);
+                    sizes
+                        .all_named_edges
+                        .add(number, self.graph.edges[usize::from(number)]);
                 }
             }
         }

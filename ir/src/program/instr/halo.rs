@@ -206,8 +206,12 @@ impl Rows {
             }
         };
         let group = program.group(0, Among::Slices);
-        let words = |place| Encoded::words(&self.encoded, columns(group.rank(place)), buffer.storage);
-        let row: u64 = group.places().map(|place| 4 * u64::from(words(place))).sum();
+        let words =
+            |place| Encoded::words(&self.encoded, columns(group.rank(place)), buffer.storage);
+        let row: u64 = group
+            .places()
+            .map(|place| 4 * u64::from(words(place)))
+            .sum();
         Sent {
             bytes: reads.of_groups * row,
             crossing: reads.crossing_groups * row,

@@ -51,6 +51,8 @@ fn repeat(body: Vec<Instr>) -> Instr {
 
 fn capacity() -> Capacity {
     Capacity::of(RankSizes {
+        elsewhere: 0,
+        all_halo: 0,
         max_degree: 4,
         batch: BatchSizes::NONE,
         inner: 10,

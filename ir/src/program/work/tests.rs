@@ -16,6 +16,8 @@ use crate::words::types::NamedEdges;
 
 /// 10 own vertices, 4 in the halo, 30 edges, 50 feature non-zeros.
 const SIZES: RankSizes = RankSizes {
+    elsewhere: 0,
+    all_halo: 0,
     max_degree: 4,
     batch: BatchSizes::NONE,
     inner: 10,

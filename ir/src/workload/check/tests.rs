@@ -22,6 +22,7 @@ fn path() -> Workload {
         }),
     };
     let halves = PartitionSummary {
+        groups: Vec::new(),
         partitioner: "metis".to_owned(),
         alpha: 0.5,
         parts: vec![load; 2],

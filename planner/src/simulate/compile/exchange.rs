@@ -71,6 +71,7 @@ impl Compiler<'_> {
         let measured = self.messages(name);
         let cost = |class: &Class| {
             let flow = match end {
+                _ if held.extent.of_whole_graph() => &class.of_groups,
                 End::Src => &class.flow,
                 End::Dst => &class.targets,
             };

@@ -39,8 +39,8 @@ use code::Code;
 use device_rank::DeviceRank;
 use driver::{Driver, DriverError};
 use gnnc_graph::{GraphData, Partition};
-use gnnc_ir::program::BufferId;
 use gnnc_ir::program::trace::Phase;
+use gnnc_ir::program::{Among, BufferId};
 use mail::Mail;
 use run::Device;
 use state::Gpu;
@@ -86,7 +86,12 @@ impl OnDevice {
         let places = here.start as usize..here.end as usize;
         let ranks = start::ranks(programs, data, partition, options, (places, count))?;
         let code = Code::load(programs, &mut *driver)?;
-        let mut gpu = Gpu::new(driver, code)?;
+        let mut of_all = programs.all().iter();
+        let sharers = match of_all.find(|program| program.in_groups()) {
+            Some(program) => program.group_ranks(Among::Slices),
+            None => u32::MAX,
+        };
+        let mut gpu = Gpu::new(driver, code, sharers)?;
         let needed = ranks
             .iter()
             .map(|beginning| beginning.rank.layout.total_bytes);

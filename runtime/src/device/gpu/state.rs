@@ -22,20 +22,31 @@ pub(super) struct Gpu {
     pub(super) of_batches: OfBatches,
 }
 
-/// Addresses of lists, by name: one copy per rank, or a single one if all ranks share the list.
-#[derive(Default)]
-struct Lists(BTreeMap<(Option<u32>, List), Address>);
+/// Addresses of lists, by name: one copy per rank, or a single one for the ranks that share the list.
+struct Lists {
+    at: BTreeMap<(u32, List), Address>,
+    /// Number of consecutive ranks that share lists: those of a group, or all.
+    sharers: u32,
+}
 
 const NOT_THERE: Fault = Fault::Missing("a list on the device that was never copied there");
 
 impl Lists {
     fn find(&self, rank: u32, list: List) -> Option<Address> {
-        self.0.get(&key(rank, list)).copied()
+        self.at.get(&self.key(rank, list)).copied()
     }
-}
 
-fn key(rank: u32, list: List) -> (Option<u32>, List) {
-    ((!list.shared()).then_some(rank), list)
+    fn insert(&mut self, rank: u32, list: List, at: Address) {
+        let key = self.key(rank, list);
+        self.at.insert(key, at);
+    }
+
+    fn key(&self, rank: u32, list: List) -> (u32, List) {
+        match list.shared() {
+            true => (rank / self.sharers.max(1), list),
+            false => (rank, list),
+        }
+    }
 }
 
 /// Numbers that are copied bit for bit. They have no padding.
@@ -54,14 +65,22 @@ pub(super) fn bytes<T: Plain>(numbers: &[T]) -> &[u8] {
 }
 
 impl Gpu {
-    pub(super) fn new(mut driver: Box<dyn Driver>, code: Code) -> Result<Self, RuntimeError> {
+    /// The device with the code of some programs, of which so many consecutive ranks share lists.
+    pub(super) fn new(
+        mut driver: Box<dyn Driver>,
+        code: Code,
+        sharers: u32,
+    ) -> Result<Self, RuntimeError> {
         let main = driver.stream(false)?;
         Ok(Self {
             checks: driver.checks(),
             driver,
             main,
             code,
-            lists: Lists::default(),
+            lists: Lists {
+                at: BTreeMap::new(),
+                sharers,
+            },
             of_batches: OfBatches::default(),
         })
     }
@@ -92,7 +111,7 @@ impl Gpu {
             Numbers::Rows(rows) => self.put_list(rows)?,
             Numbers::Places(places) => self.put_list(places)?,
         };
-        self.lists.0.insert(key(rank, list), at);
+        self.lists.insert(rank, list, at);
         Ok(())
     }
 
@@ -152,15 +171,19 @@ mod tests {
 
     #[test]
     fn lists_are_found_by_rank_and_name() {
-        let mut lists = Lists::default();
+        let mut lists = Lists {
+            at: BTreeMap::new(),
+            sharers: 2,
+        };
         let (own, all) = (List::Ids(Over::Own), List::Ids(Over::All));
-        lists.0.insert(key(1, own), Address(256));
-        lists.0.insert(key(1, all), Address(512));
+        lists.insert(1, own, Address(256));
+        lists.insert(1, all, Address(512));
         assert_eq!(lists.find(1, own), Some(Address(256)));
         // Neither another rank's list nor address 0, which a kernel would read.
         assert_eq!(lists.find(0, own), None);
-        assert_eq!(lists.find(1, List::Sent(0)), None);
-        // Copied once for all ranks.
+        assert_eq!(lists.find(1, List::Sent(Over::Own, 0)), None);
+        // Copied once for the ranks of a group.
         assert_eq!(lists.find(0, all), Some(Address(512)));
+        assert_eq!(lists.find(2, all), None);
     }
 }
