@@ -46,6 +46,7 @@ const KEYS: &[&str] = &[
     "show",
     "sizes",
     "skip",
+    "slices",
     "stages",
     "storage",
     "turns",
@@ -233,7 +234,7 @@ fn on_program(pass: &str, keys: &Keys, text: &str) -> Result<String, String> {
     }
 }
 
-/// The programs of a model. Reads `placement`, `workers`, `storage`, `skip`, `layouts`,
+/// The programs of a model. Reads `placement`, `workers`, `storage`, `skip`, `slices`, `layouts`,
 /// `stages`, `rank`.
 fn lowered(keys: &Keys, text: &str) -> Result<Vec<Program>, String> {
     let loaded = Loaded::new(
@@ -252,6 +253,7 @@ fn lowered(keys: &Keys, text: &str) -> Result<Vec<Program>, String> {
         knobs.storage = *storage.unwrap();
     }
     knobs.skip = keys.get("skip").map(|rule| rule.parse().unwrap());
+    knobs.slices = keys.get("slices").map(|mesh| mesh.parse().unwrap());
     if let Some(count) = keys.number("stages") {
         knobs.stages = Some(count);
         knobs.chunks = Some(keys.number("chunks").unwrap_or(2));

@@ -147,6 +147,14 @@ fn without_effect(spec: &PlacementSpec) -> Option<String> {
             "found --wire {wire} with placement {placement}, whose rows others keep copies of and compare; leave it out"
         ));
     }
+    let row = placement::row(placement);
+    if let Some(mesh) = knobs.slices.filter(|_| row.is_some_and(|row| !row.slices)) {
+        return Some(format!(
+            "found --slices {mesh} with placement {placement}, whose rows are whole; leave it out, or train with placement \
+             {}",
+            Placement::Tensor
+        ));
+    }
     let whole = "which does not exchange whole halo rows of all vertices at once; leave it out";
     if knobs.cover == Some(Cover::Joint) && !spec.has_tiers() {
         return Some(format!(

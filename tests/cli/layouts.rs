@@ -39,6 +39,11 @@ fn bytes_of_messages_are_those_of_the_plan() {
         ),
         ("gat_ppr_citeseer.gir", "placement=mixed", ""),
         ("gcn_cora.gir", "placement=tensor,chunks=4", ""),
+        (
+            "gcn_cora.gir",
+            "placement=tensor,partitioner=metis,slices=2",
+            "",
+        ),
         ("gcn_cora.gir", "placement=push-pull", ""),
         ("sage_cora.gir", "placement=broadcast", ""),
         ("gcnii_cora.gir", "placement=hybrid,stages=2", "stale"),

@@ -21,6 +21,7 @@ mod layouts;
 mod logs;
 mod memory;
 mod merges;
+mod meshes;
 mod metrics;
 mod mixtures;
 mod offload;

@@ -292,6 +292,7 @@ impl Pin {
                 node_ranks: Some(spec.node_ranks().unwrap_or(1)),
                 cover: Some(spec.cover()),
                 wire: Some(spec.wire()),
+                slices: Some(spec.mesh().unwrap_or(Mesh::whole(spec.ranks))),
                 offload: Some(spec.offload()),
                 ..spec.knobs.clone()
             },

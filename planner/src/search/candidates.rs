@@ -200,31 +200,37 @@ impl PlanRequest<'_> {
             interior: pinned.interior.filter(|interior| *interior),
             ..common.clone().with_layouts(layouts.clone())
         };
-        let in_groups = |slices| Knobs {
-            slices: Some(Mesh {
-                slices,
-                apart: false,
-            }),
-            ..common.clone().with_layouts(layouts.clone())
+        let in_groups = |mesh| Knobs {
+            slices: Some(mesh),
+            ..with_chunks(1)
         };
-        if pinned.slices.is_some() && row.slices {
-            let slices = pinned.slices;
-            return vec![Knobs {
-                slices,
-                ..with_chunks(1)
-            }];
-        }
-        let groups = self.groups(row, ranks).into_iter().map(in_groups);
-        chunks.map(with_chunks).chain(groups).collect()
+        let pinned = pinned
+            .slices
+            .filter(|mesh| row.slices && mesh.slices != ranks);
+        let groups = match pinned {
+            Some(mesh) => return vec![in_groups(mesh)],
+            None => self.groups(row, ranks).into_iter(),
+        };
+        chunks
+            .map(with_chunks)
+            .chain(groups.map(in_groups))
+            .collect()
     }
 
     /// Ranks of groups to try, where each has a slice of the columns: all numbers that divide the ranks, if groups do not
     /// lie across nodes.
-    fn groups(&self, row: &Row, ranks: u32) -> Vec<u32> {
+    fn groups(&self, row: &Row, ranks: u32) -> Vec<Mesh> {
+        if !row.chunked() || self.pin.knobs.slices.is_some() {
+            return Vec::new();
+        }
         let of_node = self.cluster.devices_per_node.max(1);
         let divides = |size: &u32| of_node.is_multiple_of(*size) || size.is_multiple_of(of_node);
         let all = (2..ranks).filter(|size| ranks.is_multiple_of(*size) && divides(size));
-        all.filter(|_| row.chunked()).collect()
+        let mesh = |slices| Mesh {
+            slices,
+            apart: false,
+        };
+        all.map(mesh).collect()
     }
 
     /// The stages to try on all devices, or those pinned: one rank each, or groups of equal size.

@@ -79,7 +79,11 @@ impl Priced<'_> {
         let ranks = f64::from(self.spec.ranks);
         let vertices = self.parts.sizes.first().map_or(0, |s| s.of_graph()).max(1);
         let reads = self.parts.reads();
-        let rows = (reads.total() + reads.sums) as f64 / vertices as f64;
+        let rows = match reads.of_groups {
+            0 => reads.total() + reads.sums,
+            of_groups => of_groups,
+        };
+        let rows = rows as f64 / vertices as f64;
         let halo = sent.halo_exchange.saturating_add(sent.halo_reduce);
         Volume {
             halo: Bytes(halo),

@@ -246,7 +246,8 @@ pub(super) const KNOBS: &[Knob] = &[
         name: "slices",
         alias: None,
         option: Form::Value("N[/apart]"),
-        values: "",
+        values: "N (slices of the columns: groups of N workers divide the vertices, and the workers of a group the columns; by \
+                 default what is faster)",
         help: "How many slices columns have. The number must divide the workers; by default every worker has a slice of its \
                own. On the whole graph, groups of so many consecutive workers divide the vertices, and the workers of a \
                group the columns (placements tensor, push-pull and mixed). In push-pull on batches, consecutive workers \
