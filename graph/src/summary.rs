@@ -2,7 +2,7 @@
 
 use crate::cover::Covers;
 use crate::partition::{Partition, Partitioner};
-use crate::replication::replication;
+use crate::replication::{Replication, replication};
 use crate::reuse::reuse;
 use crate::routes::node_loads;
 use crate::{Features, GraphData, GraphError, Topology};
@@ -91,7 +91,8 @@ fn column_nonzeros(features: &Features) -> Vec<u64> {
     found
 }
 
-/// Counts the vertices and edges each part of a partition holds and reads, and what crosses to nodes of so many parts.
+/// Counts the vertices and edges each part of a partition holds and reads, what crosses to nodes of so many parts, and the
+/// same of groups of all sizes that divide the parts.
 ///
 /// # Errors
 /// A partition of another graph.
@@ -143,31 +144,60 @@ pub fn summarise_partition(
         }
         load.feature_nonzeros += data.features.stored_in_row(v);
     }
-    Ok(PartitionSummary {
+    let mut summary = PartitionSummary {
         partitioner: partitioner.to_owned(),
         alpha: replication.alpha,
         parts: loads,
         nodes: node_loads(partition.owner(), &replication, of_nodes),
         cover: None,
         groups: Vec::new(),
-        messages: replication.messages,
-    })
+        messages: replication.messages.clone(),
+    };
+    let sizes = 2..partition.parts();
+    let sizes = sizes.filter(|size| partition.parts().is_multiple_of(*size));
+    let of_size = |size| groups(partition, &replication, &summary, size);
+    summary.groups = sizes.map(of_size).collect();
+    Ok(summary)
 }
 
-/// Counts the same of groups of consecutive parts, for several sizes of groups; those that do not divide the parts are
-/// left out.
-///
-/// # Errors
-/// As [`summarise_partition`].
-pub fn groups(
-    data: &GraphData,
+/// Counts the same of groups of consecutive parts, from what was counted of parts. What needs no other group is not.
+fn groups(
     partition: &Partition,
-    partitioner: &str,
-    sizes: impl IntoIterator<Item = u32>,
-) -> Result<Vec<PartitionSummary>, GraphError> {
-    let divides = |size: &u32| *size > 0 && partition.parts().is_multiple_of(*size);
-    let of_size = |size| summarise_partition(data, &partition.groups(size)?, partitioner, &[]);
-    sizes.into_iter().filter(divides).map(of_size).collect()
+    replication: &Replication,
+    parts: &PartitionSummary,
+    size: u32,
+) -> PartitionSummary {
+    let count = (partition.parts() / size) as usize;
+    let group = |part: u32| (part / size) as usize;
+    let mut loads = vec![PartLoad::default(); count];
+    for (part, load) in (0..).zip(&parts.parts) {
+        loads[group(part)].include(load);
+    }
+    let mut messages = vec![vec![0; count]; count];
+    // The last group whose boundary has each vertex, counted from 1.
+    let mut seen = vec![0; partition.owner().len()];
+    for (part, boundary) in (0..).zip(&replication.boundary) {
+        let reader = group(part);
+        for &vertex in boundary {
+            let vertex = vertex as usize;
+            let owner = group(partition.owner()[vertex]);
+            let known = std::mem::replace(&mut seen[vertex], reader + 1) == reader + 1;
+            if owner != reader && !known {
+                messages[owner][reader] += 1;
+                loads[reader].halo += 1;
+            }
+        }
+    }
+    let rows: u64 = loads.iter().map(|load| load.halo).sum();
+    PartitionSummary {
+        partitioner: parts.partitioner.clone(),
+        alpha: rows as f64 / partition.owner().len().max(1) as f64,
+        parts: loads,
+        messages,
+        nodes: Vec::new(),
+        cover: None,
+        groups: Vec::new(),
+    }
 }
 
 /// Counts what the parts of a partition send and add up if they send the fewest rows and partial sums. `None` for a graph

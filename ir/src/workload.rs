@@ -55,6 +55,19 @@ pub struct PartLoad {
     pub reach: Option<Reach>,
 }
 
+impl PartLoad {
+    /// Adds what another part owns; not its halo, and not what needs nothing from other parts.
+    pub fn include(&mut self, other: &Self) {
+        self.inner += other.inner;
+        self.edges += other.edges;
+        self.train += other.train;
+        self.val += other.val;
+        self.test += other.test;
+        self.named_edges = self.named_edges.zip(other.named_edges, |a, b| a + b);
+        self.feature_nonzeros += other.feature_nonzeros;
+    }
+}
+
 fn is_zero<N: Default + PartialEq>(number: &N) -> bool {
     *number == N::default()
 }

@@ -6,6 +6,7 @@
 //! memory is.
 
 pub(crate) mod encoding;
+mod exchange;
 pub(crate) mod moves;
 mod plan;
 pub(crate) mod redistribute;

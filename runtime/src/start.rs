@@ -12,7 +12,7 @@ use crate::part::drawing::OfRun;
 use crate::part::features::{columns, stored};
 use crate::part::lists::Table;
 use crate::part::sampled::{Divided, OfList, Sampled};
-use crate::part::whole::Whole;
+use crate::part::whole::{Whole, Wholes};
 use crate::part::{Needs, Part};
 use crate::programs::Programs;
 use crate::rank::Rank;
@@ -34,7 +34,7 @@ use gnnc_graph::sample::Pilot;
 use gnnc_ir::program::memory::layout;
 use gnnc_ir::program::trace::Phase;
 use gnnc_ir::program::verify::VerifiedProgram;
-use gnnc_ir::program::{Among, BufferId, Capacity, Grouped, Halo, Program, Role};
+use gnnc_ir::program::{BufferId, Capacity, Grouped, Halo, Program, Role};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -105,7 +105,7 @@ pub(crate) fn ranks(
             partition,
             parts: &locals,
             folder: options.parts.as_deref(),
-            whole: &wholes.0[0].graph,
+            whole: wholes.graph(),
             here: &here,
         };
         let needs = Needs::of(program);
@@ -182,39 +182,6 @@ pub(crate) fn ranks(
         ranks.push(Beginning { rank, degrees });
     }
     Ok(ranks)
-}
-
-/// The data about all vertices: one for all ranks, or one for each group of ranks.
-struct Wholes(Vec<Arc<Whole>>);
-
-impl Wholes {
-    fn new(
-        programs: &[Arc<Program>],
-        data: &GraphData,
-        partition: &Partition,
-        (graph, locals): (WholeGraph, &[LocalPart]),
-    ) -> Result<Self, RuntimeError> {
-        let of_all = || programs.iter().map(AsRef::as_ref);
-        let grouped = of_all().find(|program| program.in_groups());
-        let Some(program) = grouped else {
-            let whole = Whole::new(of_all(), &data.topology, graph, locals)?;
-            return Ok(Self(vec![Arc::new(whole)]));
-        };
-        let groups = partition.groups(program.group_ranks(Among::Slices))?;
-        let parts = LocalPart::build(&data.topology, &groups, Kept::default(), RowOrder::ByDegree)?;
-        let parts = parts.into_iter();
-        let whole = |group| Arc::new(Whole::of_group(of_all(), group, graph.clone(), locals));
-        Ok(Self(parts.map(whole).collect()))
-    }
-
-    /// That of a rank.
-    fn of(&self, program: &Program, rank: u32) -> &Arc<Whole> {
-        let group = match program.in_groups() {
-            true => program.group(rank, Among::Copies).place(rank),
-            false => 0,
-        };
-        &self.0[group as usize]
-    }
 }
 
 /// Refuses a program whose ranks read edges or rows of all vertices, which no part of a folder has.

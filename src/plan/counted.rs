@@ -26,8 +26,6 @@ pub(super) type Division = (u32, Partitioner);
 pub(super) struct Counted {
     /// Numbers of ranks a node whose crossing rows are counted.
     of_nodes: Vec<u32>,
-    /// Ranks of groups that are counted too.
-    of_groups: Vec<u32>,
     /// Statistics of partitions.
     pub(super) partitions: BTreeMap<Division, PartitionSummary>,
     /// Sizes of batches, in the order of [`Draws::batches`].
@@ -52,7 +50,6 @@ impl Counted {
             of_nodes: std::iter::once(cluster.devices_per_node)
                 .chain(knobs.node_ranks)
                 .collect(),
-            of_groups: knobs.slices.iter().map(|mesh| mesh.slices).collect(),
             ..Self::default()
         }
     }
@@ -94,8 +91,6 @@ impl Counted {
                 if compiled.sends_sums() {
                     found.cover = summary::cover_loads(data, &partition);
                 }
-                let sizes = self.of_groups.iter().copied();
-                found.groups = summary::groups(data, &partition, name, sizes)?;
                 self.partitions.insert(division, found);
                 self.draw(data, division, partition, draws)?;
             }

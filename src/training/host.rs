@@ -66,7 +66,6 @@ pub(super) fn resting(
         if spec.sends_sums() {
             found.cover = summary::cover_loads(data, partition);
         }
-        found.groups = summary::groups(data, partition, name, Vec::from_iter(spec.group_ranks()))?;
         workload.add_partition(count, found);
     }
     let mut parts =

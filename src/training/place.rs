@@ -148,7 +148,8 @@ fn without_effect(spec: &PlacementSpec) -> Option<String> {
         ));
     }
     let row = placement::row(placement);
-    if let Some(mesh) = knobs.slices.filter(|_| row.is_some_and(|row| !row.slices)) {
+    let by_rows = !spec.samples() && row.is_some_and(|row| !row.slices);
+    if let Some(mesh) = knobs.slices.filter(|_| by_rows) {
         return Some(format!(
             "found --slices {mesh} with placement {placement}, whose rows are whole; leave it out, or train with placement \
              {}",

@@ -254,6 +254,29 @@ impl Workload {
         )
     }
 
+    /// Checks partitions into groups of consecutive parts.
+    fn check_groups(&self, field: &str, parts: u32, summary: &PartitionSummary) -> Checked {
+        for (n, groups) in summary.groups.iter().enumerate() {
+            let field = format!("{field}.groups[{n}]");
+            let count = groups.parts.len() as u32;
+            expect(
+                (1..parts).contains(&count) && parts.is_multiple_of(count),
+                format!("{field}.parts"),
+                format!("{count} groups"),
+                format!("fewer than the {parts} parts, in a number that divides them"),
+            )?;
+            let within = groups.groups.len();
+            expect(
+                within == 0,
+                format!("{field}.groups"),
+                within,
+                "none within groups",
+            )?;
+            self.check_partition(&field, count, groups)?;
+        }
+        Ok(())
+    }
+
     fn check_partition(&self, field: &str, parts: u32, summary: &PartitionSummary) -> Checked {
         let loads = &summary.parts;
         expect(
@@ -341,6 +364,7 @@ impl Workload {
             summary.alpha,
             format!("{alpha}, the halos over the vertices"),
         )?;
+        self.check_groups(field, parts, summary)?;
         check_messages(field, summary)?;
         check_nodes(field, summary)?;
         check_cover(field, summary)

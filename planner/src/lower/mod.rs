@@ -18,6 +18,7 @@ pub mod delay;
 mod embeddings;
 pub mod fetch;
 mod forward;
+mod halos;
 pub mod in_place;
 mod inference;
 mod inputs;
@@ -46,6 +47,7 @@ pub use sampled::{Batches, OnBatches, only_multiplies_features};
 
 use crate::error::LowerError;
 use crate::layout::{self, Graphs, Pure, Ranks, Uncut};
+use gnnc_ir::Graph;
 use gnnc_ir::graph::autodiff::{TrainingGraph, differentiate};
 use gnnc_ir::graph::model::TrainSettings;
 use gnnc_ir::graph::op::{Input, Loss, Op, Site, Slice};
@@ -55,7 +57,6 @@ use gnnc_ir::program::instr::{self, DrawnBuffer};
 use gnnc_ir::program::{
     Among, Buffer, BufferId, Extent, Instr, Program, Ref, Role, Skip, Skipping,
 };
-use gnnc_ir::{Graph, Rows, Type};
 use optimizer::Gradient;
 use partial::Spread;
 use region::{Region, Value};
@@ -431,34 +432,6 @@ impl Lowerer {
             storage: Default::default(),
         });
         BufferId(self.program.buffers.len() as u32 - 1)
-    }
-
-    /// Adds room for halo rows to a buffer of vertex rows.
-    pub fn make_local(&mut self, buffer: BufferId) {
-        let extent = &mut self.program.buffers[buffer.0 as usize].extent;
-        *extent = extent.with_halo();
-    }
-
-    /// Whether other ranks hold vertices at the sources of edges into a rank's rows of this kind.
-    pub fn has_halo(&self, rows: Rows) -> bool {
-        match rows {
-            Rows::Vertices | Rows::Edges(_) => self.distributed,
-            Rows::All | Rows::AllEdges(_) => self.in_groups,
-            Rows::Fixed(_) | Rows::Level(_) | Rows::LevelEdges(..) => false,
-        }
-    }
-
-    /// The rows a tensor has on a rank.
-    pub fn extent(&self, ty: Type) -> Extent {
-        match ty.rows {
-            Rows::Fixed(n) => Extent::Fixed(n),
-            Rows::Vertices => Extent::Inner,
-            Rows::Edges(set) => Extent::Edges(set),
-            Rows::All => Extent::All,
-            Rows::AllEdges(set) => Extent::AllEdges(set),
-            Rows::Level(level) => Extent::Level(level),
-            Rows::LevelEdges(level, set) => Extent::LevelEdges(level, set),
-        }
     }
 
     /// Sums buffers over ranks.

@@ -1,16 +1,14 @@
 //! Emits one region: a model, a loop body, or values that `setup` computes once.
 
-use crate::lower::analysis::{Analysis, analyse, pointwise};
+use crate::lower::analysis::{Analysis, analyse};
 use crate::lower::canonical::{features, is_left_factor};
 use crate::lower::embeddings::Embeddings;
 use crate::lower::kernel::Builder;
 use crate::lower::partial::Partials;
-use crate::lower::passes::inside;
 use crate::lower::sampled::fetches_features;
 use crate::lower::{LowerError, Lowerer};
-use gnnc_ir::graph::op::{Copies, Input, Op, Redistribute, Sampled, Slice};
-use gnnc_ir::kernel::{At, Axis, Body, End, Operand, Over};
-use gnnc_ir::program::instr;
+use gnnc_ir::graph::op::{Copies, Op, Sampled, Slice};
+use gnnc_ir::kernel::{At, Body, Operand, Over};
 use gnnc_ir::program::{Extent, Instr, Matrix, Ref, Role};
 use gnnc_ir::{Graph, NodeId, Rows, Type};
 
@@ -306,110 +304,6 @@ impl<'a> Region<'a> {
             slice: self.slice_of(lowerer, id),
             ..Value::whole(at, ty)
         }
-    }
-
-    /// Of which a tensor's columns are a slice, if groups of ranks divide the vertices: as those of what it is computed from.
-    pub fn slice_of(&self, lowerer: &Lowerer, id: NodeId) -> Option<Slice> {
-        let ty = self.graph.ty(id);
-        if !lowerer.in_groups || ty.rows != Rows::All {
-            return None;
-        }
-        let mut seen = vec![false; self.graph.nodes.len()];
-        let mut work = vec![id];
-        while let Some(id) = work.pop() {
-            if std::mem::replace(&mut seen[id.0 as usize], true) {
-                continue;
-            }
-            let node = self.graph.node(id);
-            let found = match &node.op {
-                Op::Redistribute(Redistribute::Split(slice)) => Some(*slice),
-                Op::Input(Input::FeatureSlice(slice)) => Some(*slice),
-                Op::Arg(n) => self.args.get(*n as usize).and_then(|value| value.slice),
-                _ => self.value(id).and_then(|value| value.slice),
-            };
-            let size = |axis| match axis {
-                Axis::Heads => ty.heads,
-                Axis::Width => ty.width,
-            };
-            match found.filter(|slice| slice.len == size(slice.axis)) {
-                Some(slice) => return Some(slice),
-                None => work.extend(&node.inputs),
-            }
-        }
-        None
-    }
-
-    /// Exchanges halo rows of the tensors a node's kernel reads at the source.
-    pub fn fetch_halos(&mut self, lowerer: &mut Lowerer, id: NodeId) -> Result<(), LowerError> {
-        if !lowerer.distributed {
-            return Ok(());
-        }
-        let graph = self.graph;
-        if matches!(graph.node(id).op, Op::Take(..)) {
-            return self.fetch_halos_of(lowerer, &[id]);
-        }
-        self.fetch_halos_of(lowerer, &graph.node(id).inputs)
-    }
-
-    /// Exchanges halo rows of the tensors read at the source by kernels that compute some nodes.
-    pub fn fetch_halos_of(
-        &mut self,
-        lowerer: &mut Lowerer,
-        nodes: &[NodeId],
-    ) -> Result<(), LowerError> {
-        if !lowerer.distributed {
-            return Ok(());
-        }
-        let graph = self.graph;
-        let mut work: Vec<NodeId> = nodes.to_vec();
-        while let Some(inner) = work.pop() {
-            let node = graph.node(inner);
-            if self.is_ready(inner) {
-                continue;
-            }
-            if let Op::Take(_, end) = node.op {
-                if lowerer.has_halo(node.ty.rows) && end == End::Src {
-                    self.fetch_halo(lowerer, node.inputs[0])?;
-                }
-            } else if pointwise(&node.op) || inside(graph, inner, &self.facts.fixed) {
-                work.extend(&node.inputs);
-            }
-        }
-        Ok(())
-    }
-
-    fn is_ready(&self, id: NodeId) -> bool {
-        self.values[id.0 as usize].is_some()
-    }
-
-    /// Makes sure a stored tensor's halo rows are valid.
-    pub fn fetch_halo(&mut self, lowerer: &mut Lowerer, id: NodeId) -> Result<(), LowerError> {
-        let mut value = self.stored(id)?;
-        if lowerer.has_halo(value.ty.rows) && !value.halo {
-            // What is the same in every epoch is exchanged once.
-            if self.hoist && self.facts.fixed[id.0 as usize] {
-                self.values[id.0 as usize] = Some(lowerer.fixed(self.graph, id, true)?);
-                return Ok(());
-            }
-            lowerer.make_local(value.at.buffer);
-            let (buffer, skip) = (value.at, self.skip(lowerer, id, value)?);
-            self.code.push(Instr::HaloExchange(instr::HaloExchange {
-                skip,
-                slice: value.slice,
-                ..instr::HaloExchange::of(buffer)
-            }));
-            value.halo = true;
-            // Views of the same slot share the rows that arrived.
-            for other in self
-                .values
-                .iter_mut()
-                .flatten()
-                .filter(|v| v.at == value.at)
-            {
-                other.halo = true;
-            }
-        }
-        Ok(())
     }
 
     fn view(&mut self, lowerer: &mut Lowerer, id: NodeId) -> Result<Value, LowerError> {

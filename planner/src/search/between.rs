@@ -8,6 +8,7 @@
 use super::{Lower, PlanRequest, Priced, Ready, least, measures, ready};
 use crate::placement::PlacementSpec;
 use gnnc_ir::plan::Objective;
+use gnnc_ir::words::mesh::Mesh;
 
 /// How many placements are tried on other numbers of ranks.
 const PLACEMENTS: usize = 3;
@@ -45,11 +46,15 @@ pub(super) fn between<'a>(
         spec.knobs.node_ranks = request.pinned_nodes(&spec);
         spec.knobs.cover = request.pin.knobs.cover;
         spec.knobs.wire = request.pin.knobs.wire;
-        let Ok(flat) = ready(request, &spec, lower, &[]) else {
-            return Vec::new();
-        };
-        let variants = flat.variants(request, lower);
-        let all = variants.into_iter().chain([flat]);
+        let mut all = Vec::new();
+        for slices in meshes(&base.spec, ranks, node) {
+            spec.knobs.slices = slices;
+            let Ok(flat) = ready(request, &spec, lower, &[]) else {
+                continue;
+            };
+            all.extend(flat.variants(request, lower));
+            all.push(flat);
+        }
         let priced = |found: Ready| {
             let bound = least(request, &found.programs, &found.parts).ok()?;
             if bound > WORTHWHILE * seconds(first) {
@@ -58,7 +63,7 @@ pub(super) fn between<'a>(
             let found = found.priced(request, lower).ok()?;
             found.estimate.fits.then_some(found)
         };
-        all.filter_map(priced).collect()
+        all.into_iter().filter_map(priced).collect()
     };
     let mut best: Option<Priced<'a>> = None;
     for base in bases {
@@ -96,11 +101,26 @@ pub(super) fn between<'a>(
     best.filter(|best| seconds(best) <= WORTHWHILE * seconds(first))
 }
 
+/// The meshes to try on another number of ranks: none if the candidate has none, else groups of a node, and of as many ranks
+/// as it has.
+fn meshes(spec: &PlacementSpec, ranks: u32, of_node: u32) -> Vec<Option<Mesh>> {
+    let Some(own) = spec.group_ranks() else {
+        return vec![spec.knobs.slices];
+    };
+    let fits = |size: &u32| (2..ranks).contains(size) && ranks.is_multiple_of(*size);
+    let sizes = std::iter::once(of_node).chain((own != of_node).then_some(own));
+    let mesh = |slices| Mesh {
+        slices,
+        apart: false,
+    };
+    sizes.filter(fits).map(|size| Some(mesh(size))).collect()
+}
+
 /// Whether any number of ranks can have a candidate's knobs.
 fn is_free(spec: &PlacementSpec) -> bool {
     let sampling = &spec.knobs.sampling;
     spec.stages().is_none()
         && sampling.merges.is_none()
-        && spec.knobs.slices.is_none()
+        && (spec.knobs.slices.is_none() || spec.group_ranks().is_some())
         && sampling.cached().is_none()
 }

@@ -220,7 +220,8 @@ impl PlanRequest<'_> {
     /// Ranks of groups to try, where each has a slice of the columns: all numbers that divide the ranks, if groups do not
     /// lie across nodes.
     fn groups(&self, row: &Row, ranks: u32) -> Vec<Mesh> {
-        if !row.chunked() || self.pin.knobs.slices.is_some() {
+        let exact = row.relaxations.is_empty();
+        if !row.chunked() || !exact || self.pin.knobs.slices.is_some() {
             return Vec::new();
         }
         let of_node = self.cluster.devices_per_node.max(1);

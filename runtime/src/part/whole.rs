@@ -1,15 +1,19 @@
 //! Data about the whole graph that every rank keeps, if columns are cut instead of rows; or about the vertices of its group,
 //! if groups of ranks divide the vertices.
 
+use crate::RuntimeError;
 use crate::chunks::{ChunkNeeds, ChunkRows};
 use crate::part::{Edges, Needs, Ways};
 use gnnc_graph::parts::WholeGraph;
-use gnnc_graph::{GraphData, GraphError, LocalEdges, LocalPart, Topology};
+use gnnc_graph::{
+    GraphData, GraphError, Kept, LocalEdges, LocalPart, Partition, RowOrder, Topology,
+};
 use gnnc_ir::EdgeSet;
-use gnnc_ir::program::{Program, RankSizes};
+use gnnc_ir::program::{Among, Program, RankSizes};
 use gnnc_ir::words::types::BySet;
 use std::borrow::Cow;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// Data read by kernels over all vertices and by redistributions; empty if a program has neither.
 /// The ranks of one machine, or of one group, share it.
@@ -139,6 +143,44 @@ impl Whole {
         let sent = self.send.iter().map(|(_, rows)| rows.len());
         let rows = self.ids.len() + owned.sum::<usize>() + sent.sum::<usize>();
         edges.sum::<usize>() + 4 * rows + self.chunks.bytes()
+    }
+}
+
+/// The data about all vertices: one for all ranks, or one for each group of ranks.
+pub(crate) struct Wholes(Vec<Arc<Whole>>);
+
+impl Wholes {
+    pub(crate) fn new(
+        programs: &[Arc<Program>],
+        data: &GraphData,
+        partition: &Partition,
+        (graph, locals): (WholeGraph, &[LocalPart]),
+    ) -> Result<Self, RuntimeError> {
+        let of_all = || programs.iter().map(AsRef::as_ref);
+        let grouped = of_all().find(|program| program.in_groups());
+        let Some(program) = grouped else {
+            let whole = Whole::new(of_all(), &data.topology, graph, locals)?;
+            return Ok(Self(vec![Arc::new(whole)]));
+        };
+        let groups = partition.groups(program.group_ranks(Among::Slices))?;
+        let parts = LocalPart::build(&data.topology, &groups, Kept::default(), RowOrder::ByDegree)?;
+        let parts = parts.into_iter();
+        let whole = |group| Arc::new(Whole::of_group(of_all(), group, graph.clone(), locals));
+        Ok(Self(parts.map(whole).collect()))
+    }
+
+    /// Numbers of the whole graph.
+    pub(crate) fn graph(&self) -> &WholeGraph {
+        &self.0[0].graph
+    }
+
+    /// That of a rank.
+    pub(crate) fn of(&self, program: &Program, rank: u32) -> &Arc<Whole> {
+        let group = match program.in_groups() {
+            true => program.group(rank, Among::Copies).place(rank),
+            false => 0,
+        };
+        &self.0[group as usize]
     }
 }
 
