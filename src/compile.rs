@@ -15,7 +15,7 @@ use gnnc_planner::decouple::{DecoupleError, decouple};
 use gnnc_planner::facts::Facts;
 use gnnc_planner::forms::{Form, RewriteOptions, rewrite};
 use gnnc_planner::lower::{
-    Batches, OnBatches, Training, cover, evaluation, only_multiplies_features,
+    Batches, OnBatches, Training, cover, evaluation, narrowest, only_multiplies_features,
 };
 use gnnc_planner::placement::{PlacementSpec, lower, lower_all, pipeline_form, row};
 use gnnc_planner::sampled::sampled;
@@ -181,6 +181,11 @@ impl Compiled {
     /// Number of layers that a pipeline can divide; 0 if the model has no pipeline form.
     pub fn layers(&self) -> u32 {
         pipeline_form(&self.training).map_or(0, |form| cuts(&form).len() as u32 + 1)
+    }
+
+    /// Columns of the narrowest aggregation that can be cut into slices; 0 if none can.
+    pub fn columns(&self) -> u32 {
+        narrowest(&self.training).unwrap_or(0)
     }
 
     /// The program of rank 0 under a placement.

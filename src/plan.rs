@@ -146,6 +146,8 @@ pub struct Planner<'a> {
     workload: Workload,
     /// Layers that a pipeline can divide.
     layers: u32,
+    /// Columns of the narrowest aggregation that can be cut.
+    columns: u32,
     /// Constraints on the search, with the model's batches.
     pin: Pin,
     /// The batches that may be trained on.
@@ -178,6 +180,7 @@ impl<'a> Planner<'a> {
             allow: [&options.allow[..], &loaded.model.train.allow].concat(),
             workload: loaded.workload.clone(),
             layers: compiled.layers(),
+            columns: compiled.columns(),
             pin: Pin {
                 knobs,
                 ..options.pin.clone()
@@ -303,6 +306,7 @@ impl<'a> Planner<'a> {
             pin: self.pin.clone(),
             top: self.options.top,
             layers: self.layers,
+            columns: self.columns,
             batches: &self.batches,
             pilot: self.options.pilot.as_ref(),
             evaluate_every: self.options.evaluate_every,

@@ -69,6 +69,8 @@ pub struct PlanRequest<'a> {
     pub top: Option<usize>,
     /// Number of layers a pipeline can divide; 0 if none.
     pub layers: u32,
+    /// Columns of the narrowest aggregation that can be cut into slices; 0 if none can.
+    pub columns: u32,
     /// The sampled batches to try; none if no settings describe them, or they may not be trained on.
     pub batches: &'a [BatchPlans],
     /// What runs tell about the classes of the model, if the time to an accuracy is the objective.

@@ -97,6 +97,22 @@ pub fn names(graph: &Graph, ranks: u32) -> Vec<String> {
     names
 }
 
+/// Columns of the narrowest component of a graph that can be cut: among more ranks, some have none of its own. 0 if there is
+/// no component.
+pub fn narrowest(graph: &Graph) -> u32 {
+    let components = Components::find(graph, 2, &Choice::default());
+    let columns = |set: &Vec<NodeId>| {
+        let columns = set.iter().map(|id| graph.ty(*id).columns());
+        columns.max().unwrap_or(0)
+    };
+    let own = components.sets.iter().map(columns);
+    let in_loops = graph.nodes.iter().filter_map(|node| match &node.op {
+        Op::Scan(scan) => Some(narrowest(&scan.body)).filter(|columns| *columns > 0),
+        _ => None,
+    });
+    own.chain(in_loops).min().unwrap_or(0)
+}
+
 /// The name of a component: that of the first tensor gathered from edges, or of its first one.
 fn called(graph: &Graph, members: &[NodeId]) -> String {
     let gathers = |id: &&NodeId| matches!(graph.node(**id).op, Op::Gather(..));

@@ -236,6 +236,16 @@ pub fn pure(training: &Training, ranks: u32) -> Result<Pure, LowerError> {
     Ok(Pure::of(&graphs(training, &training.forward)?, ranks))
 }
 
+/// Columns of the narrowest aggregation of a model's epoch that can be cut; 0 if none can.
+///
+/// # Errors
+/// If a program cannot express the model.
+pub fn narrowest(training: &Training) -> Result<u32, LowerError> {
+    Ok(layout::narrowest(
+        &graphs(training, &training.forward)?.step,
+    ))
+}
+
 /// The components of a model's epoch: the names of those that can be cut into columns, in the order of the layouts, and those
 /// that stay by rows.
 ///

@@ -218,7 +218,7 @@ impl PlanRequest<'_> {
     }
 
     /// Ranks of groups to try, where each has a slice of the columns: all numbers that divide the ranks, if groups do not
-    /// lie across nodes.
+    /// lie across nodes, and each rank has a column of every tensor.
     fn groups(&self, row: &Row, ranks: u32) -> Vec<Mesh> {
         let exact = row.relaxations.is_empty();
         if !row.chunked() || !exact || self.pin.knobs.slices.is_some() {
@@ -226,7 +226,8 @@ impl PlanRequest<'_> {
         }
         let of_node = self.cluster.devices_per_node.max(1);
         let divides = |size: &u32| of_node.is_multiple_of(*size) || size.is_multiple_of(of_node);
-        let all = (2..ranks).filter(|size| ranks.is_multiple_of(*size) && divides(size));
+        let most = ranks.min(self.columns.saturating_add(1));
+        let all = (2..most).filter(|size| ranks.is_multiple_of(*size) && divides(size));
         let mesh = |slices| Mesh {
             slices,
             apart: false,
@@ -344,6 +345,7 @@ impl PlanRequest<'_> {
     /// The partitioners to try.
     fn partitioners(&self, spec: &PlacementSpec) -> Vec<Partitioner> {
         let cut = spec.knobs.skip.is_some_and(|skipping| skipping.cut);
+        let in_groups = spec.group_ranks().is_some();
         match self.pin.knobs.partitioner {
             _ if spec.parts() == 1 => vec![Partitioner::Range],
             Some(pinned) => vec![pinned],
@@ -351,6 +353,10 @@ impl PlanRequest<'_> {
             // partitioner.
             None if cut && self.partitioners.contains(&Partitioner::Metis) => {
                 vec![Partitioner::Metis]
+            }
+            // The ranks of a group sum over all of its edges, of which groups should have as many as others.
+            None if in_groups && self.partitioners.contains(&Partitioner::MetisEdges) => {
+                vec![Partitioner::MetisEdges]
             }
             None if spec.by_parts() => self.partitioners.to_vec(),
             // The rows of a chunk are consecutive and should belong to all ranks.

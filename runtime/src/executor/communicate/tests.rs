@@ -112,6 +112,7 @@ impl Case {
                 result.write().fill(GAP);
             }
             let redistribution = Redistribution {
+                in_groups: false,
                 geometry: Geometry {
                     how: how(rank),
                     stride,
