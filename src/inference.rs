@@ -1,7 +1,7 @@
 //! Evaluations of a trained model, without what training needs.
 
 use crate::training::{Judge, parted};
-use crate::{Error, Loaded, Scores, TrainOptions, best_of};
+use crate::{Error, Loaded, Scores, TrainOptions, Weights, best_of};
 use gnnc_graph::{GraphData, Labels};
 use gnnc_ir::Graph;
 use gnnc_ir::program::Program;
@@ -68,12 +68,21 @@ impl Inference {
         })
     }
 
-    /// Takes the parameters of a run: the best ones if it kept some, unless the `last` ones are asked for. Returns
-    /// their file.
+    /// Takes the parameters of a trained model. Returns their file; an empty path if they are in memory.
     ///
     /// # Errors
     /// A checkpoint that cannot be read or belongs to another model; best parameters of another run.
-    pub(crate) fn take(&mut self, checkpoint: &Path, last: bool) -> Result<PathBuf, Error> {
+    pub(crate) fn take(&mut self, weights: Weights<'_>) -> Result<PathBuf, Error> {
+        match weights {
+            Weights::Run { checkpoint, last } => self.take_run(checkpoint, last),
+            Weights::Given(tensors) => {
+                self.session.set_parameters(tensors)?;
+                Ok(PathBuf::new())
+            }
+        }
+    }
+
+    fn take_run(&mut self, checkpoint: &Path, last: bool) -> Result<PathBuf, Error> {
         let session = &mut self.session;
         session.take_parameters(checkpoint)?;
         let chosen = session.best().and_then(|best| best.chosen_epoch());
