@@ -158,6 +158,7 @@ impl Error {
                 | RuntimeError::Graph(_)
                 | RuntimeError::Sampling(_)
                 | RuntimeError::Checkpoint { .. }
+                | RuntimeError::Parameters { .. }
                 | RuntimeError::File { action: "read", .. },
             ) => 1,
             Self::Form(_)

@@ -5,7 +5,7 @@ from typing import Any, Callable, Optional
 __version__: str
 
 class Floats:
-    """Floats that `numpy.asarray` reads where they are."""
+    """Floats that `numpy.asarray` has where they are."""
 
     @property
     def __array_interface__(self) -> dict[str, Any]: ...

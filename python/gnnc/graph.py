@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import re
 import tempfile
 
 import numpy as np
@@ -214,6 +215,8 @@ class Graph:
                     class alike if `stratified`
         """
         shares = None if split is None else [float(share) for share in split]
+        if shares is not None and not (len(shares) == 3 and min(shares) >= 0 and sum(shares) <= 1 + 1e-9):
+            raise InputError(f"found split={split}, expected three shares from 0 to 1 that are at most 1 together")
         with tempfile.TemporaryDirectory() as folder:
             paths = []
             for table, file in ((edges, "edges.csv"), (nodes, "nodes.csv")):
@@ -257,6 +260,38 @@ class Graph:
     def statistics(self):
         """What plans know of the graph, as `gnnc graph stats --format json` prints it."""
         return json.loads(self._native.statistics())
+
+    @property
+    def word(self):
+        """The name as one word of the language."""
+        name = re.sub(r"\W", "_", self.name)
+        return name if re.match("[A-Za-z]", name) else f"graph_{name}"
+
+    def item(self, name=None, *, identity=False, classes=None):
+        """The statistics of the graph as an item of a model's text: enough to plan with the command line.
+
+        identity: whether each vertex has a feature of its own, in place of those of the graph
+        classes:  numbers that a model computes for a vertex, if the labels do not have all of them
+        """
+        about = self.statistics
+        train, val, test = about["split"]
+        lines = {
+            "vertices": about["vertices"],
+            "edges": about["edges"],
+            "features": "identity" if identity else about["features"],
+            "classes": classes or about["classes"],
+            "train": train,
+            "val": val,
+            "test": test,
+            "max_degree": about["max_degree"],
+            "relations": about.get("relations"),
+            "edge_features": about.get("edge_features"),
+        }
+        if not identity and about["features"]:
+            density = about["feature_nonzeros"] / (about["vertices"] * about["features"])
+            lines["feature_density"] = f"{min(density, 1.0):.6g}"
+        body = "".join(f"  {key} = {value}\n" for key, value in lines.items() if value is not None)
+        return f"graph {name or self.word} {{\n{body}}}\n"
 
     def __repr__(self):
         about = f"{self.num_nodes} vertices, {self.num_edges} edges, {self.num_features} features, {self.num_classes} classes"

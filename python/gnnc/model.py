@@ -1,8 +1,9 @@
 """Models, and what they compute."""
 
 import os
-import sys
+import re
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import numpy as np
 
@@ -39,7 +40,8 @@ def model_of(model):
 class Model:
     """A model in gnnc's language (docs/language.md), with weights if it was trained or comes from PyTorch.
 
-    source: the text of a model, or the path of a `.gir` file
+    source: the text of a model, or the path of a `.gir` file. A model without a `graph` item runs on the `Graph` that it is
+            used with.
     set:    values of the model's parameters and of numbers of its `train` block, such as `{"hidden": 64, "train.lr": 0.1}`
     """
 
@@ -64,7 +66,7 @@ class Model:
     def check(self, graph=None):
         """Checks the model with `graph` or with its own. Raises `InputError` with all errors; returns the warnings."""
         self._fits(graph)
-        return _gnnc.check(self, native(graph))[1]
+        return _gnnc.check(self._on(graph), native(graph))[1]
 
     def save(self, path):
         """Writes the text of the model, for the command line."""
@@ -87,6 +89,14 @@ class Model:
         if self.source is None:
             raise InputError("this model does not come from PyTorch; its weights are in the attribute `weights`")
         return self.source.put_back(self, module, graph)
+
+    def _on(self, graph):
+        """The model as native code takes it. A model without a graph gets the item of the one that it runs on."""
+        text = self.text
+        wanted = re.search(r"^\s*model\b[^{]*\bon\s+(\w+)", text, re.MULTILINE)
+        if graph is not None and wanted and not re.search(r"^\s*graph\b", text, re.MULTILINE):
+            text = f"{text}\n{graph.item(wanted[1])}"
+        return SimpleNamespace(text=text, path=self.path, is_file=self.is_file and text == self.text, set=self.set)
 
     def _fits(self, graph):
         """Refuses a graph on which the layers of a PyTorch module would compute something else."""
@@ -147,8 +157,8 @@ def predict(model, graph=None, *, checkpoint=None, last=False, workers=1, thread
     model = model_of(model)
     model._fits(graph)
     checkpoint = given(model, checkpoint)
-    threads = threads or processors() // workers or 1
-    found = _gnnc.predict(model, native(graph), matrices(model.weights), checkpoint, last, workers, threads)
+    threads = threads or threads_of(workers)
+    found = _gnnc.predict(model._on(graph), native(graph), matrices(model.weights), checkpoint, last, workers, threads)
     return Predictions(np.asarray(found["logits"]), found["labels"], found["scores"])
 
 
@@ -158,13 +168,11 @@ def embeddings(model, name, graph=None, *, checkpoint=None, last=False, workers=
     model = model_of(model)
     model._fits(graph)
     checkpoint = given(model, checkpoint)
-    threads = threads or processors() // workers or 1
-    rows = _gnnc.rows_of(model, native(graph), name, matrices(model.weights), checkpoint, last, workers, threads)
+    threads = threads or threads_of(workers)
+    rows = _gnnc.rows_of(model._on(graph), native(graph), name, matrices(model.weights), checkpoint, last, workers, threads)
     return np.asarray(rows)
 
 
-def processors():
-    """Processors that this process may use."""
-    if sys.platform == "linux":
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+def threads_of(workers):
+    """Threads of each worker, so that all together are as many as this process may use processors."""
+    return max(len(os.sched_getaffinity(0)) // max(workers, 1), 1)

@@ -128,5 +128,5 @@ def plan(
         "top": top,
         "evaluate_every": evaluate_every,
     }
-    text, short, long, names = _gnnc.plan(model, native(graph), how)
+    text, short, long, names = _gnnc.plan(model._on(graph), native(graph), how)
     return Plan(text, long, names, short)

@@ -7,11 +7,24 @@ use pyo3::types::{PyDict, PyTuple};
 use std::any::Any;
 use std::sync::Arc;
 
-/// Floats of gnnc that NumPy reads where they are: `numpy.asarray(floats)`.
+/// Floats of gnnc that NumPy has where they are: `numpy.asarray(floats)`. They are NumPy's to change.
 #[pyclass(frozen)]
 pub struct Floats {
-    values: Vec<f32>,
+    /// A boxed slice, which is freed with the object and not read otherwise.
+    values: *mut [f32],
     shape: Vec<usize>,
+}
+
+// SAFETY: the object owns the slice; no thread reads or writes it through the object.
+unsafe impl Send for Floats {}
+// SAFETY: as above.
+unsafe impl Sync for Floats {}
+
+impl Drop for Floats {
+    fn drop(&mut self) {
+        // SAFETY: the slice is from a box and is freed once. An array that uses it keeps the object alive.
+        drop(unsafe { Box::from_raw(self.values) });
+    }
 }
 
 impl Floats {
@@ -19,7 +32,7 @@ impl Floats {
     pub fn new(values: Vec<f32>, shape: &[usize]) -> Self {
         debug_assert_eq!(values.len(), shape.iter().product::<usize>());
         Self {
-            values,
+            values: Box::into_raw(values.into_boxed_slice()),
             shape: shape.to_vec(),
         }
     }
@@ -33,8 +46,8 @@ impl Floats {
         about.set_item("version", 3)?;
         about.set_item("typestr", "<f4")?;
         about.set_item("shape", PyTuple::new(py, &self.shape)?)?;
-        // Nobody may write: the class is frozen.
-        about.set_item("data", (self.values.as_ptr().addr(), true))?;
+        let first = self.values.cast::<f32>();
+        about.set_item("data", (first.expose_provenance(), false))?;
         Ok(about)
     }
 }

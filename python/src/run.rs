@@ -1,6 +1,6 @@
 //! Training runs, which Python watches and interrupts.
 
-use crate::errors::{machine, raised};
+use crate::errors::{input, machine, raised};
 use crate::graph::Graph;
 use crate::model::{Model, cache, held, named, permissions, scores, storage, tensors, word};
 use gnnc::device::{Device, library_folders};
@@ -10,7 +10,6 @@ use gnnc::planner::search::Pin;
 use gnnc::runtime::device::cuda::LiveOptions;
 use gnnc::runtime::{Stop, Tensor};
 use gnnc::{Error, PlanOptions, Progress, Summary, TrainOptions, choose, machines, train_once};
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::path::PathBuf;
@@ -60,7 +59,7 @@ fn way(py: Python<'_>, name: Option<&str>) -> PyResult<Way> {
     }
 }
 
-fn device(name: &str) -> PyResult<Device> {
+fn device(py: Python<'_>, name: &str) -> PyResult<Device> {
     let (kind, number) = name.split_once(':').unwrap_or((name, "0"));
     match (kind, number.parse()) {
         ("cpu", _) if name == "cpu" => Ok(Device::Cpu),
@@ -69,9 +68,10 @@ fn device(name: &str) -> PyResult<Device> {
             folders: library_folders(None),
             ..LiveOptions::default()
         })),
-        _ => Err(PyValueError::new_err(format!(
-            "found the device `{name}`, expected cpu, cuda or cuda:N"
-        ))),
+        _ => Err(input(
+            py,
+            &format!("found the device `{name}`, expected cpu, cuda or cuda:N"),
+        )),
     }
 }
 
@@ -150,7 +150,7 @@ pub fn train<'py>(
             learning_rate: asked.lr,
             workers: asked.workers,
             threads: asked.threads,
-            device: device(&asked.device)?,
+            device: device(py, &asked.device)?,
             allow: permissions(py, &asked.allow)?,
             knobs: Knobs {
                 storage: storage(py, &asked.storage)?,

@@ -45,13 +45,13 @@ class Deep(nn.Module):
 
     def __init__(self, inputs, outputs, **options):
         super().__init__()
-        self.first, self.last = nn.Linear(inputs, HIDDEN), nn.Linear(HIDDEN, outputs)
+        self.first, self.last, self.drop = nn.Linear(inputs, HIDDEN), nn.Linear(HIDDEN, outputs), nn.Dropout(0.4)
         self.convs = nn.ModuleList(pyg.GCN2Conv(HIDDEN, 0.1, theta=0.5, layer=n + 1, **options) for n in range(3))
 
     def forward(self, x, edge_index):
         h = first = self.first(x).relu()
         for conv in self.convs:
-            h = conv(F.dropout(h, 0.5, training=self.training), first, edge_index).relu()
+            h = conv(F.dropout(h, self.drop.p, training=self.training), first, edge_index).relu()
         return self.last(h)
 
 

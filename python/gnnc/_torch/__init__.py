@@ -59,31 +59,6 @@ class Source:
         return module
 
 
-def block(graph, identity, classes):
-    """The statistics of a graph as an item of a model."""
-    about = graph.statistics
-    train, val, test = about["split"]
-    lines = [
-        f"vertices = {about['vertices']}",
-        f"edges = {about['edges']}",
-        "features = identity" if identity else f"features = {about['features']}",
-        f"classes = {classes}",
-        f"train = {train}",
-        f"val = {val}",
-        f"test = {test}",
-        f"max_degree = {about['max_degree']}",
-    ]
-    if not identity and about["features"]:
-        density = about["feature_nonzeros"] / (about["vertices"] * about["features"])
-        lines.append(f"feature_density = {min(density, 1.0):.6g}")
-    for key in ("relations", "edge_features"):
-        if about.get(key):
-            lines.append(f"{key} = {about[key]}")
-    name = "".join(c if c.isalnum() else "_" for c in graph.name)
-    name = name if name[:1].isalpha() else f"graph_{name}"
-    return name, f"graph {name} {{\n" + "".join(f"  {line}\n" for line in lines) + "}\n"
-
-
 def from_torch(module, graph, *, inputs, loss, optimizer, epochs, name):
     """See `gnnc.from_torch`."""
     if not isinstance(module, torch.nn.Module):
@@ -114,7 +89,8 @@ def from_torch(module, graph, *, inputs, loss, optimizer, epochs, name):
     source = Source(module, writer, graph, out.final)
     source.fits(graph)
     final = out.name if out.name != "x" else writer.let("logits", "1 * x")
-    graph_name, item = block(graph, writer.identity, out.width)
+    graph_name = graph.word
+    item = graph.item(graph_name, identity=bool(writer.identity), classes=out.width)
     own = name or "".join(c if c.isalnum() else "_" for c in type(module).__name__).lower()
     statements = [*writer.lines, loss_text(loss, final, graph, out.final)]
     body = "".join(f"  {line}\n" for line in statements)

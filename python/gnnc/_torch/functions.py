@@ -65,6 +65,20 @@ def log_softmax(value, dim=None):
     return Rows(value.name, value.width, final=True)
 
 
+#: What pools, and functions that change edges.
+POOLS = ("add", "mean", "max")
+OF_EDGES = (
+    "add_self_loops",
+    "add_remaining_self_loops",
+    "remove_self_loops",
+    "to_undirected",
+    "coalesce",
+    "dropout_edge",
+    "dropout_adj",
+    "dropout_node",
+    "degree",
+    "to_dense_batch",
+)
 SIGNS = {"add": "+", "sub": "-", "mul": "*", "truediv": "/", "div": "/"}
 
 
@@ -184,9 +198,13 @@ def called(writer, hint, name, args, kwargs):
         return squeezed(writer, hint, args[0], *args[1:])
     if name in ("contiguous", "clone", "float", "to"):
         return args[0]
+    if name in [f"global_{kind}_pool" for kind in POOLS]:
+        raise Unsupported(f"`{name}` is not imported", "write the model in gnnc's language, with `pool` (docs/language.md)")
+    if name in OF_EDGES:
+        raise Unsupported(f"`{name}` works on edges inside `forward`", "prepare the graph before, for PyTorch too")
     if name == "size" or name == "dim":
         raise Unsupported(f"`{name}()` of a tensor", "models do not decide by sizes; write the number")
-    raise Unsupported(f"`{name}` has no equal", "use the functions that docs/python.md lists")
+    raise Unsupported(f"`{name}` has no equal", "use the functions that docs/python.md lists, or write the model in gnnc's language")
 
 
 def reshaped(writer, hint, value, sizes):

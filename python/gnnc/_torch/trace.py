@@ -1,6 +1,7 @@
 """Follows the forward method of a module with torch.fx, and writes a model of what it does."""
 
 import inspect
+import sys
 import traceback
 
 import torch
@@ -8,7 +9,7 @@ from torch import fx
 
 from ..errors import UnsupportedError
 from . import dgl, modules, pyg
-from .functions import called, constant, features, function
+from .functions import OF_EDGES, POOLS, called, constant, features, function
 from .writer import Given, Unsupported, Writer
 
 HANDLERS = {**modules.MODULES, **pyg.LAYERS, **dgl.LAYERS}
@@ -38,11 +39,18 @@ class Tracer(fx.Tracer):
     """Keeps whole the modules that have an equal, and the layers that can have none."""
 
     def is_leaf_module(self, module, path):
-        if key(module) in HANDLERS:
+        if key(module) in HANDLERS or key(module)[0] == "dgl":
             return True
         if any(base.__name__ == "MessagePassing" for base in type(module).__mro__):
             return True
         return super().is_leaf_module(module, path)
+
+
+def whole_functions():
+    """Functions of PyTorch Geometric that tracing keeps whole, so that the error names them."""
+    nn, utils = (sys.modules.get(f"torch_geometric.{part}") for part in ("nn", "utils"))
+    found = [getattr(nn, f"global_{kind}_pool", None) for kind in POOLS]
+    return [function for function in [*found, *(getattr(utils, name, None) for name in OF_EDGES)] if function]
 
 
 def kinds_of(module, inputs):
@@ -77,10 +85,10 @@ def traced(module, left):
         kind.forward = module.forward.__func__
     try:
         module.train()
-        return Tracer().trace(module, concrete_args=left or None)
+        return Tracer(autowrap_functions=tuple(whole_functions())).trace(module, concrete_args=left or None)
     except Exception as error:  # noqa: BLE001 - whatever `forward` raises
         at = traceback.extract_tb(error.__traceback__)
-        own = [frame for frame in at if "/torch/" not in frame.filename and "/gnnc/" not in frame.filename]
+        own = [frame for frame in at if not any(part in frame.filename for part in ("/site-packages/", "/gnnc/", "/torch/"))]
         where = f" ({own[-1].filename.rpartition('/')[2]}, line {own[-1].lineno})" if own else ""
         raise UnsupportedError(
             f"`forward` of {kind.__name__} cannot be followed{where}: {str(error).splitlines()[0] if str(error) else error!r}; it may "
@@ -171,7 +179,9 @@ class Converter(Writer):
     def _call(self, module, path, args, kwargs):
         convert = HANDLERS.get(key(module))
         if convert is None:
-            raise Unsupported("there is no equal in gnnc", "use one of the layers that docs/python.md lists")
+            library = key(module)[0]
+            names = sorted(name for of, name in HANDLERS if of == library) or ["those that docs/python.md lists"]
+            raise Unsupported("there is no equal in gnnc", f"use one of {', '.join(names)}")
         if any(isinstance(hooks, dict) and hooks for hooks in (module._forward_hooks, module._forward_pre_hooks)):
             if key(module)[1] != "Linear":
                 raise Unsupported("a module with hooks, which no model can follow", "remove the hooks")
