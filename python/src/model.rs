@@ -83,7 +83,7 @@ pub fn permissions(py: Python<'_>, words: &[String]) -> PyResult<Vec<Relaxation>
 /// # Errors
 /// As [`word`].
 pub fn storage(py: Python<'_>, name: &str) -> PyResult<Storage> {
-    word(py, "the storage", name, &Storage::ALL, Storage::name)
+    word(py, "the storage", name, Storage::ALL, Storage::name)
 }
 
 /// The cache of kernels and partitions; none if its folder cannot be used.
