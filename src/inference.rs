@@ -1,13 +1,27 @@
 //! Evaluations of a trained model, without what training needs.
 
 use crate::training::{Judge, parted};
-use crate::{Error, Loaded, Scores, TrainOptions, Weights, best_of};
+use crate::{Error, Loaded, Scores, TrainOptions, best_of};
 use gnnc_graph::{GraphData, Labels};
 use gnnc_ir::Graph;
 use gnnc_ir::program::Program;
 use gnnc_planner::lower::inference;
-use gnnc_runtime::{RunOptions, Session};
+use gnnc_runtime::{RunOptions, Session, Tensor as Parameter};
 use std::path::{Path, PathBuf};
+
+/// Where the parameters of a trained model are.
+#[derive(Clone, Copy, Debug)]
+pub enum Weights<'a> {
+    /// In the checkpoint of a run. Its best parameters are taken if it kept some, unless the `last` ones are asked for.
+    Run {
+        /// The checkpoint.
+        checkpoint: &'a Path,
+        /// Whether to take those of the last epoch.
+        last: bool,
+    },
+    /// In memory.
+    Given(&'a [Parameter]),
+}
 
 /// A tensor of a trained model, which has a row for each vertex of a graph.
 pub(crate) struct Inference {

@@ -56,13 +56,14 @@ pub use gnnc_ir::words::metric::Metric;
 pub use gnnc_lang as lang;
 pub use gnnc_planner as planner;
 pub use gnnc_runtime as runtime;
+pub use inference::Weights;
 pub use machines::{cluster, machines, usual_cluster};
 pub use partitions::{cut_chunks, partitions};
 pub use pilot::{
     PilotOptions, PilotProgress, RATES, Tried, classes_of, pilot, pilot_fits, read_pilot,
 };
 pub use plan::{PlanOptions, Planner, SweepPoint, best, plan, sweep};
-pub use predict::{Embeddings, Outputs, Predictions, Weights, embeddings, outputs, predict};
+pub use predict::{Embeddings, Outputs, Predictions, embeddings, outputs, predict};
 pub use replay::{Verified, verify};
 pub use source::{LoadOptions, Loaded, Source};
 pub use summary::{Kept, MeasuredMerges, Scores, Summary, TargetRun, Waited};

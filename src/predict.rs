@@ -1,25 +1,10 @@
 //! Predictions of a trained model.
 
 use crate::compile::forward_to;
-use crate::inference::{Inference, Tensor};
+use crate::inference::{Inference, Tensor, Weights};
 use crate::{Compiled, Error, Loaded, Scores, TrainOptions};
 use gnnc_ir::graph::op::LabelKind;
-use gnnc_runtime::Tensor as Parameter;
-use std::path::{Path, PathBuf};
-
-/// Where the parameters of a trained model are.
-#[derive(Clone, Copy, Debug)]
-pub enum Weights<'a> {
-    /// In the checkpoint of a run. Its best parameters are taken if it kept some, unless the `last` ones are asked for.
-    Run {
-        /// The checkpoint.
-        checkpoint: &'a Path,
-        /// Whether to take those of the last epoch.
-        last: bool,
-    },
-    /// In memory.
-    Given(&'a [Parameter]),
-}
+use std::path::PathBuf;
 
 /// What a model says about every vertex of a graph.
 #[derive(Clone, Debug)]

@@ -146,7 +146,9 @@ class Graph:
         return cls(edges, edge_attr=weights, name=name, **{**taken, **more})
 
     @classmethod
-    def from_dgl(cls, graph, *, features="feat", labels="label", edge_features=None, edge_type=None, name="graph", **more):
+    def from_dgl(
+        cls, graph, *, features="feat", labels="label", edge_features=None, edge_type=None, name="graph", **more
+    ):
         """A graph of a homogeneous `DGLGraph`.
 
         `features` and `labels` are keys of `ndata`, `edge_features` and `edge_type` of `edata`; the masks are `train_mask`,
@@ -170,7 +172,9 @@ class Graph:
         With `weights`, its values are the numbers of the edges. Stored zeros are edges then, and left out otherwise.
         """
         if matrix.shape[0] != matrix.shape[1]:
-            raise InputError(f"found a matrix of shape {matrix.shape}, expected a square one, with a row for each vertex")
+            raise InputError(
+                f"found a matrix of shape {matrix.shape}, expected a square one, with a row for each vertex"
+            )
         entries = matrix.tocoo()
         edges = np.stack([entries.row, entries.col])
         if weights:
@@ -195,7 +199,9 @@ class Graph:
             if weight is not None:
                 more["edge_attr"] = np.array([about[weight] for _, _, about in listed], dtype=np.float32)
             if features is not None:
-                rows = [np.concatenate([np.ravel(about[key]) for key in features]) for _, about in graph.nodes(data=True)]
+                rows = [
+                    np.concatenate([np.ravel(about[key]) for key in features]) for _, about in graph.nodes(data=True)
+                ]
                 more["x"] = np.array(rows, dtype=np.float32)
             if label is not None:
                 more["y"] = np.array([about[label] for _, about in graph.nodes(data=True)])
@@ -223,7 +229,9 @@ class Graph:
                 if table is not None:
                     paths.append(os.path.join(folder, file))
                     table.to_csv(paths[-1], index=False)
-            native = _gnnc.Graph.from_tables(paths[0], paths[1] if nodes is not None else None, name, symmetrize, shares, stratified, seed)
+            native = _gnnc.Graph.from_tables(
+                paths[0], paths[1] if nodes is not None else None, name, symmetrize, shares, stratified, seed
+            )
         return cls._of(native)
 
     @property

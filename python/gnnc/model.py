@@ -27,13 +27,17 @@ def native(graph):
     """The native part of a graph, if there is one."""
     if graph is None or isinstance(graph, Graph):
         return None if graph is None else graph._native
-    raise InputError(f"found a {type(graph).__name__} as the graph, expected a gnnc.Graph; gnnc.Graph.from_pyg makes one of a Data")
+    raise InputError(
+        f"found a {type(graph).__name__} as the graph, expected a gnnc.Graph; gnnc.Graph.from_pyg makes one of a Data"
+    )
 
 
 def model_of(model):
     """A model as it is, or of its text or path."""
     if hasattr(model, "forward"):
-        raise InputError(f"found a {type(model).__name__} as the model, expected a gnnc.Model; gnnc.from_torch makes one of it")
+        raise InputError(
+            f"found a {type(model).__name__} as the model, expected a gnnc.Model; gnnc.from_torch makes one of it"
+        )
     return model if isinstance(model, Model) else Model(model)
 
 
@@ -169,7 +173,9 @@ def embeddings(model, name, graph=None, *, checkpoint=None, last=False, workers=
     model._fits(graph)
     checkpoint = given(model, checkpoint)
     threads = threads or threads_of(workers)
-    rows = _gnnc.rows_of(model._on(graph), native(graph), name, matrices(model.weights), checkpoint, last, workers, threads)
+    rows = _gnnc.rows_of(
+        model._on(graph), native(graph), name, matrices(model.weights), checkpoint, last, workers, threads
+    )
     return np.asarray(rows)
 
 

@@ -30,7 +30,10 @@ class Run:
     """A training run: the trained model and what was measured."""
 
     def __init__(self, model, graph, found):
-        last, best = ({name: np.asarray(values) for name, values in (part or {}).items()} for part in (found["last"], found["best"]))
+        last, best = (
+            {name: np.asarray(values) for name, values in (part or {}).items()}
+            for part in (found["last"], found["best"])
+        )
         #: The model with the weights of the best epoch, or of the last one if the graph has no validation vertices.
         self.model = model.with_weights(best or last)
         #: The model with the weights of the last epoch.
@@ -127,7 +130,9 @@ def train(
         "checkpoint_every": checkpoint_every,
         "resume": None if resume is None else os.fspath(resume),
     }
-    found, interrupted = _gnnc.train(model._on(graph), native(graph), matrices(model.weights), how, watch if told else None)
+    found, interrupted = _gnnc.train(
+        model._on(graph), native(graph), matrices(model.weights), how, watch if told else None
+    )
     run = Run(model, graph, found)
     if interrupted is not None:
         interrupted.run = run

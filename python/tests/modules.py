@@ -103,7 +103,11 @@ class Shared(nn.Module):
 
     def __init__(self, inputs, outputs):
         super().__init__()
-        self.first, self.conv, self.last = nn.Linear(inputs, HIDDEN), pyg.SAGEConv(HIDDEN, HIDDEN), nn.Linear(HIDDEN, outputs)
+        self.first, self.conv, self.last = (
+            nn.Linear(inputs, HIDDEN),
+            pyg.SAGEConv(HIDDEN, HIDDEN),
+            nn.Linear(HIDDEN, outputs),
+        )
         self.act = nn.PReLU()
 
     def forward(self, x, edge_index):
@@ -146,8 +150,16 @@ def two(layer, heads=1, **options):
 
 
 def sequential(inputs, outputs):
-    steps = [(pyg.GCNConv(inputs, HIDDEN), "x, edge_index -> x1"), nn.ReLU(), (pyg.GCNConv(HIDDEN, HIDDEN), "x1, edge_index -> x2")]
-    steps += [(lambda a, b: [a, b], "x1, x2 -> xs"), (pyg.JumpingKnowledge("cat"), "xs -> h"), nn.Linear(2 * HIDDEN, outputs)]
+    steps = [
+        (pyg.GCNConv(inputs, HIDDEN), "x, edge_index -> x1"),
+        nn.ReLU(),
+        (pyg.GCNConv(HIDDEN, HIDDEN), "x1, edge_index -> x2"),
+    ]
+    steps += [
+        (lambda a, b: [a, b], "x1, x2 -> xs"),
+        (pyg.JumpingKnowledge("cat"), "xs -> h"),
+        nn.Linear(2 * HIDDEN, outputs),
+    ]
     return pyg.Sequential("x, edge_index", steps)
 
 
@@ -172,7 +184,9 @@ PLAIN = {
     "GATv2Conv shared": two(pyg.GATv2Conv, heads=2, share_weights=True, residual=True),
     "GATv2Conv mean of heads": two(pyg.GATv2Conv, heads=2, concat=False, add_self_loops=False),
     "GINConv": lambda i, o: Two(pyg.GINConv(mlp(i, HIDDEN), train_eps=True, eps=0.2), pyg.GINConv(mlp(HIDDEN, o))),
-    "GINConv eps": lambda i, o: Two(pyg.GINConv(nn.Linear(i, HIDDEN), eps=0.4), pyg.GINConv(pyg.MLP([HIDDEN, HIDDEN, o], norm=None))),
+    "GINConv eps": lambda i, o: Two(
+        pyg.GINConv(nn.Linear(i, HIDDEN), eps=0.4), pyg.GINConv(pyg.MLP([HIDDEN, HIDDEN, o], norm=None))
+    ),
     "GCN2Conv": Deep,
     "GCN2Conv two weights": lambda i, o: Deep(i, o, shared_weights=False),
     "APPNP": Ranked,
@@ -193,16 +207,24 @@ PLAIN = {
     "models.GraphSAGE": lambda i, o: pyg.models.GraphSAGE(i, HIDDEN, 2, o, act="elu"),
     "models.GAT": lambda i, o: pyg.models.GAT(i, HIDDEN, 2, o, heads=2, v2=True),
     "models.GIN": lambda i, o: pyg.models.GIN(i, HIDDEN, 2, o, norm="LayerNorm"),
-    "activations": lambda i, o: nn.Sequential(nn.Linear(i, HIDDEN), nn.SELU(), nn.Linear(HIDDEN, HIDDEN), nn.GELU("tanh"), nn.Linear(HIDDEN, o), nn.ELU(0.7)),
+    "activations": lambda i, o: nn.Sequential(
+        nn.Linear(i, HIDDEN), nn.SELU(), nn.Linear(HIDDEN, HIDDEN), nn.GELU("tanh"), nn.Linear(HIDDEN, o), nn.ELU(0.7)
+    ),
 }
 WEIGHTED = {
     "GCNConv weighted": lambda i, o: Weighted(pyg.GCNConv(i, HIDDEN), pyg.GCNConv(HIDDEN, o, improved=True)),
-    "GCNConv weighted without loops": lambda i, o: Weighted(pyg.GCNConv(i, HIDDEN, add_self_loops=False), pyg.GCNConv(HIDDEN, o, normalize=False)),
+    "GCNConv weighted without loops": lambda i, o: Weighted(
+        pyg.GCNConv(i, HIDDEN, add_self_loops=False), pyg.GCNConv(HIDDEN, o, normalize=False)
+    ),
     "GraphConv weighted": lambda i, o: Weighted(pyg.GraphConv(i, HIDDEN), pyg.GraphConv(HIDDEN, o, aggr="max")),
     "SGConv weighted": lambda i, o: Weighted(pyg.SGConv(i, HIDDEN, K=2), pyg.SGConv(HIDDEN, o)),
 }
 TYPED = {
     "RGCNConv": lambda i, o, r: Typed(pyg.RGCNConv(i, HIDDEN, r), pyg.RGCNConv(HIDDEN, o, r)),
-    "RGCNConv bases": lambda i, o, r: Typed(pyg.RGCNConv(i, HIDDEN, r, num_bases=2), pyg.RGCNConv(HIDDEN, o, r, num_bases=4, bias=False)),
-    "RGCNConv add": lambda i, o, r: Typed(pyg.RGCNConv(i, HIDDEN, r, aggr="add"), pyg.RGCNConv(HIDDEN, o, r, aggr="add", root_weight=False)),
+    "RGCNConv bases": lambda i, o, r: Typed(
+        pyg.RGCNConv(i, HIDDEN, r, num_bases=2), pyg.RGCNConv(HIDDEN, o, r, num_bases=4, bias=False)
+    ),
+    "RGCNConv add": lambda i, o, r: Typed(
+        pyg.RGCNConv(i, HIDDEN, r, aggr="add"), pyg.RGCNConv(HIDDEN, o, r, aggr="add", root_weight=False)
+    ),
 }

@@ -61,6 +61,9 @@ def test_accuracy_on_cora(name, cora, capsys):
         back.append(accuracy(run.to_torch(), data, data.test_mask))
         assert abs(back[-1] - 100 * run.scores["test"]) < 1e-3
     with capsys.disabled():
-        lines = (f"{what} {np.mean(found):.2f} +- {np.std(found, ddof=1):.2f}" for what, found in (("PyTorch", own), ("gnnc and back", back)))
+        lines = (
+            f"{what} {np.mean(found):.2f} +- {np.std(found, ddof=1):.2f}"
+            for what, found in (("PyTorch", own), ("gnnc and back", back))
+        )
         print(f"\n{name}: {', '.join(lines)} (test accuracy in %, seeds 0 to 4)")
     assert abs(np.mean(own) - np.mean(back)) <= 0.5

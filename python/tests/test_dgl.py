@@ -43,7 +43,9 @@ class Deep(nn.Module):
     def __init__(self, inputs, outputs, **options):
         super().__init__()
         self.first, self.last = nn.Linear(inputs, WIDE), nn.Linear(WIDE, outputs)
-        self.convs = nn.ModuleList(dglnn.GCN2Conv(WIDE, n + 1, 0.2, 0.5, activation=F.relu, **options, **ZERO) for n in range(2))
+        self.convs = nn.ModuleList(
+            dglnn.GCN2Conv(WIDE, n + 1, 0.2, 0.5, activation=F.relu, **options, **ZERO) for n in range(2)
+        )
         for conv in self.convs:
             nn.init.xavier_uniform_(conv.weight1)
 
@@ -74,11 +76,15 @@ class Ranked(nn.Module):
 
 
 def graph_convs(**options):
-    return lambda i, o: Two(dglnn.GraphConv(i, WIDE, **options, **ZERO), dglnn.GraphConv(WIDE, o, activation=nn.Tanh(), **options, **ZERO))
+    return lambda i, o: Two(
+        dglnn.GraphConv(i, WIDE, **options, **ZERO), dglnn.GraphConv(WIDE, o, activation=nn.Tanh(), **options, **ZERO)
+    )
 
 
 def sages(kind):
-    return lambda i, o: Two(dglnn.SAGEConv(i, WIDE, kind, norm=nn.LayerNorm(WIDE)), dglnn.SAGEConv(WIDE, o, kind, bias=False))
+    return lambda i, o: Two(
+        dglnn.SAGEConv(i, WIDE, kind, norm=nn.LayerNorm(WIDE)), dglnn.SAGEConv(WIDE, o, kind, bias=False)
+    )
 
 
 LAYERS = {
@@ -93,12 +99,18 @@ LAYERS = {
     "GATConv residual": lambda i, o: Attention(dglnn.GATConv, i, o, residual=True, bias=False, activation=F.elu),
     "GATv2Conv": lambda i, o: Attention(dglnn.GATv2Conv, i, o),
     "GATv2Conv shared": lambda i, o: Attention(dglnn.GATv2Conv, i, o, share_weights=True, residual=True),
-    "GINConv": lambda i, o: Two(dglnn.GINConv(nn.Linear(i, WIDE), "sum", learn_eps=True), dglnn.GINConv(nn.Linear(WIDE, o), "mean", 0.3)),
-    "GINConv max": lambda i, o: Two(dglnn.GINConv(nn.Linear(i, WIDE), "max", activation=F.relu), dglnn.GINConv(nn.Linear(WIDE, o))),
+    "GINConv": lambda i, o: Two(
+        dglnn.GINConv(nn.Linear(i, WIDE), "sum", learn_eps=True), dglnn.GINConv(nn.Linear(WIDE, o), "mean", 0.3)
+    ),
+    "GINConv max": lambda i, o: Two(
+        dglnn.GINConv(nn.Linear(i, WIDE), "max", activation=F.relu), dglnn.GINConv(nn.Linear(WIDE, o))
+    ),
     "GCN2Conv": Deep,
     "GCN2Conv two weights": lambda i, o: Deep(i, o, project_initial_features=False),
     "APPNPConv": Ranked,
-    "SGConv": lambda i, o: Two(dglnn.SGConv(i, WIDE, 2, **ZERO), dglnn.SGConv(WIDE, o, 1, norm=nn.LayerNorm(WIDE), **ZERO)),
+    "SGConv": lambda i, o: Two(
+        dglnn.SGConv(i, WIDE, 2, **ZERO), dglnn.SGConv(WIDE, o, 1, norm=nn.LayerNorm(WIDE), **ZERO)
+    ),
     "RelGraphConv": Typed,
     "RelGraphConv basis": lambda i, o: Typed(i, o, regularizer="basis", num_bases=2, self_loop=False),
 }

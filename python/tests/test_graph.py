@@ -12,8 +12,6 @@ from conftest import ROOT
 CYCLE = np.array([[0, 1, 2, 3], [1, 2, 3, 0]])
 
 
-
-
 def test_arrays_become_a_graph(directed):
     graph = gnnc.Graph(**directed, name="drawn")
     about = graph.statistics
@@ -42,11 +40,15 @@ def test_dense_features_are_used_where_they_are():
     assert sys.getrefcount(x) == before
 
 
-@pytest.mark.parametrize("change", [lambda x: x.astype(np.float64), lambda x: np.asfortranarray(x), lambda x: np.repeat(x, 2, 0)[::2]])
+@pytest.mark.parametrize(
+    "change", [lambda x: x.astype(np.float64), lambda x: np.asfortranarray(x), lambda x: np.repeat(x, 2, 0)[::2]]
+)
 def test_other_features_are_copied(change):
     x = np.arange(12, dtype=np.float32).reshape(4, 3) + 1
     graph = gnnc.Graph(CYCLE, change(x), np.zeros(4, int), np.ones(4, bool))
-    model = gnnc.Model("model m() on g { let h = 2 * x loss cross_entropy(linear(h, 2), labels, on = train) }\ngraph g { vertices = 4 edges = 4 features = 3 classes = 2 }")
+    model = gnnc.Model(
+        "model m() on g { let h = 2 * x loss cross_entropy(linear(h, 2), labels, on = train) }\ngraph g { vertices = 4 edges = 4 features = 3 classes = 2 }"
+    )
     weights = gnnc.train(model, graph, epochs=1).last.weights
     assert (gnnc.embeddings(model.with_weights(weights), "h", graph) == 2 * x).all()
 
@@ -58,7 +60,13 @@ def test_features_of_mostly_zeros_are_sparse():
 
 @pytest.mark.parametrize(
     "more, loops, repeats",
-    [([], "none", 0), ([[1], [1]], "some", 0), ([[0, 1, 2, 3], [0, 1, 2, 3]], "all", 0), ([[0, 0], [1, 1]], "none", 2), ([[0, 1, 2, 2], [0, 1, 2, 2]], "some", 0)],
+    [
+        ([], "none", 0),
+        ([[1], [1]], "some", 0),
+        ([[0, 1, 2, 3], [0, 1, 2, 3]], "all", 0),
+        ([[0, 0], [1, 1]], "none", 2),
+        ([[0, 1, 2, 2], [0, 1, 2, 2]], "some", 0),
+    ],
 )
 def test_loops_and_repeats_are_counted(more, loops, repeats):
     edges = np.concatenate([CYCLE, np.array(more, dtype=int).reshape(2, -1)], axis=1)
@@ -79,7 +87,9 @@ def test_graphs_have_an_item_in_the_language(directed):
 
 def test_scipy_rows_are_sources():
     sparse = pytest.importorskip("scipy.sparse")
-    matrix = sparse.csr_array((np.array([0.5, 2, 3, 0, 4]), (np.array([0, 1, 2, 0, 3]), np.array([1, 2, 3, 3, 0]))), shape=(4, 4))
+    matrix = sparse.csr_array(
+        (np.array([0.5, 2, 3, 0, 4]), (np.array([0, 1, 2, 0, 3]), np.array([1, 2, 3, 3, 0]))), shape=(4, 4)
+    )
     wanted = gnnc.Graph(CYCLE, num_nodes=4, edge_attr=np.array([0.5, 2, 3, 4])).statistics
     assert gnnc.Graph.from_scipy(matrix, np.ones((4, 2))).num_edges == 4
     weighted = gnnc.Graph.from_scipy(matrix, weights=True)
@@ -104,7 +114,9 @@ def test_networkx():
 
 def test_pandas():
     pandas = pytest.importorskip("pandas")
-    edges = pandas.DataFrame({"source": ["ann", "bob", "eve"], "target": ["bob", "eve", "ann"], "weight": [1.0, 2.0, 0.5]})
+    edges = pandas.DataFrame(
+        {"source": ["ann", "bob", "eve"], "target": ["bob", "eve", "ann"], "weight": [1.0, 2.0, 0.5]}
+    )
     nodes = pandas.DataFrame({"id": ["ann", "bob", "eve"], "age": [31, 44, 27], "label": ["red", "blue", "red"]})
     graph = gnnc.Graph.from_pandas(edges, nodes, symmetrize=True, split=(0.34, 0.33, 0.33))
     assert (graph.num_nodes, graph.num_edges, graph.num_features, graph.num_classes) == (3, 6, 1, 2)

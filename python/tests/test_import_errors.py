@@ -41,18 +41,35 @@ def test_every_part_without_an_equal_is_named(directed):
     text = refused(of(forward, blocks=blocks, out=nn.GRU(8, 4)), directed)
     lines = text.splitlines()
     assert lines[0] == "Model cannot become a model of gnnc:"
-    assert lines[1].startswith("  blocks.0 (TransformerConv): there is no equal in gnnc; use one of APPNP, BatchNorm, GATConv,")
+    assert lines[1].startswith(
+        "  blocks.0 (TransformerConv): there is no equal in gnnc; use one of APPNP, BatchNorm, GATConv,"
+    )
     # What follows from a part that cannot be made is not reported again.
     assert len(lines) == 2
 
 
 PARTS = [
-    (lambda: pyg.GATConv(12, 4, edge_dim=1), "conv (GATConv): GATConv with edge_dim=1; leave out features of edges in attention"),
-    (lambda: pyg.SAGEConv(12, 4, aggr="median"), "conv (SAGEConv): SAGEConv with aggr='median'; use \"add\", \"mean\" or \"max\""),
-    (lambda: pyg.GCNConv(12, 4, flow="target_to_source"), "conv (GCNConv): GCNConv with flow='target_to_source'; reverse the edges"),
+    (
+        lambda: pyg.GATConv(12, 4, edge_dim=1),
+        "conv (GATConv): GATConv with edge_dim=1; leave out features of edges in attention",
+    ),
+    (
+        lambda: pyg.SAGEConv(12, 4, aggr="median"),
+        'conv (SAGEConv): SAGEConv with aggr=\'median\'; use "add", "mean" or "max"',
+    ),
+    (
+        lambda: pyg.GCNConv(12, 4, flow="target_to_source"),
+        "conv (GCNConv): GCNConv with flow='target_to_source'; reverse the edges",
+    ),
     (lambda: pyg.GCNConv(-1, 4), "conv (GCNConv): its width is not known yet; run the module once"),
-    (lambda: pyg.GINConv(nn.Sequential(nn.Linear(12, 4), nn.GELU())), "conv.nn.1 (GELU): the exact GELU needs the error function"),
-    (lambda: pyg.GINConv(nn.Sequential(nn.Linear(12, 4), nn.Softmax(1))), "conv.nn.1 (Softmax): there is no equal in gnnc"),
+    (
+        lambda: pyg.GINConv(nn.Sequential(nn.Linear(12, 4), nn.GELU())),
+        "conv.nn.1 (GELU): the exact GELU needs the error function",
+    ),
+    (
+        lambda: pyg.GINConv(nn.Sequential(nn.Linear(12, 4), nn.Softmax(1))),
+        "conv.nn.1 (Softmax): there is no equal in gnnc",
+    ),
 ]
 
 
@@ -71,9 +88,15 @@ FORWARDS = [
     (lambda self, x, edge_index: F.log_softmax(self.lin(x), 1) * 2, "`*` goes on after log_softmax"),
     (lambda self, x, edge_index: (self.lin(x), x), "forward: returns 2 values, expected the logits alone"),
     (lambda self, x, edge_index: self.lin(x) if x.sum() > 0 else x, "cannot be followed (test_import_errors.py, line"),
-    (lambda self, x, edge_index: self.lin(x * degree(edge_index, 240)), "degree: `degree` works on edges inside `forward`"),
+    (
+        lambda self, x, edge_index: self.lin(x * degree(edge_index, 240)),
+        "degree: `degree` works on edges inside `forward`",
+    ),
     (lambda self, x, edge_index: global_mean_pool(self.lin(x), None), "`global_mean_pool` is not imported"),
-    (lambda self, signal, edge_index: self.lin(signal), 'the arguments `signal` of `forward` have names that do not say what they are; say it with inputs={"signal": "x"}'),
+    (
+        lambda self, signal, edge_index: self.lin(signal),
+        'the arguments `signal` of `forward` have names that do not say what they are; say it with inputs={"signal": "x"}',
+    ),
 ]
 
 
@@ -97,7 +120,10 @@ def test_edges_that_forward_makes(directed):
         return self.conv(x, edge_index)
 
     text = refused(of(forward, conv=pyg.SAGEConv(12, 4)), directed)
-    assert "add_self_loops: `add_self_loops` works on edges inside `forward`; prepare the graph before, for PyTorch too" in text
+    assert (
+        "add_self_loops: `add_self_loops` works on edges inside `forward`; prepare the graph before, for PyTorch too"
+        in text
+    )
 
 
 def test_graphs_on_which_pytorch_computes_something_else(directed):
@@ -112,7 +138,11 @@ def test_graphs_on_which_pytorch_computes_something_else(directed):
     none = gnnc.Graph(edges, **arrays)
     every = gnnc.Graph(np.concatenate([edges, np.tile(np.arange(240), (2, 1))], 1), **arrays)
     model = gnnc.from_torch(sage, none)
-    for call in (lambda: gnnc.predict(model, every), lambda: gnnc.train(model, every, epochs=1), lambda: gnnc.plan(model, graph=some)):
+    for call in (
+        lambda: gnnc.predict(model, every),
+        lambda: gnnc.train(model, every, epochs=1),
+        lambda: gnnc.plan(model, graph=some),
+    ):
         with pytest.raises(gnnc.InputError, match="the model was made for one on which no vertex has one"):
             call()
 
@@ -120,13 +150,16 @@ def test_graphs_on_which_pytorch_computes_something_else(directed):
 def test_graphs_that_do_not_fit(directed):
     text = refused(modules.PLAIN["GCNConv"](12, 3), directed)
     assert "returns 3 numbers per vertex, but the graph graph has 4 classes" in text
-    assert "RGCNConv has 5 relations, but the graph has 3; make the graph with `edge_type` and num_relations=5" in refused(
-        modules.TYPED["RGCNConv"](12, 4, 5), directed
+    assert (
+        "RGCNConv has 5 relations, but the graph has 3; make the graph with `edge_type` and num_relations=5"
+        in refused(modules.TYPED["RGCNConv"](12, 4, 5), directed)
     )
     plain = gnnc.Graph(directed["edge_index"], directed["x"], directed["y"])
     text = refused(modules.WEIGHTED["GCNConv weighted"](12, 4), directed, plain)
     assert "conv1 (GCNConv): GCNConv gets weights of edges, but edges of the graph have 0 numbers" in text
-    assert "expected a gnnc.Graph; gnnc.Graph.from_pyg makes one" in refused(modules.PLAIN["GCNConv"](12, 4), directed, directed.data())
+    assert "expected a gnnc.Graph; gnnc.Graph.from_pyg makes one" in refused(
+        modules.PLAIN["GCNConv"](12, 4), directed, directed.data()
+    )
 
 
 def test_a_model_with_more_classes_than_labels(directed):
@@ -140,7 +173,10 @@ def test_a_model_with_more_classes_than_labels(directed):
 SETTINGS = [
     ({"optimizer": lambda m: torch.optim.RMSprop(m.parameters())}, "the optimizer RMSprop has no equal"),
     ({"optimizer": lambda m: torch.optim.Adam(m.parameters(), amsgrad=True)}, "Adam with amsgrad=True has no equal"),
-    ({"optimizer": lambda m: torch.optim.SGD(m.parameters(), 0.1, momentum=0.9, nesterov=True)}, "SGD with nesterov=True has no equal"),
+    (
+        {"optimizer": lambda m: torch.optim.SGD(m.parameters(), 0.1, momentum=0.9, nesterov=True)},
+        "SGD with nesterov=True has no equal",
+    ),
     ({"optimizer": lambda m: torch.optim.Adam(m.conv1.parameters())}, "the optimizer lacks 3 parameters of the module"),
     ({"loss": lambda m: nn.MultiMarginLoss()}, "the loss MultiMarginLoss has no equal"),
     ({"loss": lambda m: "hinge"}, "found the loss `hinge`, expected one of cross_entropy"),
@@ -157,7 +193,9 @@ def test_settings_without_an_equal(options, said, directed):
 def test_frozen_parameters(directed):
     module = modules.PLAIN["SAGEConv"](12, 4)
     module.conv1.lin_l.weight.requires_grad_(False)
-    assert "conv1 (SAGEConv): the parameter `conv1.lin_l.weight` does not require gradients" in refused(module, directed)
+    assert "conv1 (SAGEConv): the parameter `conv1.lin_l.weight` does not require gradients" in refused(
+        module, directed
+    )
 
 
 def test_labels_that_are_numbers(directed):

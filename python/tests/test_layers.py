@@ -33,7 +33,13 @@ def arguments(module, data):
         return [data.x]
     if kind.__module__.startswith("torch_geometric"):
         return [data.x, data.edge_index]
-    known = {"x": data.x, "edge_index": data.edge_index, "data": data, "edge_weight": data.get("edge_attr"), "edge_type": data.get("edge_type")}
+    known = {
+        "x": data.x,
+        "edge_index": data.edge_index,
+        "data": data,
+        "edge_weight": data.get("edge_attr"),
+        "edge_type": data.get("edge_type"),
+    }
     return [known[name] for name in inspect.signature(kind.forward).parameters if name != "self"]
 
 

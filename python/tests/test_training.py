@@ -97,7 +97,8 @@ OPTIMIZERS = {
     "adamw": lambda m: torch.optim.AdamW(m.parameters(), lr=0.01, betas=(0.8, 0.99), eps=1e-6, weight_decay=0.1),
     "adagrad": lambda m: torch.optim.Adagrad(m.parameters(), lr=0.02, weight_decay=1e-3),
     "groups": lambda m: torch.optim.Adam(
-        [{"params": m.conv1.parameters(), "weight_decay": 5e-2}, {"params": m.conv2.parameters(), "weight_decay": 0.0}], lr=0.01
+        [{"params": m.conv1.parameters(), "weight_decay": 5e-2}, {"params": m.conv2.parameters(), "weight_decay": 0.0}],
+        lr=0.01,
     ),
 }
 
@@ -111,7 +112,10 @@ def test_optimizers(name, directed):
 LOSSES = [
     (torch.nn.CrossEntropyLoss(label_smoothing=0.1), None),
     (torch.nn.CrossEntropyLoss(weight=torch.tensor([1.0, 2.0, 0.5, 1.0])), None),
-    (torch.nn.BCEWithLogitsLoss(pos_weight=torch.tensor([1.0, 2.0, 3.0, 1.0])), lambda y: torch.nn.functional.one_hot(y, 4).float()),
+    (
+        torch.nn.BCEWithLogitsLoss(pos_weight=torch.tensor([1.0, 2.0, 3.0, 1.0])),
+        lambda y: torch.nn.functional.one_hot(y, 4).float(),
+    ),
     (torch.nn.MSELoss(), lambda y: torch.stack([y.float(), 1 - y, y * 0.5, y * 0.0], 1)),
     (torch.nn.HuberLoss(delta=0.5), lambda y: torch.stack([y.float(), 1 - y, y * 0.5, y * 0.0], 1)),
 ]
@@ -183,7 +187,12 @@ def test_checkpoints_are_those_of_the_command_line(directed, tmp_path):
 def test_workers_train_alike(directed):
     model, graph = small(directed)
     one = gnnc.train(model, graph, epochs=10)
-    for options in ({"workers": 2}, {"workers": 3, "placement": "broadcast"}, {"workers": 2, "placement": "best"}, {"threads": 2}):
+    for options in (
+        {"workers": 2},
+        {"workers": 3, "placement": "broadcast"},
+        {"workers": 2, "placement": "best"},
+        {"threads": 2},
+    ):
         assert np.abs(gnnc.train(model, graph, epochs=10, **options).losses - one.losses).max() <= TOLERANCE
 
 
@@ -196,7 +205,9 @@ def test_weights_go_into_another_module_of_the_kind(directed):
     with torch.no_grad():
         found = other(data.x, data.edge_index).numpy()
     assert np.abs(found - run.predict().logits).max() <= 1e-5
-    with pytest.raises(gnnc.InputError, match=r"`conv1.lin.weight` has shape \(16, 3\) in the module, expected \(16, 12\)"):
+    with pytest.raises(
+        gnnc.InputError, match=r"`conv1.lin.weight` has shape \(16, 3\) in the module, expected \(16, 12\)"
+    ):
         run.to_torch(modules.PLAIN["GCNConv"](3, 4))
 
 

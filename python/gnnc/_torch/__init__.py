@@ -46,10 +46,14 @@ class Source:
                 try:
                     target = module.get_parameter(binding.path)
                 except AttributeError as error:
-                    raise InputError(f"the module has no parameter `{binding.path}`; pass one like that which the model was made of") from error
+                    raise InputError(
+                        f"the module has no parameter `{binding.path}`; pass one like that which the model was made of"
+                    ) from error
                 values = np.ascontiguousarray(binding.unpack(model.weights[binding.name][0], binding.shape))
                 if tuple(target.shape) != values.shape:
-                    raise InputError(f"`{binding.path}` has shape {tuple(target.shape)} in the module, expected {values.shape}")
+                    raise InputError(
+                        f"`{binding.path}` has shape {tuple(target.shape)} in the module, expected {values.shape}"
+                    )
                 target.copy_(torch.from_numpy(values))
             for path, name in self.norms:
                 rows = embeddings(model, name, graph).astype(np.float64)
@@ -64,7 +68,9 @@ def from_torch(module, graph, *, inputs, loss, optimizer, epochs, name):
     if not isinstance(module, torch.nn.Module):
         raise InputError(f"found a {type(module).__name__}, expected a torch.nn.Module")
     if not isinstance(graph, Graph):
-        raise InputError(f"found a {type(graph).__name__} as the graph, expected a gnnc.Graph; gnnc.Graph.from_pyg makes one of a Data")
+        raise InputError(
+            f"found a {type(graph).__name__} as the graph, expected a gnnc.Graph; gnnc.Graph.from_pyg makes one of a Data"
+        )
     said = optimizer_text(module, optimizer)
     kinds, left = kinds_of(module, inputs or {})
     writer = Converter(graph, decays(module, optimizer))
@@ -73,7 +79,9 @@ def from_torch(module, graph, *, inputs, loss, optimizer, epochs, name):
         count = f"{len(out)} values" if isinstance(out, (list, tuple)) else repr(out)
         writer.problems.append(f"forward: returns {count}, expected the logits alone; leave out the others")
     if isinstance(out, Rows) and (out.heads or out.single):
-        writer.problems.append("forward: returns heads, expected a row of logits for each vertex; flatten or average them")
+        writer.problems.append(
+            "forward: returns heads, expected a row of logits for each vertex; flatten or average them"
+        )
     if writer.identity and writer.uses_x and graph.num_features:
         writer.problems.append(
             f"forward: uses the features of the graph, and also those of the vertices' own ({writer.identity}); make the graph without x"

@@ -19,7 +19,9 @@ def activated(writer, module, path, value, name="activation"):
 
 def unweighted(weights, what):
     if weights is not None:
-        raise Unsupported(f"{what} with edge_weight", "leave it out; GraphConv(norm='none'), SAGEConv and GINConv take weights")
+        raise Unsupported(
+            f"{what} with edge_weight", "leave it out; GraphConv(norm='none'), SAGEConv and GINConv take weights"
+        )
 
 
 def graph_conv(writer, module, path, graph, feat, weight=None, edge_weight=None):
@@ -150,7 +152,14 @@ def appnp(writer, module, path, graph, feat, edge_weight=None):
     unweighted(edge_weight, "APPNPConv")
     x = Rows(flat(writer, feat, "APPNPConv"), feat.width)
     layer, drop = writer.layer("degrees_of_both", writer.own_edges("APPNPConv")), module.edge_drop.p
-    return steps(writer, path, x, module._k, module._alpha, lambda h: f"{layer}({h}, drop = {number(drop)})" if drop else f"{layer}({h})")
+    return steps(
+        writer,
+        path,
+        x,
+        module._k,
+        module._alpha,
+        lambda h: f"{layer}({h}, drop = {number(drop)})" if drop else f"{layer}({h})",
+    )
 
 
 def sg(writer, module, path, graph, feat, edge_weight=None):
@@ -169,7 +178,9 @@ def rgcn(writer, module, path, g, feat, etypes, norm=None, presorted=False):
     check(g, "RelGraphConv")
     h, inner = flat(writer, feat, "RelGraphConv"), module.linear_r
     if inner.regularizer == "bdd" or norm is not None:
-        raise Unsupported('RelGraphConv with regularizer="bdd" or with `norm`', 'use "basis" or None, and leave out `norm`')
+        raise Unsupported(
+            'RelGraphConv with regularizer="bdd" or with `norm`', 'use "basis" or None, and leave out `norm`'
+        )
     check_types(writer, etypes, "RelGraphConv", inner.num_types)
     coefficients = ("linear_r.coeff", inner.coeff if inner.regularizer == "basis" else None)
     text = by_relation(writer, path, h, "sum", inner.num_types, ("linear_r.W", inner.W), coefficients)

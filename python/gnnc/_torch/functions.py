@@ -61,7 +61,9 @@ def log_softmax(value, dim=None):
     """The end of a model: the loss takes the logits themselves."""
     value = rows(value, "log_softmax")
     if value.heads or dim not in (1, -1):
-        raise Unsupported("log_softmax over another dimension than the classes", "use dim=1, on a tensor of vertices and classes")
+        raise Unsupported(
+            "log_softmax over another dimension than the classes", "use dim=1, on a tensor of vertices and classes"
+        )
     return Rows(value.name, value.width, final=True)
 
 
@@ -106,7 +108,9 @@ def concatenated(writer, hint, values, dim):
     """Columns beside each other."""
     values = [rows(value, "a concatenation") for value in values]
     if dim not in (1, -1) or any(value.heads for value in values):
-        raise Unsupported(f"a concatenation along dimension {dim}", "concatenate columns of tensors without heads, dim=-1")
+        raise Unsupported(
+            f"a concatenation along dimension {dim}", "concatenate columns of tensors without heads, dim=-1"
+        )
     names = ", ".join(value.name for value in values)
     return Rows(writer.let(hint, f"concat({names})"), sum(value.width for value in values))
 
@@ -155,7 +159,14 @@ def squeezed(writer, hint, value, dim=None):
 def function(writer, hint, target, args, kwargs):
     """What a function of PyTorch computes."""
     name = getattr(target, "__name__", str(target)).rstrip("_")
-    name = {"iadd": "add", "isub": "sub", "imul": "mul", "itruediv": "truediv", "concat": "cat", "concatenate": "cat"}.get(name, name)
+    name = {
+        "iadd": "add",
+        "isub": "sub",
+        "imul": "mul",
+        "itruediv": "truediv",
+        "concat": "cat",
+        "concatenate": "cat",
+    }.get(name, name)
     return called(writer, hint, name, list(args), dict(kwargs))
 
 
@@ -187,7 +198,9 @@ def called(writer, hint, name, args, kwargs):
         return largest(writer, hint, args)
     if name == "normalize":
         keys = dict(zip(("p", "dim", "eps"), args[1:]))
-        return normalized(writer, hint, args[0], **{**keys, **{key: value for key, value in kwargs.items() if key != "out"}})
+        return normalized(
+            writer, hint, args[0], **{**keys, **{key: value for key, value in kwargs.items() if key != "out"}}
+        )
     if name == "flatten" and [*args[1:], *kwargs.values()] == [1]:
         return merged(writer, hint, args[0])
     if name in ("view", "reshape"):
@@ -199,12 +212,16 @@ def called(writer, hint, name, args, kwargs):
     if name in ("contiguous", "clone", "float", "to"):
         return args[0]
     if name in [f"global_{kind}_pool" for kind in POOLS]:
-        raise Unsupported(f"`{name}` is not imported", "write the model in gnnc's language, with `pool` (docs/language.md)")
+        raise Unsupported(
+            f"`{name}` is not imported", "write the model in gnnc's language, with `pool` (docs/language.md)"
+        )
     if name in OF_EDGES:
         raise Unsupported(f"`{name}` works on edges inside `forward`", "prepare the graph before, for PyTorch too")
     if name == "size" or name == "dim":
         raise Unsupported(f"`{name}()` of a tensor", "models do not decide by sizes; write the number")
-    raise Unsupported(f"`{name}` has no equal", "use the functions that docs/python.md lists, or write the model in gnnc's language")
+    raise Unsupported(
+        f"`{name}` has no equal", "use the functions that docs/python.md lists, or write the model in gnnc's language"
+    )
 
 
 def reshaped(writer, hint, value, sizes):
@@ -271,5 +288,6 @@ def constant(writer, path, tensor):
         weight = writer.parameter(path, tensor, "matrix")
         own = own_features(writer, f"`{path}` has a row for each vertex")
         return Rows(writer.let(f"{path}_rows", f"matmul({own.name}, {weight})"), tensor.shape[1])
-    raise Unsupported(f"the parameter `{path}` of shape {tuple(tensor.shape)}", "use a row, a number, or torch.nn.Linear")
-
+    raise Unsupported(
+        f"the parameter `{path}` of shape {tuple(tensor.shape)}", "use a row, a number, or torch.nn.Linear"
+    )

@@ -76,7 +76,9 @@ def jumping_knowledge(writer, module, path, values):
         return concatenated(writer, path, values, -1)
     if mode == "max":
         return largest(writer, path, values)
-    raise Unsupported('JumpingKnowledge("lstm") needs a recurrent layer, which gnnc does not have', 'use "cat" or "max"')
+    raise Unsupported(
+        'JumpingKnowledge("lstm") needs a recurrent layer, which gnnc does not have', 'use "cat" or "max"'
+    )
 
 
 NAMED = {

@@ -11,9 +11,14 @@ from .writer import Given, Rows, Unsupported, flat, number
 def check(module, edges, what):
     """Refuses what no layer here can follow."""
     if getattr(module, "flow", "source_to_target") != "source_to_target":
-        raise Unsupported(f"{what} with flow={module.flow!r}", "reverse the edges of the graph, and use the default flow")
+        raise Unsupported(
+            f"{what} with flow={module.flow!r}", "reverse the edges of the graph, and use the default flow"
+        )
     if not isinstance(edges, Given) or edges.kind != "edges":
-        raise Unsupported(f"{what} gets edges that `forward` computes", "pass `edge_index` as it is, and make the graph of what it should be")
+        raise Unsupported(
+            f"{what} gets edges that `forward` computes",
+            "pass `edge_index` as it is, and make the graph of what it should be",
+        )
 
 
 def propagation(writer, module, what, weights, drop=0.0):
@@ -217,7 +222,10 @@ def check_types(writer, types, what, relations):
             f"make the graph with `edge_type` and num_relations={relations}",
         )
     if writer.graph.self_loops != "none":
-        raise Unsupported(f"{what} takes self loops of the graph as edges, but gnnc stores none", "remove them before, for PyTorch too")
+        raise Unsupported(
+            f"{what} takes self loops of the graph as edges, but gnnc stores none",
+            "remove them before, for PyTorch too",
+        )
     writer.sees_loops = True
 
 

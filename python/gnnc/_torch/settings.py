@@ -16,7 +16,9 @@ def loss_text(loss, logits, graph, ends_in_log_softmax):
     """The loss statement of a model."""
     kind = graph._native.label_kind
     if loss is None and kind == "numbers":
-        raise InputError('the labels of the graph are numbers; say what they are: loss="mse" (or "mae"), or loss="bce_with_logits"')
+        raise InputError(
+            'the labels of the graph are numbers; say what they are: loss="mse" (or "mae"), or loss="bce_with_logits"'
+        )
     name, words = of_torch(loss, ends_in_log_softmax)
     if ends_in_log_softmax and name != "cross_entropy":
         raise InputError(f"`forward` ends in log_softmax, which the loss `{name}` does not take; leave it out")
@@ -45,13 +47,24 @@ def of_torch(loss, ends_in_log_softmax):
     for kind, name in ((nn.MSELoss, "mse"), (nn.L1Loss, "mae")):
         if isinstance(loss, kind):
             return name, []
-    raise InputError(f"the loss {type(loss).__name__} has no equal; expected one of {', '.join(LOSSES)} or their modules of PyTorch")
+    raise InputError(
+        f"the loss {type(loss).__name__} has no equal; expected one of {', '.join(LOSSES)} or their modules of PyTorch"
+    )
 
 
 def group_of(optimizer):
     """What all groups of an optimizer have alike."""
     groups = optimizer.param_groups
-    ignored = {"params", "weight_decay", "foreach", "fused", "capturable", "differentiable", "decoupled_weight_decay", "initial_lr"}
+    ignored = {
+        "params",
+        "weight_decay",
+        "foreach",
+        "fused",
+        "capturable",
+        "differentiable",
+        "decoupled_weight_decay",
+        "initial_lr",
+    }
     for key in groups[0].keys() - ignored:
         if any(group[key] != groups[0][key] for group in groups):
             raise InputError(f"groups of the optimizer differ in `{key}`, expected only weight_decay to differ")
@@ -88,7 +101,9 @@ def optimizer_text(module, optimizer):
     same = {one["weight_decay"] for one in optimizer.param_groups}
     if len(same) == 1 and same != {0}:
         lines.append(f"weight_decay = {number(same.pop())}")
-    missing = {id(p) for p in module.parameters() if p.requires_grad} - {id(p) for g in optimizer.param_groups for p in g["params"]}
+    missing = {id(p) for p in module.parameters() if p.requires_grad} - {
+        id(p) for g in optimizer.param_groups for p in g["params"]
+    }
     if missing:
         raise InputError(f"the optimizer lacks {len(missing)} parameters of the module, which gnnc would train")
     return lines

@@ -72,7 +72,9 @@ def kinds_of(module, inputs):
     if unknown:
         names = ", ".join(f"`{name}`" for name in unknown)
         example = f'inputs={{"{unknown[0]}": "x"}}'
-        raise UnsupportedError(f"the arguments {names} of `forward` have names that do not say what they are; say it with {example}")
+        raise UnsupportedError(
+            f"the arguments {names} of `forward` have names that do not say what they are; say it with {example}"
+        )
     return found, left
 
 
@@ -88,7 +90,11 @@ def traced(module, left):
         return Tracer(autowrap_functions=tuple(whole_functions())).trace(module, concrete_args=left or None)
     except Exception as error:  # noqa: BLE001 - whatever `forward` raises
         at = traceback.extract_tb(error.__traceback__)
-        own = [frame for frame in at if not any(part in frame.filename for part in ("/site-packages/", "/gnnc/", "/torch/"))]
+        own = [
+            frame
+            for frame in at
+            if not any(part in frame.filename for part in ("/site-packages/", "/gnnc/", "/torch/"))
+        ]
         where = f" ({own[-1].filename.rpartition('/')[2]}, line {own[-1].lineno})" if own else ""
         raise UnsupportedError(
             f"`forward` of {kind.__name__} cannot be followed{where}: {str(error).splitlines()[0] if str(error) else error!r}; it may "
@@ -113,7 +119,9 @@ class Converter(Writer):
     def root(self, module, kinds, left):
         """Writes what a whole module does; returns what comes out."""
         given = {name: None if kind == "x" else Given(kind) for name, kind in kinds.items()}
-        return self._run(module, "", traced(module, left), given, set(name for name, kind in kinds.items() if kind == "x"))
+        return self._run(
+            module, "", traced(module, left), given, set(name for name, kind in kinds.items() if kind == "x")
+        )
 
     def convert(self, module, path, *values):
         """Writes what a module inside does with some values."""
@@ -182,17 +190,18 @@ class Converter(Writer):
             library = key(module)[0]
             names = sorted(name for of, name in HANDLERS if of == library) or ["those that docs/python.md lists"]
             raise Unsupported("there is no equal in gnnc", f"use one of {', '.join(names)}")
-        if any(isinstance(hooks, dict) and hooks for hooks in (module._forward_hooks, module._forward_pre_hooks)):
-            if key(module)[1] != "Linear":
-                raise Unsupported("a module with hooks, which no model can follow", "remove the hooks")
         if any(isinstance(p, torch.nn.parameter.UninitializedParameter) for p in module.parameters()):
             raise Unsupported("its width is not known yet", "run the module once, so that PyTorch fills in the -1")
+        if module._forward_hooks or module._forward_pre_hooks:
+            raise Unsupported("it has hooks, which no model can follow", "remove them")
         try:
             return convert(self, module, path, *args, **kwargs)
         except TypeError as error:
             if "argument" not in str(error):
                 raise
-            raise Unsupported(f"it is called with arguments that are not followed ({error})", "leave them out") from error
+            raise Unsupported(
+                f"it is called with arguments that are not followed ({error})", "leave them out"
+            ) from error
 
 
 def found_in(module, path):
@@ -205,4 +214,3 @@ def found_in(module, path):
 def broken(values):
     """Whether some value could not be made."""
     return any(isinstance(value, Broken) or (isinstance(value, list) and broken(value)) for value in values)
-

@@ -146,7 +146,10 @@ class Writer:
         if key in self._known:
             return self._known[key]
         if not tensor.requires_grad:
-            raise Unsupported(f"the parameter `{path}` does not require gradients", "gnnc trains all parameters; register it as a buffer")
+            raise Unsupported(
+                f"the parameter `{path}` does not require gradients",
+                "gnnc trains all parameters; register it as a buffer",
+            )
         pack, unpack = KINDS[kind]
         packed = pack(tensor.detach().cpu().numpy())
         words = [str(packed.shape[1] // (heads or 1))]
@@ -191,7 +194,9 @@ def rows(value, what):
     """The tensor that an argument is."""
     if not isinstance(value, Rows):
         found = f"the {value.kind}" if isinstance(value, Given) else repr(value)
-        raise Unsupported(f"{what} gets {found} where a tensor with a row for each vertex is expected", "change the call")
+        raise Unsupported(
+            f"{what} gets {found} where a tensor with a row for each vertex is expected", "change the call"
+        )
     if value.final:
         raise Unsupported(f"{what} goes on after log_softmax", "return log_softmax, or leave it out: the loss takes it")
     return value
@@ -201,6 +206,7 @@ def flat(writer, value, what):
     """The name of a tensor without heads."""
     value = rows(value, what)
     if value.heads:
-        raise Unsupported(f"{what} gets {value.heads} heads", "flatten them first, as in `h.flatten(1)`, or average them, `h.mean(1)`")
+        raise Unsupported(
+            f"{what} gets {value.heads} heads", "flatten them first, as in `h.flatten(1)`, or average them, `h.mean(1)`"
+        )
     return value.name
-
