@@ -50,6 +50,10 @@ def test_every_part_without_an_equal_is_named(directed):
 
 PARTS = [
     (
+        lambda: pyg.GINConv(pyg.MLP([12, 4, 4], norm="GraphNorm")),
+        "conv.nn.norms.0 (GraphNorm): there is no equal in gnnc; use one of APPNP, BatchNorm,",
+    ),
+    (
         lambda: pyg.GATConv(12, 4, edge_dim=1),
         "conv (GATConv): GATConv with edge_dim=1; leave out features of edges in attention",
     ),

@@ -29,6 +29,10 @@ WORDS = {"x": "x", "edge_index": "edges", "edge_weight": "weights", "edge_attr":
 WORDS.update({"graph": "graph", "data": "data", "batch": "batch"})
 
 
+#: Packages whose modules are kept whole: they compute what tracing cannot follow.
+WHOLE = ("dgl.", "torch_geometric.nn.norm", "torch_geometric.nn.aggr", "torch_geometric.nn.pool")
+
+
 def key(module):
     """The library and the class of a module."""
     kind = type(module)
@@ -39,7 +43,7 @@ class Tracer(fx.Tracer):
     """Keeps whole the modules that have an equal, and the layers that can have none."""
 
     def is_leaf_module(self, module, path):
-        if key(module) in HANDLERS or key(module)[0] == "dgl":
+        if key(module) in HANDLERS or type(module).__module__.startswith(WHOLE):
             return True
         if any(base.__name__ == "MessagePassing" for base in type(module).__mro__):
             return True
