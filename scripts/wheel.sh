@@ -1,28 +1,13 @@
 #!/usr/bin/env bash
 # Builds the wheel of the Python package into target/wheels, for any CPython from 3.9. Needs python3 with venv, and pip once.
 #
-#   scripts/wheel.sh          for this machine's C library and newer ones
-#   scripts/wheel.sh --zig    for glibc 2.17 and newer (manylinux2014), with the compiler of Zig in place of cc
+# The wheel's name says which C libraries it runs with: as old as its symbols allow, such as manylinux_2_34 of Debian 12.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 environment=target/python/build
-requirements=(maturin==1.16.0)
-options=()
-case "${1:-}" in
-"") ;;
---zig)
-  requirements+=(ziglang==0.15.1)
-  options+=(--zig --compatibility manylinux2014)
-  ;;
-*)
-  echo "found the option '$1', expected --zig or none" >&2
-  exit 2
-  ;;
-esac
-if [ ! -x "$environment/bin/python" ]; then
+if [ ! -x "$environment/bin/maturin" ]; then
   python3 -m venv "$environment"
+  "$environment/bin/python" -m pip install --quiet --disable-pip-version-check maturin==1.16.0
 fi
-"$environment/bin/python" -m pip install --quiet --disable-pip-version-check "${requirements[@]}"
 rm -rf target/wheels
-# Zig is found beside maturin.
-PATH="$PWD/$environment/bin:$PATH" maturin build --release --strip --manifest-path python/Cargo.toml --out target/wheels "${options[@]}"
+"$environment/bin/maturin" build --release --strip --manifest-path python/Cargo.toml --out target/wheels
