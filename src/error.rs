@@ -3,6 +3,7 @@
 use gnnc_graph::GraphError;
 use gnnc_ir::words::units::Bytes;
 use gnnc_lang::Diagnostic;
+use gnnc_lang::diagnostic::render;
 use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 
@@ -105,6 +106,18 @@ pub enum Error {
 }
 
 impl Error {
+    /// The error as a report shows it: the diagnostics of a model in its text, or a line.
+    pub fn report(&self, colour: bool) -> String {
+        match self {
+            Self::Model {
+                file,
+                text,
+                diagnostics,
+            } => render(diagnostics, file, text, colour),
+            _ => format!("error: {self}\n"),
+        }
+    }
+
     /// 1 for the user's input, 2 for the machine or a bug.
     pub fn exit_code(&self) -> u8 {
         use gnnc_graph::sample::SampleError;
@@ -145,6 +158,7 @@ impl Error {
                 | RuntimeError::Graph(_)
                 | RuntimeError::Sampling(_)
                 | RuntimeError::Checkpoint { .. }
+                | RuntimeError::Parameters { .. }
                 | RuntimeError::File { action: "read", .. },
             ) => 1,
             Self::Form(_)

@@ -6,8 +6,22 @@ use gnnc_graph::{GraphData, Labels};
 use gnnc_ir::Graph;
 use gnnc_ir::program::Program;
 use gnnc_planner::lower::inference;
-use gnnc_runtime::{RunOptions, Session};
+use gnnc_runtime::{RunOptions, Session, Tensor as Parameter};
 use std::path::{Path, PathBuf};
+
+/// Where the parameters of a trained model are.
+#[derive(Clone, Copy, Debug)]
+pub enum Weights<'a> {
+    /// In the checkpoint of a run. Its best parameters are taken if it kept some, unless the `last` ones are asked for.
+    Run {
+        /// The checkpoint.
+        checkpoint: &'a Path,
+        /// Whether to take those of the last epoch.
+        last: bool,
+    },
+    /// In memory.
+    Given(&'a [Parameter]),
+}
 
 /// A tensor of a trained model, which has a row for each vertex of a graph.
 pub(crate) struct Inference {
@@ -68,12 +82,21 @@ impl Inference {
         })
     }
 
-    /// Takes the parameters of a run: the best ones if it kept some, unless the `last` ones are asked for. Returns
-    /// their file.
+    /// Takes the parameters of a trained model. Returns their file; an empty path if they are in memory.
     ///
     /// # Errors
     /// A checkpoint that cannot be read or belongs to another model; best parameters of another run.
-    pub(crate) fn take(&mut self, checkpoint: &Path, last: bool) -> Result<PathBuf, Error> {
+    pub(crate) fn take(&mut self, weights: Weights<'_>) -> Result<PathBuf, Error> {
+        match weights {
+            Weights::Run { checkpoint, last } => self.take_run(checkpoint, last),
+            Weights::Given(tensors) => {
+                self.session.set_parameters(tensors)?;
+                Ok(PathBuf::new())
+            }
+        }
+    }
+
+    fn take_run(&mut self, checkpoint: &Path, last: bool) -> Result<PathBuf, Error> {
         let session = &mut self.session;
         session.take_parameters(checkpoint)?;
         let chosen = session.best().and_then(|best| best.chosen_epoch());

@@ -19,12 +19,15 @@
 //! compiles kernels, [`gnnc_runtime`] runs programs, [`gnnc_graph`] reads data.
 
 mod by_part;
+mod caching;
 mod calibrate;
+mod choice;
 mod compile;
 pub mod device;
 mod error;
 mod inference;
 pub mod kernels;
+mod machines;
 pub mod metrics;
 mod partitions;
 mod pilot;
@@ -39,7 +42,9 @@ mod trainable;
 mod training;
 
 pub use by_part::ByPart;
+pub use caching::cache_folder;
 pub use calibrate::{CalibrateOptions, Calibrated, Measurement, Quality, calibrate};
+pub use choice::{Choice, choose, usual_placement};
 pub use compile::{Compiled, Relaxed, compile, compile_explained};
 pub use device::Device;
 pub use error::Error;
@@ -51,6 +56,8 @@ pub use gnnc_ir::words::metric::Metric;
 pub use gnnc_lang as lang;
 pub use gnnc_planner as planner;
 pub use gnnc_runtime as runtime;
+pub use inference::Weights;
+pub use machines::{cluster, machines, usual_cluster};
 pub use partitions::{cut_chunks, partitions};
 pub use pilot::{
     PilotOptions, PilotProgress, RATES, Tried, classes_of, pilot, pilot_fits, read_pilot,
@@ -59,7 +66,7 @@ pub use plan::{PlanOptions, Planner, SweepPoint, best, plan, sweep};
 pub use predict::{Embeddings, Outputs, Predictions, embeddings, outputs, predict};
 pub use replay::{Verified, verify};
 pub use source::{LoadOptions, Loaded, Source};
-pub use summary::{MeasuredMerges, Scores, Summary, TargetRun, Waited};
+pub use summary::{Kept, MeasuredMerges, Scores, Summary, TargetRun, Waited};
 pub use training::{
     Pause, Progress, TrainOptions, Trainer, best_of, place, train, train_once, train_traced,
 };

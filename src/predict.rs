@@ -1,10 +1,10 @@
 //! Predictions of a trained model.
 
 use crate::compile::forward_to;
-use crate::inference::{Inference, Tensor};
+use crate::inference::{Inference, Tensor, Weights};
 use crate::{Compiled, Error, Loaded, Scores, TrainOptions};
 use gnnc_ir::graph::op::LabelKind;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// What a model says about every vertex of a graph.
 #[derive(Clone, Debug)]
@@ -20,7 +20,7 @@ pub struct Predictions {
     pub scores: Option<Scores>,
     /// Epochs that the model was trained for.
     pub epochs: u64,
-    /// The file of the parameters.
+    /// The file of the parameters; empty if they were in memory.
     pub from: PathBuf,
 }
 
@@ -54,7 +54,7 @@ pub struct Embeddings {
     pub values: Vec<f32>,
     /// Epochs that the model was trained for.
     pub epochs: u64,
-    /// The file of the parameters.
+    /// The file of the parameters; empty if they were in memory.
     pub from: PathBuf,
 }
 
@@ -76,13 +76,12 @@ pub struct Outputs {
     pub scores: Option<Scores>,
     /// Epochs that the model was trained for.
     pub epochs: u64,
-    /// The file of the parameters.
+    /// The file of the parameters; empty if they were in memory.
     pub from: PathBuf,
 }
 
 /// Evaluates a model with the parameters of a run on its graph, which may be another one than it was
-/// trained on if features and classes are as many. The run's best parameters are taken if it kept some,
-/// unless the `last` ones are asked for. `options` says on how many workers and threads.
+/// trained on if features and classes are as many. `options` says on how many workers and threads.
 ///
 /// # Errors
 /// A graph that is only statistics, or whose labels do not fit the loss; a checkpoint that cannot be read or
@@ -91,12 +90,11 @@ pub fn outputs(
     loaded: &Loaded,
     compiled: &Compiled,
     options: &TrainOptions,
-    checkpoint: &Path,
-    last: bool,
+    weights: Weights<'_>,
 ) -> Result<Outputs, Error> {
     let forward = &compiled.training.forward;
     let mut model = Inference::new(loaded, forward, Tensor::Logits, options)?;
-    let from = model.take(checkpoint, last)?;
+    let from = model.take(weights)?;
     let found = model.rows(loaded)?;
     Ok(Outputs {
         classes: found.width,
@@ -116,12 +114,11 @@ pub fn embeddings(
     loaded: &Loaded,
     name: &str,
     options: &TrainOptions,
-    checkpoint: &Path,
-    last: bool,
+    weights: Weights<'_>,
 ) -> Result<Embeddings, Error> {
     let forward = forward_to(&loaded.model, &loaded.workload, name)?;
     let mut model = Inference::new(loaded, &forward, Tensor::Hidden, options)?;
-    let from = model.take(checkpoint, last)?;
+    let from = model.take(weights)?;
     let found = model.rows(loaded)?;
     Ok(Embeddings {
         width: found.width,
@@ -139,10 +136,9 @@ pub fn predict(
     loaded: &Loaded,
     compiled: &Compiled,
     options: &TrainOptions,
-    checkpoint: &Path,
-    last: bool,
+    weights: Weights<'_>,
 ) -> Result<Predictions, Error> {
-    let found = outputs(loaded, compiled, options, checkpoint, last)?;
+    let found = outputs(loaded, compiled, options, weights)?;
     let mut values = found.logits;
     let labels = compiled.training.loss.labels();
     for row in values.chunks_mut(found.classes) {

@@ -1,13 +1,13 @@
 //! The ranks of links among all vertices that could be at their ends.
 
-use crate::{Compiled, Error, Loaded, Metric, TrainOptions, outputs};
+use crate::{Compiled, Error, Loaded, Metric, TrainOptions, Weights, outputs};
 use gnnc_graph::GraphData;
 use gnnc_graph::links::Ends;
 use gnnc_graph::sample::Pairs;
 use gnnc_ir::EdgeSet;
 use gnnc_ir::kernel::End;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Checks that ranks have such a score.
 ///
@@ -102,7 +102,7 @@ pub fn ranks(
     loaded: &Loaded,
     compiled: &Compiled,
     options: &TrainOptions,
-    (checkpoint, last): (&Path, bool),
+    weights: Weights<'_>,
     asked: &Asked,
 ) -> Result<Ranks, Error> {
     let none = || {
@@ -132,8 +132,7 @@ pub fn ranks(
         data,
         compiled,
         options,
-        checkpoint,
-        last,
+        weights,
         room: ends.len(),
         waiting: Vec::new(),
         found: BTreeMap::new(),
@@ -266,8 +265,7 @@ struct Scorer<'a> {
     data: &'a GraphData,
     compiled: &'a Compiled,
     options: &'a TrainOptions,
-    checkpoint: &'a Path,
-    last: bool,
+    weights: Weights<'a>,
     room: usize,
     waiting: Vec<Waiting>,
     /// By question.
@@ -298,13 +296,7 @@ impl Scorer<'_> {
         if let Some(own) = &mut self.loaded.data {
             own.topology = self.data.with_ends(&ends)?;
         }
-        let found = outputs(
-            &self.loaded,
-            self.compiled,
-            self.options,
-            self.checkpoint,
-            self.last,
-        )?;
+        let found = outputs(&self.loaded, self.compiled, self.options, self.weights)?;
         let first = self.data.subjects().start as usize;
         for (place, one) in self.waiting.drain(..).enumerate() {
             let score = found.logits[(first + place) * found.classes];

@@ -146,6 +146,38 @@ impl Source {
 }
 
 impl Loaded {
+    /// Checks the model against a graph in memory, which takes the place of the model's own; if that is only statistics,
+    /// they say how many classes there are. `not_used` is content of the graph's source that no model can use.
+    ///
+    /// # Errors
+    /// The model has errors, or the graph is invalid.
+    pub fn with_graph(
+        source: &Source,
+        data: GraphData,
+        not_used: Vec<String>,
+        options: &LoadOptions,
+    ) -> Result<Self, Error> {
+        let at = PathBuf::from(&data.name);
+        let mut made = source.data_options();
+        let mut trained = options.trained;
+        if let Some(GraphSource::Statistics(declared)) = source.module.graph_source() {
+            made.identity_features = declared.identity_features;
+            trained = true;
+        }
+        let data = with_links(&at, data, &made)?;
+        let (workload, data) = prepared(&at, data, &made, source, trained)?;
+        let (model, diagnostics) = source.check(&workload.facts(), &options.set);
+        let model = model.ok_or_else(|| source.refuse(diagnostics.clone()))?;
+        Ok(Self {
+            model,
+            workload,
+            data: Some(data),
+            by_part: None,
+            not_used,
+            diagnostics,
+        })
+    }
+
     /// Reads the model's data graph and checks the model against it.
     ///
     /// # Errors
@@ -229,61 +261,77 @@ impl Loaded {
             Some(GraphSource::Data { options, .. }) => options,
             _ => *options,
         };
-        let (mut data, dropped) = open(path, &options)?;
+        let (data, dropped) = open(path, &options)?;
         *not_used = dropped.not_used;
-        if options.identity_features {
-            let own = identity(path, &data)?;
-            data.set_own_features(own);
-        }
-        let problems = data.validate();
-        if !problems.is_empty() {
-            let list: Vec<String> = problems.iter().map(ToString::to_string).collect();
-            let found = list.join("\n  ");
-            return Err(Error::Input(format!(
-                "{} cannot be used:\n  {found}",
-                path.display()
-            )));
-        }
-        if options.normalize_features {
-            data.features = data.features.row_normalized(data.own_features());
-        }
-        data.features = data.features.in_best_storage();
-        let mut workload = gnnc_graph::summary::summarise(&data, &[])?;
-        if trained {
-            source.fit(path, &mut data, &mut workload)?;
-        }
-        let lacks = match (workload.features, workload.classes) {
-            (0, _) => {
-                "input features; add them with `gnnc graph convert IN OUT.npz --features FILE.npy`, or write \
-                 `features = identity` in the model's graph block, which gives each vertex its own feature"
-            }
-            (_, 0) => "labels; save them as the array `labels` of an .npz file",
-            _ => return Ok((workload, Some(data))),
-        };
-        Err(Error::Input(format!(
-            "the graph {} has no {lacks}",
-            path.display()
-        )))
+        let (workload, data) = prepared(path, data, &options, source, trained)?;
+        Ok((workload, Some(data)))
     }
+}
+
+/// A graph as models use it, with its statistics. `path` names it in messages.
+fn prepared(
+    path: &Path,
+    mut data: GraphData,
+    options: &DataOptions,
+    source: &Source,
+    trained: bool,
+) -> Result<(Workload, GraphData), Error> {
+    if options.identity_features {
+        let own = identity(path, &data)?;
+        data.set_own_features(own);
+    }
+    let problems = data.validate();
+    if !problems.is_empty() {
+        let list: Vec<String> = problems.iter().map(ToString::to_string).collect();
+        let found = list.join("\n  ");
+        return Err(Error::Input(format!(
+            "{} cannot be used:\n  {found}",
+            path.display()
+        )));
+    }
+    if options.normalize_features {
+        data.features = data.features.row_normalized(data.own_features());
+    }
+    data.features = data.features.in_best_storage();
+    let mut workload = gnnc_graph::summary::summarise(&data, &[])?;
+    if trained {
+        source.fit(path, &mut data, &mut workload)?;
+    }
+    let lacks = match (workload.features, workload.classes) {
+        (0, _) => {
+            "input features; add them with `gnnc graph convert IN OUT.npz --features FILE.npy`, or write \
+                 `features = identity` in the model's graph block, which gives each vertex its own feature"
+        }
+        (_, 0) => "labels; save them as the array `labels` of an .npz file",
+        _ => return Ok((workload, data)),
+    };
+    Err(Error::Input(format!(
+        "the graph {} has no {lacks}",
+        path.display()
+    )))
 }
 
 /// Reads a graph, and makes pairs to predict links on if these are asked for and the file has none.
 fn open(path: &Path, options: &DataOptions) -> Result<(GraphData, Dropped), Error> {
     let (data, dropped) = gnnc_graph::import::open(path, &read::LoadOptions::default())?;
+    Ok((with_links(path, data, options)?, dropped))
+}
+
+/// The graph with pairs to predict links on, if these are asked for and it has none.
+fn with_links(path: &Path, data: GraphData, options: &DataOptions) -> Result<GraphData, Error> {
     let Some(negatives) = options.links.filter(|_| !data.has_pairs()) else {
-        return Ok((data, dropped));
+        return Ok(data);
     };
     let drawn = LinkOptions {
         negatives,
         ..LinkOptions::default()
     };
-    let pairs = with_pairs(&data, &drawn).map_err(|error| {
+    with_pairs(&data, &drawn).map_err(|error| {
         Error::Input(format!(
             "`links` in the graph block makes pairs of the vertices of {}: {error}",
             path.display()
         ))
-    })?;
-    Ok((pairs, dropped))
+    })
 }
 
 /// The identity matrix as features: each vertex has its own.

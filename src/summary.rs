@@ -2,7 +2,7 @@
 
 use gnnc_ir::words::metric::Metric;
 use gnnc_ir::words::sampling::Fanout;
-use gnnc_runtime::{Judged, Metrics, Staleness};
+use gnnc_runtime::{Judged, Metrics, Staleness, Tensor};
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
@@ -94,6 +94,15 @@ pub struct Waited {
     pub share: f64,
 }
 
+/// The parameters of a training run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Kept {
+    /// Those of the last epoch.
+    pub last: Vec<Tensor>,
+    /// Those of the best epoch; `None` without validation vertices, and if the best epoch was before a resume.
+    pub best: Option<Vec<Tensor>>,
+}
+
 /// The summary of a training run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Summary {
@@ -174,6 +183,9 @@ pub struct Summary {
     pub interrupted: bool,
     /// Content of the graph file that no model can use, such as edge weights.
     pub not_used: Vec<String>,
+    /// The parameters, if the run kept them.
+    #[serde(skip)]
+    pub kept: Option<Kept>,
     /// Losses of this run's epochs.
     #[serde(skip)]
     pub losses: Vec<f64>,

@@ -32,7 +32,7 @@ use gnnc_ir::words::schedule::Schedule;
 use gnnc_runtime::transport::mpi::World;
 use gnnc_runtime::{
     EpochReport, Judged, Launch, Metrics, OnBatch, Programs, RunOptions, RuntimeError, Session,
-    Stop,
+    Stop, Tensor,
 };
 use host::{budget, resting};
 use place::permitted;
@@ -113,6 +113,10 @@ pub struct TrainOptions {
     /// Whether the run finds by timing its first epochs how many visits of a model to merge with others, in placement
     /// model-migration.
     pub measure_merges: bool,
+    /// Parameters to begin with, by name; the others are drawn from the seed. A resume takes those of its checkpoint.
+    pub parameters: Vec<Tensor>,
+    /// Whether the summary has the parameters of the last and of the best epoch.
+    pub keep: bool,
     /// Called after each batch of an epoch.
     pub on_batch: Option<OnBatch>,
     /// Asks the run to stop. It then writes its checkpoint, if it has one and an epoch is done, and ends with the epochs
@@ -216,6 +220,8 @@ impl Default for TrainOptions {
             check_bytes: false,
             launch: Launch::Fixed,
             measure_merges: false,
+            parameters: Vec::new(),
+            keep: false,
             on_batch: None,
             stop: Stop::default(),
         }

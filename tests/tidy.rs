@@ -16,7 +16,7 @@ const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 const MOST_LINES: usize = 500;
 /// Folders of crates; `""` is the root package.
 const CRATES: &[&str] = &[
-    "", "files", "ir", "lang", "graph", "planner", "codegen", "runtime", "fuzz",
+    "", "files", "ir", "lang", "graph", "planner", "codegen", "runtime", "fuzz", "python",
 ];
 /// Names of folders with generated files.
 const SKIPPED: &[&str] = &[
@@ -229,7 +229,7 @@ fn every_example_is_mentioned_in_a_page() {
 fn files_that_pages_name_are_there() {
     let folders = [
         "files", "ir", "lang", "graph", "planner", "codegen", "runtime", "src", "tests", "docs",
-        "examples", "fuzz", "benches", "scripts",
+        "examples", "fuzz", "benches", "scripts", "python",
     ];
     let pages = texts().filter(|(name, _)| name.ends_with(".md"));
     check(pages.flat_map(|(name, text)| {

@@ -225,6 +225,20 @@ impl Topology {
         self.types.as_ref()?.sets.as_ref()
     }
 
+    /// The same topology, whose clones share their memory.
+    #[must_use]
+    pub fn into_shared(self) -> Self {
+        Self {
+            indptr: self.indptr.into_shared(),
+            indices: self.indices.into_shared(),
+            types: self.types.map(|types| EdgeTypes {
+                of: types.of.into_shared(),
+                ..types
+            }),
+            places: self.places,
+        }
+    }
+
     /// The edges as `(source, destination, type)`, in order; empty if edges have no types.
     pub fn typed_edges(&self) -> impl Iterator<Item = (u32, u32, u16)> {
         let edges = (0..self.vertices())

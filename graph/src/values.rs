@@ -1,7 +1,9 @@
-//! Arrays in memory, or mapped from a file. The system loads pages of a mapped array when they are read, and drops them
+//! Arrays in memory, mapped from a file, or of another owner. The system loads pages of a mapped array when they are read, and drops them
 //! when it needs their memory.
 
 use memmap2::{Mmap, UncheckedAdvice};
+use std::any::Any;
+use std::fmt;
 use std::fs::File;
 use std::io;
 use std::ops::{Deref, Range};
@@ -26,7 +28,7 @@ macro_rules! numbers {
 
 numbers!(f32 u16 u32 u64);
 
-/// Numbers in memory or in a mapped file, which must not change meanwhile.
+/// Numbers in memory, or in a mapped file or memory of another owner, which must not change meanwhile.
 #[derive(Debug)]
 pub struct Values<T> {
     /// Those of `memory`, so that reading them needs no branch.
@@ -35,17 +37,43 @@ pub struct Values<T> {
     memory: Memory<T>,
 }
 
-#[derive(Debug)]
 enum Memory<T> {
     Owned(Vec<T>),
     /// The range of the map that holds aligned values.
     Mapped(Arc<Mmap>, Range<usize>),
+    /// Whatever keeps the memory in place.
+    Shared(Arc<dyn Any + Send + Sync>),
+}
+
+impl<T> fmt::Debug for Memory<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Owned(_) => "Owned",
+            Self::Mapped(..) => "Mapped",
+            Self::Shared(_) => "Shared",
+        })
+    }
 }
 
 // SAFETY: the pointer is into `memory`, which is never changed, and numbers can be read from any thread.
 unsafe impl<T: Number + Send + Sync> Send for Values<T> {}
 // SAFETY: as above.
 unsafe impl<T: Number + Send + Sync> Sync for Values<T> {}
+
+impl<T: Number + Send + Sync + 'static> Values<T> {
+    /// The same values, whose clones share their memory.
+    #[must_use]
+    pub fn into_shared(self) -> Self {
+        match self.memory {
+            Memory::Owned(values) => Self {
+                first: self.first,
+                count: self.count,
+                memory: Memory::Shared(Arc::new(values)),
+            },
+            Memory::Mapped(..) | Memory::Shared(_) => self,
+        }
+    }
+}
 
 impl<T: Number> Values<T> {
     /// All values.
@@ -87,6 +115,18 @@ impl<T: Number> Values<T> {
     /// Whether the values are in a mapped file rather than in memory.
     pub fn is_mapped(&self) -> bool {
         matches!(self.memory, Memory::Mapped(..))
+    }
+
+    /// The `count` numbers at `first`, in memory that `owner` keeps in place.
+    ///
+    /// # Safety
+    /// From `first`, which is aligned, `count` numbers can be read as long as `owner` lives, and nobody changes them.
+    pub unsafe fn shared(first: *const T, count: usize, owner: Arc<dyn Any + Send + Sync>) -> Self {
+        Self {
+            first,
+            count,
+            memory: Memory::Shared(owner),
+        }
     }
 
     /// The values of a mapped file's `range`. `None` if they cannot be used in place: out of range,
@@ -133,6 +173,11 @@ impl<T: Number> Clone for Values<T> {
                 first: self.first,
                 count: self.count,
                 memory: Memory::Mapped(Arc::clone(map), range.clone()),
+            },
+            Memory::Shared(owner) => Self {
+                first: self.first,
+                count: self.count,
+                memory: Memory::Shared(Arc::clone(owner)),
             },
         }
     }

@@ -1,9 +1,8 @@
 //! The cache of compiled kernels and partitions.
 
-use super::output::{Failure, Output, input};
+use super::output::{Failure, Output};
 use clap::Args;
-use gnnc::Cache;
-use std::path::{Path, PathBuf};
+use gnnc::{Cache, cache_folder};
 
 /// Whether to use the cache.
 #[derive(Args)]
@@ -31,7 +30,7 @@ impl CacheArgs {
 /// # Errors
 /// A relative path in `GNNC_CACHE`.
 pub fn open(out: &Output) -> Result<Option<Cache>, Failure> {
-    let Some(folder) = folder()? else {
+    let Some(folder) = cache_folder()? else {
         return Ok(None);
     };
     match Cache::open(&folder) {
@@ -53,30 +52,4 @@ pub fn say_refused(cache: Option<&Cache>, out: &Output) {
             "warning: files of the cache were rejected; kernels are compiled again and graphs partitioned again: {why}\n"
         ));
     }
-}
-
-/// `$GNNC_CACHE`, `$XDG_CACHE_HOME/gnnc` or `~/.cache/gnnc`.
-fn folder() -> Result<Option<PathBuf>, Failure> {
-    let variable = |name| {
-        std::env::var_os(name)
-            .filter(|value| !value.is_empty())
-            .map(PathBuf::from)
-    };
-    if let Some(folder) = variable("GNNC_CACHE") {
-        if folder.is_absolute() {
-            return Ok(Some(folder));
-        }
-        return Err(input(format!(
-            "GNNC_CACHE is `{}`, a relative path; expected an absolute path",
-            folder.display()
-        )));
-    }
-    // The XDG specification says to ignore relative paths.
-    let base = variable("XDG_CACHE_HOME")
-        .filter(|folder| folder.is_absolute())
-        .or_else(|| {
-            let home = variable("HOME").filter(|home| home.is_absolute());
-            home.map(|home| Path::new(&home).join(".cache"))
-        });
-    Ok(base.map(|base| base.join("gnnc")))
 }

@@ -121,7 +121,7 @@ impl Eval {
             pairs: pairs.collect(),
             candidates,
         };
-        let from = (self.trained.checkpoint.as_path(), self.trained.last);
+        let from = self.trained.weights();
         let found = ranking::ranks(loaded, &compiled, &options, from, &wanted)?;
         let scores = asked.iter().map(|metric| (*metric, found.score(*metric)));
         let scores: Vec<(Metric, Option<f64>)> = scores.collect();
@@ -168,14 +168,7 @@ impl Eval {
         }
         let compiled = gnnc::compile(&loaded.model, &loaded.workload)?;
         let options = self.trained.options(out)?;
-        let trained = &self.trained;
-        let found = gnnc::outputs(
-            &loaded,
-            &compiled,
-            &options,
-            &trained.checkpoint,
-            trained.last,
-        )?;
+        let found = gnnc::outputs(&loaded, &compiled, &options, self.trained.weights())?;
         let vertices = 0..data.vertices() as usize;
         let wanted: Vec<usize> = vertices.filter(|v| self.vertices.has(data, *v)).collect();
         let rivals = data.rivals();

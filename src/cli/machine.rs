@@ -1,18 +1,15 @@
 //! The machines to plan for, and the constraints on plans.
 
 use super::cache::CacheArgs;
-use super::files::{MAX_PLAN, read_text};
 use super::knobs::{BatchArgs, pins};
 use super::numbers::{DEVICES, EPOCHS, within};
 use super::output::{Failure, Output, input};
 use clap::{Args, ValueEnum};
-use gnnc::ir::cluster::{CLUSTERS, Cluster};
 use gnnc::ir::graph::model::Relaxation;
 use gnnc::ir::plan::{Knobs, Objective, Partitioner};
 use gnnc::ir::program::Skipping;
 use gnnc::ir::words::storage::Storage;
-use gnnc::{PlanOptions, Planner};
-use std::path::Path;
+use gnnc::{PlanOptions, Planner, cluster, usual_cluster};
 
 /// Arguments of all commands that plan.
 #[derive(Args)]
@@ -81,10 +78,7 @@ impl MachineArgs {
     /// # Errors
     /// A number of devices that the cluster cannot have; as [`SearchArgs::options`].
     pub fn options(&self, out: &Output) -> Result<PlanOptions, Failure> {
-        let default = match (self.gpus, self.nodes) {
-            (None, None) => "cpu",
-            _ => "h100x8",
-        };
+        let default = usual_cluster(self.gpus, self.nodes);
         let options = self.search.options(default, out)?;
         let cluster = options.cluster.resized(self.gpus, self.nodes);
         Ok(PlanOptions {
@@ -163,25 +157,4 @@ pub fn warn(skipping: Option<Skipping>, out: &Output) {
     if let Some(warning) = skipping.and_then(|skipping| skipping.rule.warning()) {
         out.note(&format!("warning: {warning}\n"));
     }
-}
-
-/// Reads a cluster from a file or from `KEY=VALUE` pairs, or finds it by name.
-///
-/// # Errors
-/// An unknown name, a missing file or an invalid one, or pairs that describe no cluster.
-pub fn cluster(name: &str) -> Result<Cluster, Failure> {
-    let path = Path::new(name);
-    if name.contains('=') && !name.contains(['/', '\\']) && !path.exists() {
-        return Cluster::inline(name).map_err(|e| input(format!("--cluster '{name}': {e}")));
-    }
-    if name.contains(['/', '\\']) || path.extension().is_some() || path.exists() {
-        return Cluster::parse(&read_text(path, MAX_PLAN)?)
-            .map_err(|e| input(format!("{name}: {e}")));
-    }
-    Cluster::named(name).map_err(|e| {
-        let known = CLUSTERS.join(", ");
-        input(format!(
-            "{e} (a file, or {known}, with any number of devices)"
-        ))
-    })
 }

@@ -5,7 +5,6 @@
 
 mod bench;
 mod bench_kernel;
-mod best;
 mod blocks;
 mod cache;
 mod calibrate;

@@ -1,8 +1,8 @@
 //! `mpirun -n 2 gnnc calibrate`: measures the links between processes.
 
-use super::machine::cluster;
 use super::output::{Answer, Failure, Output, input};
 use super::text::{Table, facts};
+use gnnc::cluster;
 use gnnc::ir::cluster::{Cluster, Link, SharedBy};
 use gnnc::ir::words::spelling::counted;
 use gnnc::ir::words::units::{Bytes, Seconds};

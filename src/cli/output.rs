@@ -218,14 +218,7 @@ impl Output {
 
     /// Shows an error on standard error.
     pub fn error(&self, error: &Error) {
-        match error {
-            Error::Model {
-                file,
-                text,
-                diagnostics,
-            } => self.stderr(&render(diagnostics, file, text, colour())),
-            _ => self.stderr(&format!("error: {error}\n")),
-        }
+        self.stderr(&error.report(colour()));
     }
 
     fn stderr(&self, text: &str) {

@@ -73,8 +73,7 @@ impl Predict {
     fn predictions(&self, loaded: &Loaded, format: Format, out: &Output) -> Answer {
         let compiled = gnnc::compile(&loaded.model, &loaded.workload)?;
         let options = self.trained.options(out)?;
-        let (checkpoint, last) = (&self.trained.checkpoint, self.trained.last);
-        let found = gnnc::predict(loaded, &compiled, &options, checkpoint, last)?;
+        let found = gnnc::predict(loaded, &compiled, &options, self.trained.weights())?;
         let said = Said::Predictions {
             found: &found,
             probabilities: self.probabilities,
@@ -111,8 +110,7 @@ impl Predict {
     /// Writes the rows of a tensor.
     fn rows_of(&self, loaded: &Loaded, name: &str, format: Format, out: &Output) -> Answer {
         let options = self.trained.options(out)?;
-        let (checkpoint, last) = (&self.trained.checkpoint, self.trained.last);
-        let found = gnnc::embeddings(loaded, name, &options, checkpoint, last)?;
+        let found = gnnc::embeddings(loaded, name, &options, self.trained.weights())?;
         let written = self.write(loaded, Said::Embeddings(&found), format)?;
         let text = || {
             facts(&[

@@ -3,14 +3,13 @@
 mod seeds;
 mod target;
 
-use super::best::{Choice, best, machines};
 use super::cache::{CacheArgs, say_refused};
 use super::device::{DeviceArgs, MemoryArgs, ProcessArgs};
 use super::diff;
 use super::files::{replace, writable};
 use super::inputs::{ModelArgs, Way, headline, load_planned};
 use super::knobs::KnobArgs;
-use super::machine::{cluster, warn};
+use super::machine::warn;
 use super::numbers::{EPOCHS, RATES, RUNS, SEEDS, THREADS, WORKERS, within};
 use super::output::{Answer, Failure, Output, input};
 use super::pilot;
@@ -28,7 +27,10 @@ use gnnc::ir::words::schedule::Schedule;
 use gnnc::planner::search::{Pin, PlacementSpec};
 use gnnc::runtime::transport::mpi::World;
 use gnnc::runtime::{Launch, Stop};
-use gnnc::{Compiled, Loaded, Metric, Pause, PlanOptions, TrainOptions, train_once};
+use gnnc::{
+    Choice, Compiled, Loaded, Metric, Pause, PlanOptions, TrainOptions, choose, cluster, machines,
+    train_once, usual_placement,
+};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -241,7 +243,7 @@ impl Train {
             cache: cache.cloned(),
             ..PlanOptions::new(machines)
         };
-        best(loaded, compiled, options).map(Some)
+        Ok(Some(choose(loaded, compiled, options)?))
     }
 
     /// The placement of a plan's choice, or the one named on the command line. Without either, models that say
@@ -253,23 +255,7 @@ impl Train {
         if let Some(Way::Placement(placement)) = self.placement {
             return placement;
         }
-        let train = &loaded.model.train;
-        let sample = &Relaxation::Sample;
-        let permitted = self.allow.contains(sample) || train.allow.contains(sample);
-        let batches = self.knobs(None).with_batches(&train.sampling);
-        let late = batches.sampling.delay.is_some_and(|delay| delay > 0);
-        // Rows of embeddings may be late where weights are not.
-        let late = late && batches.sampling.lazy != Some(true);
-        let of_rows = !late && batches.slices.is_none();
-        let moves = batches.sampling.merges.is_some() || batches.sampling.migrate.is_some();
-        let known = permitted && batches.sampling.sampling().is_some();
-        if known && of_rows {
-            return match moves {
-                true => Placement::ModelMigration,
-                false => Placement::Minibatch,
-            };
-        }
-        Placement::Graph
+        usual_placement(&loaded.model.train, &self.knobs(None), &self.allow)
     }
 
     /// Reads the model, or a plan and its model.
@@ -387,6 +373,8 @@ impl Train {
             check_bytes: self.check == Some(Checks::Bytes),
             launch: self.launch,
             measure_merges: self.measure_merges,
+            parameters: Vec::new(),
+            keep: false,
             on_batch: None,
             stop,
         })

@@ -4,7 +4,7 @@ use super::cache::CacheArgs;
 use super::numbers::{THREADS, WORKERS, within};
 use super::output::{Failure, Output};
 use clap::Args;
-use gnnc::TrainOptions;
+use gnnc::{TrainOptions, Weights};
 use std::path::PathBuf;
 
 /// A trained model, and what evaluates it.
@@ -28,6 +28,14 @@ pub struct TrainedArgs {
 }
 
 impl TrainedArgs {
+    /// Where the parameters are.
+    pub fn weights(&self) -> Weights<'_> {
+        Weights::Run {
+            checkpoint: &self.checkpoint,
+            last: self.last,
+        }
+    }
+
     /// How the model is evaluated.
     ///
     /// # Errors

@@ -3,7 +3,7 @@
 use super::merges::{Search, with_merges};
 use super::target::Toward;
 use super::{Progress, TrainOptions, Trainer};
-use crate::{Compiled, Error, Loaded, Scores, Summary, Waited};
+use crate::{Compiled, Error, Kept, Loaded, Scores, Summary, Waited};
 use gnnc_files::{Claim, Claimed};
 use gnnc_ir::program::BatchSizes;
 use gnnc_ir::program::trace::{Phase, Trace, median};
@@ -131,6 +131,7 @@ fn run(
     watch: &mut dyn FnMut(&Progress),
 ) -> Result<(Summary, Trace), Error> {
     let _claim = claim(&trainer, options)?;
+    trainer.session.set_parameters(&options.parameters)?;
     let mut copies_anew_at = None;
     let mut merges = Search::new(options)?;
     let (mut events, mut peak) = (Vec::new(), 0);
@@ -149,6 +150,7 @@ fn run(
     let skips = trainer.program.sampling.is_none();
     // The parameters of the best epoch, since the best file was written.
     let mut best = None;
+    let mut best_kept = None;
     let mut stopped_early = false;
     let mut toward = options
         .target
@@ -197,6 +199,9 @@ fn run(
         }
         if options.checkpoint.is_some() && chosen == Some(epoch.epoch) {
             best = Some(trainer.session.snapshot()?);
+        }
+        if options.keep && chosen == Some(epoch.epoch) {
+            best_kept = Some(trainer.session.parameters()?);
         }
         let progress = Progress {
             epoch,
@@ -254,6 +259,13 @@ fn run(
     let best = trainer.session.best();
     let metrics = best.map(|b| b.metrics).unwrap_or_default();
     let judged = best.and_then(|best| best.judged);
+    let kept = match options.keep {
+        true => Some(Kept {
+            last: trainer.session.parameters()?,
+            best: best_kept,
+        }),
+        false => None,
+    };
     let summary = Summary {
         model: loaded.model.name.clone(),
         graph: loaded.workload.name.clone(),
@@ -288,6 +300,7 @@ fn run(
         stopped_early,
         interrupted,
         not_used: loaded.not_used.clone(),
+        kept,
         losses,
         seconds,
     };

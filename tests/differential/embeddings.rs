@@ -5,7 +5,7 @@ use crate::data::planted;
 use crate::models::{APPNP, GAT, GCN, GCNII, GIN, RGCN, SAGE, shape};
 use gnnc::ir::graph::eval::{EvalContext, evaluate};
 use gnnc::ir::plan::Placement;
-use gnnc::{TrainOptions, embeddings};
+use gnnc::{TrainOptions, Weights, embeddings};
 use std::path::{Path, PathBuf};
 
 /// Relative to the largest number of the tensor, which is computed in 32 bits.
@@ -32,10 +32,19 @@ fn trained(case: &Case, name: &str) -> (PathBuf, EvalContext) {
 
 /// Compares the named tensors of a model, with dense and with sparse features.
 #[track_caller]
+/// The best parameters of a run.
+fn of_run(checkpoint: &Path) -> Weights<'_> {
+    Weights::Run {
+        checkpoint,
+        last: false,
+    }
+}
+
 fn check(model: &str, body: &str, names: &[&str]) {
     for sparse in [false, true] {
         let case = Case::new("", body, planted(shape(sparse)));
         let (path, context) = trained(&case, &format!("{model}-{sparse}"));
+        let run = of_run(&path);
         for name in names {
             let graph = case.loaded.model.forward_to(name).unwrap();
             let expected = evaluate(&graph, &context).unwrap().remove(0);
@@ -47,7 +56,7 @@ fn check(model: &str, body: &str, names: &[&str]) {
                     checked: true,
                     ..TrainOptions::default()
                 };
-                let found = embeddings(&case.loaded, name, &options, &path, false).unwrap();
+                let found = embeddings(&case.loaded, name, &options, run).unwrap();
                 assert_eq!(
                     found.width,
                     expected.ty.columns() as usize,
@@ -105,9 +114,10 @@ fn other_names_are_refused_with_what_they_are() {
          loss cross_entropy(h |> linear(classes), labels, on = train)";
     let case = Case::new("", body, planted(shape(false)));
     let (path, _) = trained(&case, "refused");
+    let run = of_run(&path);
     let options = TrainOptions::default();
     let refused = |name: &str| {
-        let found = embeddings(&case.loaded, name, &options, &path, false);
+        let found = embeddings(&case.loaded, name, &options, run);
         found.map(|found| found.width).unwrap_err().to_string()
     };
     for name in ["k", "nothing", "x", "classes"] {

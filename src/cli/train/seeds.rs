@@ -1,12 +1,12 @@
 //! `gnnc train --seeds`: one run per seed, and the spread of their scores.
 
 use super::{Train, target};
-use crate::cli::best::Choice;
 use crate::cli::inputs::headline;
 use crate::cli::output::{Answer, Output, input};
 use crate::cli::summary::loss;
 use crate::cli::text::{count, facts, score, score_or_dash};
 use crate::cli::watch::progress_bar;
+use gnnc::Choice;
 use gnnc::ir::words::units::Seconds;
 use gnnc::runtime::Stop;
 use gnnc::{Cache, Compiled, Loaded, Summary, train_traced};

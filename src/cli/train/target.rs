@@ -1,8 +1,8 @@
 //! `gnnc train --target`: what a plan said of the way to the target, and what became of it.
 
-use crate::cli::best::Choice;
 use crate::cli::output::{Answer, Failure};
 use crate::cli::text::count;
+use gnnc::Choice;
 use gnnc::ir::plan::{Needed, TargetTime};
 use gnnc::ir::words::units::Seconds;
 use gnnc::{Metric, Summary, TargetRun};
