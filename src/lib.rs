@@ -27,6 +27,7 @@ mod inference;
 pub mod kernels;
 pub mod metrics;
 mod partitions;
+pub mod pictures;
 mod pilot;
 mod plan;
 mod predict;

@@ -4,7 +4,7 @@ use super::machine::cluster;
 use super::output::{Failure, input};
 use gnnc::device::Device;
 use gnnc::ir::cluster::Cluster;
-use gnnc::ir::plan::{Candidate, Goal};
+use gnnc::ir::plan::{Candidate, Goal, Plan};
 use gnnc::ir::words::spelling::counted;
 use gnnc::planner::search::Pin;
 use gnnc::{Compiled, Loaded, PlanOptions};
@@ -22,18 +22,23 @@ pub fn machines(name: Option<&str>, device: &Device, workers: u32) -> Result<Clu
     Ok(resized.map_err(gnnc::Error::from)?)
 }
 
-/// What a plan chooses, and what runs of it are to reach.
+/// What a plan chooses.
 pub struct Choice {
     /// The candidate.
     pub candidate: Candidate,
-    /// What a run is to reach, if the plan goes by a pilot.
-    pub goal: Option<Goal>,
+    /// The plan.
+    pub plan: Plan,
 }
 
 impl Choice {
+    /// What a run is to reach, if the plan goes by a pilot.
+    pub fn goal(&self) -> Option<&Goal> {
+        self.plan.goal.as_ref()
+    }
+
     /// The learning rate that the plan is for, if it goes by a pilot.
     pub fn learning_rate(&self) -> Option<f64> {
-        self.goal.as_ref()?;
+        self.goal()?;
         self.candidate.to_target.as_ref()?.learning_rate()
     }
 }
@@ -49,21 +54,17 @@ pub fn best(loaded: &Loaded, compiled: &Compiled, options: PlanOptions) -> Resul
             ranks: Some(workers),
             ..options.pin
         },
-        top: Some(1),
         ..options
     };
     let plan = gnnc::plan(loaded, compiled, &options)?;
-    let found = plan.choice().map(|candidate| Choice {
-        candidate: candidate.clone(),
-        goal: plan.goal.clone(),
-    });
-    found.ok_or_else(|| {
-        let first = plan.candidates.first().map(|c| &c.reason);
-        let reason = first.or(plan.rejected.first().map(|r| &r.reason));
-        let reason = reason.map_or("these options leave no candidate", String::as_str);
-        input(format!(
-            "no placement to choose for {}: {reason}; change the options, or name a placement",
-            counted(workers, "worker")
-        ))
-    })
+    if let Some(candidate) = plan.choice().cloned() {
+        return Ok(Choice { candidate, plan });
+    }
+    let first = plan.candidates.first().map(|c| &c.reason);
+    let reason = first.or(plan.rejected.first().map(|r| &r.reason));
+    let reason = reason.map_or("these options leave no candidate", String::as_str);
+    Err(input(format!(
+        "no placement to choose for {}: {reason}; change the options, or name a placement",
+        counted(workers, "worker")
+    )))
 }

@@ -22,6 +22,7 @@ mod files;
 mod fmt;
 mod gpus;
 mod graph;
+mod html;
 mod import;
 mod inputs;
 mod knobs;
