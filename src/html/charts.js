@@ -1,6 +1,8 @@
 // Charts of a few hundred numbers, as SVG: curves and columns; and a matrix, on a canvas.
 
 const CHART = { left: 62, right: 14, top: 12, bottom: 40 };
+/** Units of a chart's width: as many as its pixels on narrow screens, so that its text stays readable. */
+const chartWidth = () => (innerWidth < 640 ? Math.max(300, innerWidth - 28) : 560);
 
 /** A scale from numbers to pixels. `log` is the base of a logarithmic one, or 0. */
 function scale([low, high], [from, to], log) {
@@ -29,7 +31,7 @@ function curves(title, series, x, y, extra = {}) {
   const shown = series.filter((one) => one.points.some(([, value]) => known(value)));
   const all = shown.flatMap((one) => one.points.filter(([, value]) => known(value)));
   if (all.length === 0) return null;
-  const [width, height] = [560, extra.height ?? 250];
+  const [width, height] = [chartWidth(), 250];
   const xs = all.map((p) => p[0]), ys = all.map((p) => p[1]);
   const span = (values, axis) => {
     let [low, high] = [axis.low ?? Math.min(...values), axis.high ?? Math.max(...values)];
@@ -109,29 +111,31 @@ function curves(title, series, x, y, extra = {}) {
   return figure(title, keys, root);
 }
 
-/** Columns. `bars`: `[name, value]`, with `unit`; several `groups` stand on each other: `[name, [values]]`. */
-function columns(title, xName, names, groups, unit, log = 0) {
-  const [width, height] = [560, 220];
-  const totals = names.map((_, n) => groups.reduce((sum, [, values]) => sum + values[n], 0));
+/** Columns of `groups`, `[name, values, kind]`, in a unit. Those of several groups stand on each other, or side by `side`. */
+function columns(title, xName, names, groups, unit, { log = 0, side = false } = {}) {
+  const [width, height] = [chartWidth(), 220];
+  const totals = names.map((_, n) => groups.reduce((sum, [, values]) => (side ? Math.max(sum, values[n]) : sum + values[n]), 0));
   const most = Math.max(...totals, 1);
   const sy = scale([log ? 0.5 : 0, most], [height - CHART.bottom, CHART.top], log);
   const root = s("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `${title}. The table below has the values.` });
-  for (const tick of sy.ticks(4)) {
+  for (const tick of sy.ticks(4, unit === "bytes" ? 2 : 10)) {
     root.append(s("line", { class: "axis", x1: CHART.left, x2: width - CHART.right, y1: sy(tick), y2: sy(tick) }),
       s("text", { x: CHART.left - 7, y: sy(tick) + 4, "text-anchor": "end" }, unit === "count" ? compact(tick) : short(tick, unit)));
   }
   const step = (width - CHART.left - CHART.right) / names.length;
   const every = Math.ceil(names.length / 12);
   names.forEach((name, n) => {
-    const x = CHART.left + n * step, wide = Math.max(1, step - Math.min(3, step / 5));
-    let below = 0;
+    let x = CHART.left + n * step, below = 0;
+    const all = Math.max(1, step - Math.min(3, step / 5)), wide = side ? all / groups.length : all;
+    const middle = x + all / 2;
     for (const [, values, kind] of groups) {
       const [from, to] = [sy(log && below === 0 ? 0.5 : below), sy(Math.max(below + values[n], log ? 0.5 : 0))];
       if (values[n] > 0) root.append(s("rect", { class: kind, x, width: wide, y: to, height: Math.max(0.5, from - to) }));
-      below += values[n];
+      if (side) x += wide;
+      else below += values[n];
     }
-    if (n % every === 0) root.append(s("text", { x: x + wide / 2, y: height - CHART.bottom + 17, "text-anchor": "middle" }, name));
-    const hit = s("rect", { class: "hit", x, width: step, y: CHART.top, height: height - CHART.bottom - CHART.top });
+    if (n % every === 0) root.append(s("text", { x: middle, y: height - CHART.bottom + 17, "text-anchor": "middle" }, name));
+    const hit = s("rect", { class: "hit", x: CHART.left + n * step, width: step, y: CHART.top, height: height - CHART.bottom - CHART.top });
     hit.addEventListener("mousemove", (event) => showTip(event.clientX, event.clientY,
       [`${xName} ${name}`, ...groups.map(([what, values]) => `${what}: ${full(values[n], unit)}`)]));
     hit.addEventListener("mouseleave", hideTip);

@@ -129,6 +129,6 @@ function drawn(canvas, draw) {
 }
 const redraw = () => redraws.forEach((again) => again());
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
-addEventListener("beforeprint", redraw);
+matchMedia("print").addEventListener("change", redraw);
 addEventListener("keydown", (event) => event.key === "Escape" && hideTip());
 addEventListener("scroll", hideTip, { passive: true });

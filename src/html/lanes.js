@@ -24,9 +24,18 @@ function decoded(data) {
     return lane;
   });
   const rows = data.lanes.flatMap(({ ranks }, n) => ranks.map((rank) => ({ rank, lane: lanes[n] }))).sort((a, b) => a.rank - b.rank);
+  rows.forEach((row) => (row.name = `rank ${row.rank}`));
+  const groups = data.lanes.map(({ ranks }, n) => ({ rank: ranks[0], lane: lanes[n], name: rankNames(ranks) })).sort((a, b) => a.rank - b.rank);
   const tracks = RESOURCES.filter((name) => lanes.some((lane) => lane.tracks[name]));
   const phases = data.phases.map(([name, from, to]) => ({ name, from: from / 1e9, to: to / 1e9 }));
-  return { kind: data.kind, epoch: data.epoch, ranks: data.ranks, instructions: data.instructions, lanes, rows, tracks, phases };
+  return { kind: data.kind, epoch: data.epoch, ranks: data.ranks, instructions: data.instructions, lanes, rows, groups, tracks, phases };
+}
+
+/** `rank 3`, `ranks 0–7`, or `ranks 0, 2, …`. */
+function rankNames(ranks) {
+  if (ranks.length === 1) return `rank ${ranks[0]}`;
+  const last = ranks[ranks.length - 1];
+  return last - ranks[0] === ranks.length - 1 ? `ranks ${ranks[0]}–${last}` : `ranks ${ranks[0]}, ${ranks[1]}${ranks.length > 2 ? ", …" : ""}`;
 }
 
 /** The first event of a track that may be seen from a time on. */

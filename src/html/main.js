@@ -21,7 +21,7 @@ function planPage(data) {
   }
   rankingSection(plan);
   if (pictured) timelineSection(pictured.timeline, null);
-  if (best) breakdownSection(best);
+  if (best) breakdownSection(best, pictured?.timeline);
   if (pictured) {
     memorySection(pictured.memory);
     sentSection(pictured.sent, null);

@@ -68,7 +68,7 @@ function memorySection(memory) {
       const [x0, x1, y0, y1] = [x(from), x(to), y(low + size), y(low)];
       pen.fillStyle = color(kind);
       pen.fillRect(x0, y0, Math.max(x1 - x0, 0.6), Math.max(y1 - y0, 0.3));
-      if (y1 - y0 > 3) {
+      if (y1 - y0 > 7) {
         pen.fillStyle = back;
         pen.fillRect(x0, y0, x1 - x0, 0.7);
       }

@@ -90,8 +90,8 @@ function rankingSection(plan) {
     const line = h("tr", { class: chosen ? "chosen" : undefined, "data-number": number },
       h("td", { class: "n" }, String(number + 1)),
       h("th", { scope: "row", class: "who" }, candidate.name, chosen ? " (chosen)" : "", " ", toggle),
-      h("td", { class: "bars" }, bar(candidate, longest, state.evaluated)),
-      cell(candidate.epoch_seconds, "seconds"), cell(candidate.compute_seconds, "seconds"),
+      cell(candidate.epoch_seconds, "seconds"), h("td", { class: "bars" }, bar(candidate, longest, state.evaluated)),
+      cell(candidate.compute_seconds, "seconds"),
       cell(candidate.exposed_communication_seconds, "seconds"), cell(candidate.bubble_seconds, "seconds"),
       cell(candidate.eval_seconds, "seconds"), cell(candidate.bytes, "bytes"), cell(candidate.peak_memory_bytes, "bytes"),
       h("td", {}, fitting(candidate)), h("td", {}, allowing(candidate)));
@@ -111,7 +111,7 @@ function rankingSection(plan) {
     state[name] = event.target.checked;
     draw();
   } }), ` ${text}`);
-  const heads = [["#", 1], ["candidate"], ["where the time of an epoch goes"], ["epoch", 1], ["computing", 1], ["communication", 1], ["waiting", 1],
+  const heads = [["#", 1], ["candidate"], ["epoch", 1], ["where its time goes"], ["computing", 1], ["communication", 1], ["waiting", 1],
     ["evaluation", 1], ["sent", 1], ["memory", 1], ["fits"], ["allowed"]];
   section("ranking", "Candidates", "Each way to place the model, best first. A bar is an epoch: computing, communication that nothing hides, and " +
     `waiting for other ranks. The line below a bar is the range of what it may be. Bars longer than ${LONGEST} times the chosen one end in an arrow.`,

@@ -6,12 +6,11 @@ function curvesSection(run) {
   const metric = run.facts.metric;
   const best = run.summary.best_epoch;
   const losses = run.losses.map(([epoch, loss]) => [epoch, loss]);
-  const positive = losses.every(([, loss]) => loss > 0);
   const epoch = { name: "epoch", unit: "count" };
   const series = (of) => SETS.map(([name, kind, n]) => ({ name, kind, points: of.map((point) => [point[0], point[n]]) }));
   section("curves", "Curves", best ? `The best epoch is ${best}, by the ${run.summary.chosen_by ? `validation ${run.summary.chosen_by}` : "validation loss"}.` : null,
     h("div", { class: "pair" },
-      curves(positive ? "Training loss (logarithmic)" : "Training loss", [{ name: "loss", kind: "compute", points: losses }], epoch, { unit: "number", log: 0 }),
+      curves("Training loss", [{ name: "loss", kind: "compute", points: losses }], epoch, { unit: "number" }),
       curves(`Scores: ${metric}`, series(run.scores), epoch, { unit: "number" }),
       curves("Time of each epoch", [{ name: "measured", kind: "compute", points: run.losses.map((point) => [point[0], point[2]]), dots: false }],
         epoch, { unit: "seconds", low: 0 })),
@@ -42,8 +41,8 @@ function comparedSection(run, candidate) {
   const lines = comparison(run, candidate).map(([what, predicted, measured, unit]) => {
     const longest = Math.max(predicted ?? 0, measured ?? 0) || 1;
     const one = (value, kind, y) => known(value) && s("rect", { class: kind, x: 0, y, height: 7, width: Math.max(0.5, (value / longest) * 400) });
-    return h("tr", {}, h("th", { scope: "row" }, what), h("td", { style: "width: 40%" }, s("svg", { viewBox: "0 0 400 20", preserveAspectRatio: "none",
-      style: "height: 20px", "aria-hidden": "true" }, [one(predicted, "m2", 2), one(measured, "compute", 11)].filter(Boolean))),
+    return h("tr", {}, h("th", { scope: "row" }, what), h("td", { class: "bars", style: "width: 40%" }, s("svg", { viewBox: "0 0 400 20", preserveAspectRatio: "none",
+      style: "height: 20px", "aria-hidden": "true" }, [one(predicted, "m0", 2), one(measured, "compute", 11)].filter(Boolean))),
     cell(predicted, unit), cell(measured, unit), cell(predicted > 0 && known(measured) ? measured / predicted : null, "ratio"));
   });
   const heads = [["what"], [""], ["predicted", 1], ["measured", 1], ["measured / predicted", 1]];
@@ -55,7 +54,7 @@ function comparedSection(run, candidate) {
     [PHASE_NAMES[total.phase], "waiting for other ranks", ...total.waiting], [PHASE_NAMES[total.phase], "between instructions", ...total.between]]);
   section("compared", "Predicted and measured", `The prediction is for ${candidate.name}; the range of its epoch is ${seconds(candidate.range.low)} to ` +
     `${seconds(candidate.range.high)}. Only plans for a calibrated machine are forecasts.`,
-  legend([["m2", "predicted"], ["compute", "measured"]]),
+  legend([["m0", "predicted"], ["compute", "measured"]]),
   h("div", { class: "scroll" }, h("table", { style: "width: 100%" }, h("thead", {}, h("tr", {}, heads.map(([name, n]) => h("th", { scope: "col", class: n ? "n" : undefined }, name)))),
     h("tbody", {}, lines))),
   totals.length > 0 && tableBehind("Table: time by resource", () => table("Mean over ranks, median over epochs, without waiting where it is not said",
@@ -94,7 +93,7 @@ function runPage(data) {
   curvesSection(run);
   comparedSection(run, candidate);
   timelineSection(pictured?.timeline, run.timeline);
-  if (candidate) breakdownSection(candidate);
+  if (candidate) breakdownSection(candidate, pictured?.timeline);
   memorySection(pictured?.memory);
   sentSection(pictured?.sent, sentByRank(run.timeline));
   if (plan && plan.candidates.length > 1) rankingSection(plan);

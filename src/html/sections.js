@@ -26,17 +26,20 @@ function memoryTile(candidate, cluster) {
 }
 
 /** Where the time of an epoch of a candidate goes, by instruction. */
-function breakdownSection(candidate) {
+function breakdownSection(candidate, timeline) {
   const list = candidate.breakdown;
   if (list.length === 0) return;
   const longest = list[0].seconds || 1;
+  const kinds = new Map((timeline?.instructions ?? []).map(([, , , name, resource]) => [name, resource]));
+  const used = RESOURCES.filter((kind) => list.some((one) => (kinds.get(one.name) ?? "compute") === kind));
   const total = list.reduce((sum, one) => sum + one.seconds, 0);
   const line = (one) => h("tr", {}, h("th", { scope: "row" }, one.name), h("td", { class: "bars", style: "width: 55%" },
     s("svg", { viewBox: "0 0 400 14", preserveAspectRatio: "none", style: "height: 14px", "aria-hidden": "true" },
-      s("rect", { class: "compute", x: 0, y: 2, height: 10, width: Math.max(1, (one.seconds / longest) * 400) }))),
+      s("rect", { class: kinds.get(one.name) ?? "compute", x: 0, y: 2, height: 10, width: Math.max(1, (one.seconds / longest) * 400) }))),
   cell(one.seconds, "seconds"), cell(one.seconds / (total || 1), "share"), cell(one.count, "count"));
   section("breakdown", "Time by instruction", `The instructions of an epoch of ${candidate.name}, mean over ranks. Some run beside each other, so they may ` +
     "add up to more than the epoch.",
+  legend(used.map((kind) => [kind, TRACK_NAMES[kind]])),
   h("div", { class: "scroll", style: "max-height: none" }, h("table", { style: "width: 100%" }, h("thead", {}, h("tr", {},
     [["instruction"], [""], ["time", 1], ["of all", 1], ["runs", 1]].map(([name, n]) => h("th", { scope: "col", class: n ? "n" : undefined }, name)))),
   h("tbody", {}, list.map(line)))));
@@ -57,7 +60,7 @@ function sentSection(sent, measured) {
     .sort((a, b) => b[2] - a[2]);
   const name = (n) => rowName(sent, n);
   const basis = sent.by_pair ? "Each pair follows from the parts of the graph." :
-    "Of some messages it is not known between whom they go; these are spread over the others, evenly or by the rows that they read.";
+    "Of some messages it is not known between whom they go; these are spread evenly, by the rows that ranks read, or by what crosses between nodes.";
   const grouping = sent.ranks_per_row > 1 ? ` A row has ${sent.ranks_per_row} ranks.` : "";
   const totals = measured && sent.ranks_per_row === 1
     ? table("Bytes of each rank in an epoch", [["rank", "text"], ["sends", "bytes"], ["sent, measured", "bytes"], ["receives", "bytes"]],
@@ -66,7 +69,7 @@ function sentSection(sent, measured) {
   section("sent", "Bytes between ranks", `What each rank, a row, sends to each other one, a column, in an epoch: ${bytes(sent.total_bytes)} in all. ` +
     basis + grouping,
   h("div", { class: "pair" }, matrix(sent.bytes, name), size <= 64 ? columns("Bytes that each rank sends and receives", "rank", out.map((_, n) => name(n)),
-    [["sends", out, "compute"], ["receives", into, "m2"]], "bytes") : null),
+    [["sends", out, "compute"], ["receives", into, "comm"]], "bytes", { side: true }) : null),
   tableBehind("Table: bytes of each rank", () => totals),
   tableBehind("Table: bytes between ranks", () => table("Bytes of an epoch, the largest first", [["from rank", "text"], ["to rank", "text"], ["sent", "bytes"]], pairs)));
 }
@@ -79,7 +82,7 @@ function graphSection(graph, pictured) {
   if (last >= 0) {
     const shown = degrees.slice(0, last + 1);
     const names = shown.map((_, n) => (n < 2 ? String(n) : `≥${compact(2 ** (n - 1))}`));
-    found.push([columns("Vertices by in-degree (logarithmic)", "in-degree", names, [["vertices", shown, "compute"]], "count", 10),
+    found.push([columns("Vertices by in-degree (logarithmic)", "in-degree", names, [["vertices", shown, "compute"]], "count", { log: 10 }),
       tableBehind("Table: degrees", () => table("Vertices by in-degree", [["in-degree", "text"], ["vertices", "count"]], shown.map((value, n) => [range(n), value])))]);
   }
   const parts = pictured?.parts ?? [];

@@ -13,7 +13,7 @@ function sweepPage(data) {
     `${graphLine(data.graph)}.`, [
     tile("Fewest that fit", sweep.fewest, (point) => `${seconds(point.choice.epoch_seconds)} an epoch`),
     tile("Worthwhile", sweep.worthwhile, (point) => `${seconds(point.choice.epoch_seconds)}; most with half the efficiency`),
-    tile("Fastest", sweep.fastest, (point) => `${seconds(point.choice.epoch_seconds)}; ${UNITS.ratio.short(point.speed_up)} of ${sweep.base}`),
+    tile("Fastest", sweep.fastest, (point) => `${seconds(point.choice.epoch_seconds)}; ${UNITS.ratio.short(point.speed_up)} as fast as ${sweep.base}`),
     sweep.fewest === null && ["Fits on", "none of these", "the table says why"],
   ]);
   const x = { name: "devices", unit: "count", log: 2, ticks: thinned(points.map((point) => point.devices)) };
@@ -21,8 +21,9 @@ function sweepPage(data) {
   const base = at(sweep.base);
   const ideal = base && ((point) => (base.choice.epoch_seconds * base.devices) / point.devices);
   const limit = cluster.device.memory;
+  const near = fitting.some((point) => point.choice.peak_memory_bytes > limit / 4);
   const priced = fitting.some((point) => known(point.cost_per_epoch));
-  section("sweep", "Against the number of devices", "Both axes of time are logarithmic. The band is the range of what an epoch may be; the dashed line would be " +
+  section("sweep", "Against the number of devices", "The axes of time and speed-up are logarithmic. The band is the range of what an epoch may be; the dashed line would be " +
     "twice as fast on twice the devices.",
   h("div", { class: "pair" },
     curves("Time of an epoch", [line("best plan", "compute", (point) => point.choice.epoch_seconds), ideal && line("in proportion", "bubble", ideal, true)].filter(Boolean),
@@ -33,19 +34,19 @@ function sweepPage(data) {
       line("waiting for other ranks", "bubble", (point) => point.choice.bubble_seconds), line("one evaluation", "eval", (point) => point.choice.eval_seconds)],
     x, { unit: "seconds", low: 0 }),
     curves("Speed-up", [line("best plan", "compute", (point) => point.speed_up), base && line("in proportion", "bubble", (point) => point.devices / base.devices, true)].filter(Boolean),
-      x, { unit: "number", low: 0 }),
-    curves(`Peak memory of a device (of ${bytes(limit)})`, [line("peak", "m3", (point) => point.choice.peak_memory_bytes)], x, { unit: "bytes", low: 0 }),
+      x, { unit: "number", log: 2 }),
+    curves(`Peak memory of a device (of ${bytes(limit)})`, [line("peak", "m3", (point) => point.choice.peak_memory_bytes),
+      near && line("memory of the device", "bubble", () => limit, true)].filter(Boolean), x, { unit: "bytes", low: 0 }),
     curves("Bytes sent in an epoch", [line("sent", "comm", (point) => point.choice.bytes)], x, { unit: "bytes", low: 0 }),
     priced && curves("Cost of an epoch", [line("cost", "host", (point) => point.cost_per_epoch)], x, { unit: "money", low: 0 }),
     priced && curves(`Cost of a run of ${counted(data.epochs, "epoch")}`, [line("cost", "host", (point) => point.cost_per_run)], x, { unit: "money", low: 0 })),
-  priced ? null : h("p", { class: "dim" }, "There are no costs, since the cluster has no price_per_hour."));
-  section("table", "Table", "All numbers of the sweep. Counts of devices on which nothing fits say why.",
-    table("The best plan for each number of devices", [["devices", "count"], ["best", "text"], ["epoch", "seconds"], ["range from", "seconds"], ["range to", "seconds"],
+  priced ? null : h("p", { class: "dim" }, "There are no costs, since the cluster has no price_per_hour."),
+  table("The best plan for each number of devices", [["devices", "count"], ["best", "text"], ["epoch", "seconds"], ["range from", "seconds"], ["range to", "seconds"],
       ["computing", "seconds"], ["communication", "seconds"], ["waiting", "seconds"], ["evaluation", "seconds"], ["speed-up", "number"], ["memory", "bytes"], ["sent", "bytes"],
-      ...(priced ? [["cost of an epoch", "money"], ["cost of a run", "money"]] : []), ["why", "text"]],
-    points.map(({ devices, name, choice, speed_up: faster, cost_per_epoch: epoch, cost_per_run: run, reason }) => [devices, name ?? "nothing fits",
+      ...(priced ? [["cost of an epoch", "money"], ["cost of a run", "money"]] : []), ["why not", "text"]],
+  points.map(({ devices, name, choice, speed_up: faster, cost_per_epoch: epoch, cost_per_run: run, reason }) => [devices, name ?? "nothing fits",
       choice?.epoch_seconds, choice?.range.low, choice?.range.high, choice?.compute_seconds, choice?.exposed_communication_seconds, choice?.bubble_seconds,
-      choice?.eval_seconds, faster, choice?.peak_memory_bytes, choice?.bytes, ...(priced ? [epoch, run] : []), reason])));
+      choice?.eval_seconds, faster, choice?.peak_memory_bytes, choice?.bytes, ...(priced ? [epoch, run] : []), choice ? "" : reason])));
   graphSection(data.graph, null);
 }
 

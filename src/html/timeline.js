@@ -1,6 +1,6 @@
 // A timeline of ranks on a canvas: it draws what is in view, and merges what is narrower than a pixel.
 
-const LINE = { left: 66, top: 24, most: 540 };
+const LINE = { left: 88, top: 24, most: 540 };
 
 class TimelineView {
   /** `onview` hears of each change of the window, in seconds from the beginning of its phase. */
@@ -12,36 +12,48 @@ class TimelineView {
     this.phase = line.phases.find((phase) => phase.name === "step") ?? line.phases[0];
     [this.from, this.to] = [this.phase.from, this.phase.to];
     this.end = Math.max(...line.phases.map((phase) => phase.to));
-    const rows = line.rows.length, tracks = line.tracks.length;
-    this.roomy = Math.max(16, tracks * 13 + 5);
-    this.tight = Math.max(1, Math.min(this.roomy, (LINE.most - LINE.top) / rows));
-    this.high = Math.max(this.tight, Math.min(this.roomy, 12));
-    if (this.tight * rows <= LINE.most && this.tight >= 9) this.high = this.tight;
+    // The last time in view. It is later than the end beside a longer timeline.
+    this.most = this.end;
+    this.list = line.groups;
+    this.roomy = Math.max(16, line.tracks.length * 13 + 5);
     this.now = h("output", { "aria-live": "polite" });
     this.canvas = h("canvas", { tabindex: 0, role: "application", class: "timeline",
-      "aria-label": `${title}: ${counted(rows, "rank")}. Arrow keys move, plus and minus zoom, N and P step through events, 0 shows all of the epoch.` });
+      "aria-label": `${title}: ${counted(line.rows.length, "rank")}. Arrow keys move, plus and minus zoom, N and P step through events, 0 shows all of the epoch.` });
     this.soon = drawn(this.canvas, (pen, width, height) => this.draw(pen, width, height));
-    this.size();
+    this.fit();
     this.listen();
     this.element = figure(title, this.buttons(), legend(line.tracks.map((name) => [name, TRACK_NAMES[name]])), this.canvas, this.now);
     this.tell();
   }
 
   size() {
-    const height = Math.min(LINE.most, LINE.top + this.high * this.line.rows.length);
+    const height = Math.min(LINE.most, LINE.top + this.high * this.list.length);
     this.canvas.style.height = `${Math.ceil(height) + 2}px`;
     this.soon();
+  }
+
+  /** Makes rows as tall as all of them fit, if they can. */
+  fit() {
+    this.tight = Math.max(1, Math.min(this.roomy, (LINE.most - LINE.top) / this.list.length));
+    this.high = Math.max(this.tight, 4);
+    this.top = 0;
+    this.size();
   }
 
   buttons() {
     const one = (text, does, label) => h("button", { type: "button", "aria-label": label, title: label, onclick: does }, text);
     const phases = this.line.phases.filter((phase) => phase.to > phase.from)
       .map((phase) => one(PHASE_NAMES[phase.name], () => this.show(phase.from, phase.to), `Show the ${PHASE_NAMES[phase.name]}`));
-    const rows = this.line.rows.length > 1 && this.tight < this.roomy
-      ? [h("span", { class: "gap" }), one("Taller rows", () => this.rows(1.5), "Make rows taller"), one("All ranks", () => this.rows(0), "Fit all ranks")] : [];
+    const many = this.line.rows.length * this.roomy > LINE.most - LINE.top;
+    const rows = many ? [h("span", { class: "gap" }), one("taller rows", () => this.rows(1.5), "Make rows taller"), one("all rows", () => this.rows(0), "Fit all rows")] : [];
+    const equal = this.line.groups.length < this.line.rows.length && h("label", {}, h("input", { type: "checkbox", checked: true, onchange: (event) => {
+      this.list = event.target.checked ? this.line.groups : this.line.rows;
+      this.picked = null;
+      this.fit();
+    } }), " one row for ranks that do the same");
     return h("div", { class: "tools" }, phases, phases.length > 1 && one("all", () => this.show(0, this.end), "Show all phases"), h("span", { class: "gap" }),
       one("+", () => this.zoom(0.5), "Zoom in"), one("−", () => this.zoom(2), "Zoom out"),
-      one("◀", () => this.move(-0.25), "Earlier"), one("▶", () => this.move(0.25), "Later"), rows);
+      one("◀", () => this.move(-0.25), "Earlier"), one("▶", () => this.move(0.25), "Later"), rows, equal);
   }
 
   /** Makes rows taller by a factor, or as tall as all of them fit. */
@@ -53,8 +65,8 @@ class TimelineView {
 
   show(from, to, quiet) {
     const least = this.end * 1e-7 || 1e-9;
-    const wide = Math.min(Math.max(to - from, least), this.end);
-    this.from = Math.min(Math.max(0, from), this.end - wide);
+    const wide = Math.min(Math.max(to - from, least), this.most);
+    this.from = Math.min(Math.max(0, from), this.most - wide);
     this.to = this.from + wide;
     this.tell();
     this.soon();
@@ -72,7 +84,7 @@ class TimelineView {
 
   scroll(rows) {
     const seen = (this.canvas.clientHeight - LINE.top) / this.high;
-    this.top = Math.max(0, Math.min(this.line.rows.length - seen, this.top + rows));
+    this.top = Math.max(0, Math.min(this.list.length - seen, this.top + rows));
     this.soon();
   }
 
@@ -87,10 +99,10 @@ class TimelineView {
 
   /** The sentences about an event. */
   described({ row, event }) {
-    const { lane, rank } = row;
+    const { lane, name: who } = row;
     const [phase, stage, at, name, resource] = this.line.instructions[lane.what[event]];
     const sent = lane.sent[event], start = this.line.phases.find((one) => one.name === phase).from;
-    return [`${name}, rank ${rank}`, `${PHASE_NAMES[phase]} ${at}${lane.iteration[event] ? `, turn ${lane.iteration[event]}` : ""}` +
+    return [`${name}, ${who}`, `${PHASE_NAMES[phase]} ${at}${lane.iteration[event] ? `, turn ${lane.iteration[event]}` : ""}` +
       `${stage ? `, stage ${stage}` : ""}`, `${TRACK_NAMES[resource]}, from ${seconds(lane.begin[event] - start)}`,
     `takes ${seconds(lane.length[event])} (${full(lane.length[event], "seconds")})`, sent > 0 && `sends ${bytes(sent)} (${full(sent, "bytes")})`].filter(Boolean);
   }
@@ -99,29 +111,64 @@ class TimelineView {
     return LINE.left + ((time - this.from) / (this.to - this.from)) * (this.canvas.clientWidth - LINE.left - 4);
   }
 
-  /** The rectangles of a lane in view: `[x, width, track, event]`, without those that hide behind others. */
+  /**
+   * The rectangles of a lane in view: `[x, width, track, event, share]`. What is narrower than two pixels is added up: each pixel then has
+   * the share of its time in which the track is busy.
+   */
   boxes(lane) {
     const found = [];
     this.line.tracks.forEach((name, number) => {
       const track = lane.tracks[name];
       if (!track) return;
-      let last = -1;
+      const right = this.canvas.clientWidth - 4;
+      const busy = new Float32Array(Math.ceil(right) + 1);
       for (let n = firstSeen(lane, track, this.from); n < track.events.length; n++) {
         const event = track.events[n], begin = lane.begin[event];
         if (begin > this.to) break;
-        const [x0, x1] = [Math.max(LINE.left, this.x(begin)), Math.min(this.canvas.clientWidth - 4, this.x(begin + lane.length[event]))];
-        if (x1 <= last && x1 - x0 < 1) continue;
+        const [x0, x1] = [Math.max(LINE.left, this.x(begin)), Math.min(right, this.x(begin + lane.length[event]))];
         if (x1 < LINE.left) continue;
-        const wide = Math.max(x1 - x0, 1);
-        last = x0 + wide;
-        found.push([x0, wide, number, event]);
+        if (x1 - x0 >= 2) found.push([x0, x1 - x0, number, event, 1]);
+        else for (let pixel = Math.floor(x0); pixel <= x1; pixel++) busy[pixel] += Math.max(0.02, Math.min(x1, pixel + 1) - Math.max(x0, pixel));
       }
+      busy.forEach((share, pixel) => share > 0 && found.push([pixel, 1, number, -1, Math.max(0.3, Math.min(1, share))]));
     });
     return found;
   }
 
+  /**
+   * For a flat row: runs of pixels with the shares of their time that go to each track, one above the other, computing at the bottom:
+   * `[x, width, [share of each track]]`. What goes on beside others may not have room.
+   */
+  shares(lane) {
+    const right = this.canvas.clientWidth - 4;
+    const all = this.line.tracks.map((name) => {
+      const busy = new Float32Array(Math.ceil(right) + 1);
+      const track = lane.tracks[name];
+      for (let n = track ? firstSeen(lane, track, this.from) : 0; n < (track?.events.length ?? 0); n++) {
+        const event = track.events[n];
+        if (lane.begin[event] > this.to) break;
+        const [x0, x1] = [Math.max(LINE.left, this.x(lane.begin[event])), Math.min(right, this.x(lane.begin[event] + lane.length[event]))];
+        for (let pixel = Math.floor(x0); pixel <= x1; pixel++) busy[pixel] += Math.max(0, Math.min(x1, pixel + 1) - Math.max(x0, pixel));
+      }
+      return busy;
+    });
+    const found = [];
+    for (let x = LINE.left; x < right; x++) {
+      const shares = all.map((busy) => Math.round(Math.min(1, busy[x]) * 16) / 16);
+      const last = found[found.length - 1];
+      if (last && last[2].every((share, n) => share === shares[n])) last[1] += 1;
+      else found.push([x, 1, shares]);
+    }
+    return found;
+  }
+
+  /** Whether rows are too low for a line of each resource. */
+  flat() {
+    return this.high < 6 * this.line.tracks.length;
+  }
+
   draw(pen, width, height) {
-    const { rows, tracks, instructions } = this.line;
+    const { tracks, instructions } = this.line, rows = this.list;
     const colors = Object.fromEntries(RESOURCES.map((name) => [name, color(name)]));
     const [ink, dim, rule, mark] = ["text", "dim", "line", "on-mark"].map(color);
     pen.strokeStyle = rule;
@@ -137,27 +184,41 @@ class TimelineView {
     pen.textAlign = "left";
     const boxes = new Map();
     const first = Math.floor(this.top), last = Math.min(rows.length, Math.ceil(this.top + (height - LINE.top) / this.high));
-    const tall = (this.high - (this.high > 8 ? 4 : this.high > 3 ? 1 : 0)) / tracks.length;
+    const tall = (this.high - (this.high > 16 ? 4 : this.high > 3 ? 1 : 0)) / (this.flat() ? 1 : tracks.length);
     const named = Math.max(1, Math.ceil(13 / this.high));
     pen.save();
     pen.beginPath();
     pen.rect(0, LINE.top, width, height - LINE.top);
     pen.clip();
     for (let n = first; n < last; n++) {
-      const { rank, lane } = rows[n];
+      const { name: who, lane } = rows[n];
       const y = LINE.top + (n - this.top) * this.high;
       if (n % named === 0) {
         pen.fillStyle = dim;
-        pen.fillText(`rank ${rank}`, 2, y + Math.min(this.high / 2 + 4, 13));
+        pen.fillText(who, 2, y + Math.min(this.high / 2 + 4, 13));
       }
-      if (this.high > 8) {
+      if (this.high > 16) {
         pen.fillStyle = rule;
         pen.fillRect(LINE.left, y + this.high - 2, width - LINE.left - 4, 1);
       }
-      if (!boxes.has(lane)) boxes.set(lane, this.boxes(lane));
-      for (const [x, wide, track, event] of boxes.get(lane)) {
+      if (!boxes.has(lane)) boxes.set(lane, this.flat() ? this.shares(lane) : this.boxes(lane));
+      if (this.flat()) {
+        for (const [x, wide, shares] of boxes.get(lane)) {
+          let room = tall;
+          shares.forEach((share, track) => {
+            const part = Math.min(room, share * tall);
+            pen.fillStyle = colors[tracks[track]];
+            if (part > 0) pen.fillRect(x, y + room - part, wide, part);
+            room -= part;
+          });
+        }
+        continue;
+      }
+      for (const [x, wide, track, event, share] of boxes.get(lane)) {
         pen.fillStyle = colors[tracks[track]];
+        pen.globalAlpha = share;
         pen.fillRect(x, y + track * tall + 1, wide > 3 ? wide - 0.6 : wide, Math.max(0.8, tall - (tall > 5 ? 1 : 0)));
+        pen.globalAlpha = 1;
         const name = wide > 26 && tall >= 12 && instructions[lane.what[event]][3];
         if (name && pen.measureText(name).width < wide - 6) {
           pen.fillStyle = mark;
@@ -167,7 +228,7 @@ class TimelineView {
     }
     if (this.picked) {
       const { row, event } = this.picked, n = rows.indexOf(row);
-      const track = tracks.indexOf(instructions[row.lane.what[event]][4]);
+      const track = this.flat() ? 0 : tracks.indexOf(instructions[row.lane.what[event]][4]);
       const [x, y] = [this.x(row.lane.begin[event]), LINE.top + (n - this.top) * this.high + track * tall];
       pen.strokeStyle = ink;
       pen.lineWidth = 2;
@@ -180,24 +241,26 @@ class TimelineView {
   under(clientX, clientY) {
     const box = this.canvas.getBoundingClientRect();
     const [x, y] = [clientX - box.left, clientY - box.top - LINE.top];
-    const row = this.line.rows[Math.floor(y / this.high + this.top)];
+    const row = this.list[Math.floor(y / this.high + this.top)];
     if (!row || x < LINE.left || y < 0) return null;
-    const number = Math.floor((((y / this.high + this.top) % 1) * this.high) / (this.high / this.line.tracks.length));
-    const track = row.lane.tracks[this.line.tracks[number]];
-    if (!track) return null;
+    const { tracks } = this.line;
+    const number = Math.floor(((y / this.high + this.top) % 1) * tracks.length);
     const time = this.from + ((x - LINE.left) / (box.width - LINE.left - 4)) * (this.to - this.from);
     const slack = ((this.to - this.from) / box.width) * 2;
-    for (let n = firstSeen(row.lane, track, time - slack); n < track.events.length; n++) {
-      const event = track.events[n];
-      if (row.lane.begin[event] > time + slack) return null;
-      if (row.lane.begin[event] + row.lane.length[event] >= time - slack) return { row, event };
+    for (const name of this.flat() ? tracks : [tracks[number]]) {
+      const track = row.lane.tracks[name];
+      for (let n = track ? firstSeen(row.lane, track, time - slack) : 0; n < (track?.events.length ?? 0); n++) {
+        const event = track.events[n];
+        if (row.lane.begin[event] > time + slack) break;
+        if (row.lane.begin[event] + row.lane.length[event] >= time - slack) return { row, event };
+      }
     }
     return null;
   }
 
   /** Goes to another event of the picked rank, or to the first one in view. */
   step(by) {
-    const row = this.picked?.row ?? this.line.rows[Math.floor(this.top)];
+    const row = this.picked?.row ?? this.list[Math.floor(this.top)];
     const begin = Array.from(row.lane.begin).findIndex((time) => time >= this.from);
     const event = this.picked ? Math.max(0, Math.min(row.lane.size - 1, this.picked.event + by)) : Math.max(0, begin);
     this.picked = { row, event };
@@ -283,7 +346,10 @@ function timelineSection(predicted, measured) {
     views.push(view);
   }
   const longest = Math.max(...views.map((view) => view.phase.to - view.phase.from));
-  if (linked) views.forEach((view) => view.show(view.phase.from, view.phase.from + longest, true));
+  views.forEach((view) => {
+    view.most = Math.max(...views.map((other) => view.phase.from + other.most - other.phase.from));
+    view.show(view.phase.from, view.phase.from + longest, true);
+  });
   const link = linked && h("div", { class: "tools" }, h("label", {}, h("input", { type: "checkbox", checked: true, onchange: (event) => {
     linked = event.target.checked;
   } }), " move and zoom both together, at one scale"));

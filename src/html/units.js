@@ -35,9 +35,9 @@ const UNITS = {
   bytes: { short: (x) => (x < 1024 ? `${digits(x)} B` : scaled(x, SIZES)), full: (x) => `${grouped(x)} B` },
   count: { short: (x) => grouped(x), full: (x) => grouped(x) },
   number: { short: (x) => digits(x), full: (x) => String(x) },
-  ratio: { short: (x) => `${x.toFixed(2)} ×`, full: (x) => `${x} times` },
+  ratio: { short: (x) => `${x.toFixed(2)}\u00a0×`, full: (x) => `${x} times` },
   share: { short: (x) => (x > 0 && x < 0.0005 ? "< 0.1 %" : `${(100 * x).toFixed(1)} %`), full: (x) => `${100 * x} %` },
-  money: { short: (x) => digits(x), full: (x) => String(x) },
+  money: { short: (x) => (x > 0 ? x.toFixed(Math.max(2, 2 - Math.floor(Math.log10(x)))) : "0"), full: (x) => String(x) },
 };
 
 const known = (x) => x !== null && x !== undefined && !(typeof x === "number" && !Number.isFinite(x));

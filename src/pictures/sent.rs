@@ -2,6 +2,7 @@
 
 use crate::Planner;
 use crate::provenance::each_message;
+use gnnc_ir::cluster::Cluster;
 use gnnc_ir::graph::op::Redistribute;
 use gnnc_ir::kernel::End;
 use gnnc_ir::plan::Candidate;
@@ -24,7 +25,7 @@ pub struct Sent {
     /// Consecutive ranks that share a row and a column.
     pub ranks_per_row: u32,
     /// Whether each pair follows from the graph's partition. Otherwise the bytes of some messages are those of the plan, but
-    /// it is not known between whom, and they are spread evenly or by the rows that are read.
+    /// it is not known between whom, and they are spread evenly, by the rows that are read, or by nodes.
     pub by_pair: bool,
     /// Bytes of an epoch, as in the plan.
     pub total_bytes: u64,
@@ -92,7 +93,10 @@ impl Sent {
                     stages: programs.len(),
                 };
                 by_pair &= spread.is_known();
-                let pairs = spread.pairs(stage);
+                let mut pairs = spread.pairs(stage);
+                if let (Way::Owners(_) | Way::Readers(_), Some(_)) = (way, &parts.nodes) {
+                    by_node(planner.cluster(), candidate, &mut pairs);
+                }
                 let all: f64 = pairs.iter().map(|(.., weight)| weight).sum();
                 for (from, to, weight) in pairs {
                     let at = |rank: usize| (rank / ranks_per_row as usize).min(rows - 1);
@@ -108,6 +112,22 @@ impl Sent {
             total_bytes: candidate.bytes.0,
             bytes: sums.into_iter().map(rounded).collect(),
         })
+    }
+}
+
+/// Makes pairs in different nodes have the share of all halo rows that crosses between nodes.
+fn by_node(cluster: &Cluster, candidate: &Candidate, pairs: &mut [(usize, usize, f64)]) {
+    let volume = &candidate.volume;
+    let crossing = volume.halo_between.0 as f64 / (volume.halo.0 as f64).max(1.0);
+    let crosses = |(from, to, _): &(usize, usize, f64)| {
+        cluster.node_of(*from as u32) != cluster.node_of(*to as u32)
+    };
+    for (there, share) in [(true, crossing), (false, 1.0 - crossing)] {
+        let these = || pairs.iter().filter(|pair| crosses(pair) == there);
+        let all: f64 = these().map(|(.., weight)| weight).sum();
+        for pair in pairs.iter_mut().filter(|pair| crosses(pair) == there) {
+            pair.2 *= share / all.max(f64::MIN_POSITIVE);
+        }
     }
 }
 
