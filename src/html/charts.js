@@ -123,7 +123,8 @@ function columns(title, xName, names, groups, unit, { log = 0, side = false } = 
       s("text", { x: CHART.left - 7, y: sy(tick) + 4, "text-anchor": "end" }, unit === "count" ? compact(tick) : short(tick, unit)));
   }
   const step = (width - CHART.left - CHART.right) / names.length;
-  const every = Math.ceil(names.length / 12);
+  const letters = Math.max(...names.map((name) => name.length));
+  const every = Math.max(1, Math.ceil((letters * 7.5 + 6) / step));
   names.forEach((name, n) => {
     let x = CHART.left + n * step, below = 0;
     const all = Math.max(1, step - Math.min(3, step / 5)), wide = side ? all / groups.length : all;

@@ -42,7 +42,7 @@ function memorySection(memory) {
   if (!memory || memory.instructions.length === 0) return;
   const { boxes, tops } = stacked(memory);
   const places = memory.instructions.length;
-  const state = { limit: false, at: null };
+  const state = { limit: memory.peak_bytes > memory.limit_bytes / 4, at: null };
   const used = Math.max(memory.peak_bytes, ...tops);
   const canvas = h("canvas", { tabindex: 0, role: "application", style: "height: 320px", class: "memory",
     "aria-label": "Memory by tensor at each instruction. The left and right arrow keys step through the instructions. Tables below have all numbers." });
@@ -139,7 +139,7 @@ function memorySection(memory) {
   const roles = ROLES.filter((role, n) => (n === 0 ? memory.other_bytes > 0 : role === "partial sums" ? memory.scratch_bytes > 0
     : memory.tensors.some((tensor) => tensor.role === role)));
   const share = memory.peak_bytes / memory.limit_bytes;
-  const limit = h("button", { type: "button", "aria-pressed": "false", onclick: (event) => {
+  const limit = h("button", { type: "button", "aria-pressed": String(state.limit), onclick: (event) => {
     state.limit = !state.limit;
     event.target.setAttribute("aria-pressed", state.limit);
     soon();

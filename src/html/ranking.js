@@ -49,7 +49,7 @@ function fitting(candidate) {
 
 function allowing(candidate) {
   if (candidate.allowed) return h("span", { class: "yes" }, "allowed");
-  return h("span", { class: "no" }, `needs --allow ${candidate.needs.join(",")}`);
+  return h("span", { class: "no" }, "needs ", h("span", { style: "white-space: nowrap" }, `--allow ${candidate.needs.join(",")}`));
 }
 
 /** What is behind a row: the reason, the time by instruction, the bytes by kind. */
@@ -70,6 +70,8 @@ function behind(candidate) {
 }
 
 function rankingSection(plan) {
+  // The simulator counts what ranks wait for copies of their hosts among what they wait for messages.
+  const hosts = plan.candidates.some((candidate) => candidate.host);
   const all = plan.candidates.map((candidate, number) => ({ candidate, number }));
   if (all.length === 0) return;
   const body = h("tbody");
@@ -115,7 +117,7 @@ function rankingSection(plan) {
     ["evaluation", 1], ["sent", 1], ["memory", 1], ["fits"], ["allowed"]];
   section("ranking", "Candidates", "Each way to place the model, best first. A bar is an epoch: computing, communication that nothing hides, and " +
     `waiting for other ranks. The line below a bar is the range of what it may be. Bars longer than ${LONGEST} times the chosen one end in an arrow.`,
-  legend(PARTS.map(([kind, name]) => [kind, name])),
+  legend(PARTS.map(([kind, name]) => [kind, hosts && kind === "comm" ? `${name} and copies from and to hosts` : name])),
   h("div", { class: "tools" },
     h("label", {}, "Filter ", h("input", { type: "search", oninput: (event) => {
       state.word = event.target.value.trim();

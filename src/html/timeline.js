@@ -1,6 +1,6 @@
 // A timeline of ranks on a canvas: it draws what is in view, and merges what is narrower than a pixel.
 
-const LINE = { left: 88, top: 24, most: 540 };
+const LINE = { left: 98, top: 24, most: 540 };
 
 class TimelineView {
   /** `onview` hears of each change of the window, in seconds from the beginning of its phase. */
@@ -214,13 +214,15 @@ class TimelineView {
         }
         continue;
       }
-      for (const [x, wide, track, event, share] of boxes.get(lane)) {
+      for (const [index, [x, wide, track, event, share]] of boxes.get(lane).entries()) {
         pen.fillStyle = colors[tracks[track]];
         pen.globalAlpha = share;
         pen.fillRect(x, y + track * tall + 1, wide > 3 ? wide - 0.6 : wide, Math.max(0.8, tall - (tall > 5 ? 1 : 0)));
         pen.globalAlpha = 1;
         const name = wide > 26 && tall >= 12 && instructions[lane.what[event]][3];
-        if (name && pen.measureText(name).width < wide - 6) {
+        const next = boxes.get(lane)[index + 1];
+        const room = next && next[2] === track ? Math.min(wide, next[0] - x) : wide;
+        if (name && pen.measureText(name).width < room - 6) {
           pen.fillStyle = mark;
           pen.fillText(name, x + 4, y + track * tall + tall / 2 + 4);
         }
@@ -327,7 +329,7 @@ const TRACK_NAMES = { compute: "computing", copy: "copies and packing", network:
 
 function instructionTable(line) {
   return tableBehind(`Table: the ${line.kind} timeline by instruction`, () => table(
-    `Mean over ${counted(line.rows.length, "rank")}; a communication includes waiting for others`,
+    `Mean over ${counted(line.rows.length, "rank")} of the events that are shown; a communication includes waiting for others`,
     [["phase", "text"], ["instruction", "text"], ["resource", "text"], ["runs", "number"], ["time", "seconds"], ["sent", "bytes"]],
     byInstruction(line).map((row) => [PHASE_NAMES[row[0]], ...row.slice(1)])));
 }
@@ -354,6 +356,6 @@ function timelineSection(predicted, measured) {
     linked = event.target.checked;
   } }), " move and zoom both together, at one scale"));
   const about = "What each rank does, and when. Drag to move; zoom with the buttons, with + and −, or with Ctrl and the wheel. " +
-    (linked ? "Measured is the epoch that took the median time of the last five." : "The times are those of the simulator.");
+    (linked ? "Measured is the epoch with the median time of those whose events were kept." : "The times are those of the simulator.");
   section("timeline", "Timeline", about, link, views.map((view) => view.element), all.map(instructionTable));
 }

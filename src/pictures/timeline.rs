@@ -1,6 +1,7 @@
 //! Timelines in few bytes: ranks with equal events share them, and numbers are whole nanoseconds.
 
 use gnnc_ir::program::trace::{Event, Kind, Phase, Resource, Trace};
+use gnnc_ir::words::units::Seconds;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -84,20 +85,28 @@ impl Timeline {
         }
         let mut lanes: Vec<_> = lanes.into_iter().collect();
         lanes.sort_by_key(|(_, ranks)| ranks.first().copied());
-        let mut left_out = few(&mut lanes);
+        let end = few(&mut lanes);
+        let mut left_out = Vec::new();
         let shown: usize = lanes.iter().map(|(_, ranks)| ranks.len()).sum();
         if shown < trace.ranks as usize {
-            left_out.insert(
-                0,
-                format!(
-                    "The timeline shows {shown} of {} ranks{}.",
-                    trace.ranks,
-                    match traced < trace.ranks as usize {
-                        true => ", from the first ones",
-                        false => ", evenly spread",
-                    }
-                ),
-            );
+            left_out.push(format!(
+                "The timeline shows {shown} of {} ranks{}.",
+                trace.ranks,
+                match traced < trace.ranks as usize {
+                    true => ", from the first ones",
+                    false => ", evenly spread",
+                }
+            ));
+        }
+        if let Some(end) = end {
+            phases.retain(|_, (begin, _)| *begin < end);
+            phases
+                .values_mut()
+                .for_each(|span| span.1 = span.1.min(end));
+            left_out.push(format!(
+                "The timeline has the events of the first {}; later ones are left out.",
+                Seconds(end as f64 / 1e9)
+            ));
         }
         let lane = |(events, ranks): (Vec<Numbers>, Vec<u32>)| {
             let mut last = 0;
@@ -125,14 +134,15 @@ impl Timeline {
     }
 }
 
-/// Keeps at most [`MOST_EVENTS`]: of evenly spread ranks, and if these still have more, those that begin first.
-fn few(lanes: &mut Vec<(Vec<Numbers>, Vec<u32>)>) -> Vec<String> {
+/// Keeps at most [`MOST_EVENTS`]: of evenly spread ranks, and if these still have more, those that begin before a time,
+/// which it returns.
+fn few(lanes: &mut Vec<(Vec<Numbers>, Vec<u32>)>) -> Option<u64> {
     let count = |lanes: &[(Vec<Numbers>, Vec<u32>)]| -> usize {
         lanes.iter().map(|(events, _)| events.len()).sum()
     };
     let all = count(lanes);
     if all <= MOST_EVENTS {
-        return Vec::new();
+        return None;
     }
     let room = lanes.len() * MOST_EVENTS / all;
     let keep = room.clamp(FEW_LANES.min(lanes.len()), lanes.len());
@@ -147,17 +157,14 @@ fn few(lanes: &mut Vec<(Vec<Numbers>, Vec<u32>)>) -> Vec<String> {
         .flat_map(|(events, _)| events.iter().map(|event| event[1]))
         .collect();
     if begins.len() <= MOST_EVENTS {
-        return Vec::new();
+        return None;
     }
     begins.sort_unstable();
     let end = begins[MOST_EVENTS];
     for (events, _) in lanes.iter_mut() {
         events.retain(|event| event[1] < end);
     }
-    vec![format!(
-        "The timeline has the events of the first {} ms; later ones are left out.",
-        end / 1_000_000
-    )]
+    Some(end)
 }
 
 /// The events before the first epoch, and those of the epoch that took the median time, with its evaluation.
@@ -178,4 +185,89 @@ pub fn median_epoch(events: &[Event]) -> Vec<Event> {
     };
     let kept = |event: &&Event| event.phase == Phase::Setup || event.epoch == *median;
     events.iter().filter(kept).cloned().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A trace of ranks with so many events of a microsecond, with a pause that differs by rank if they are `uneven`.
+    fn trace(ranks: u32, events: usize, uneven: bool) -> Trace {
+        let event = |rank: u32, n: usize| Event {
+            rank,
+            phase: Phase::Step,
+            epoch: 1,
+            at: (n % 3).to_string(),
+            iteration: 0,
+            name: "map".to_owned(),
+            resource: Resource::Compute,
+            begin_us: 2.0 * n as f64 + if uneven { f64::from(rank) / 1e3 } else { 0.0 },
+            end_us: 2.0 * n as f64 + 1.0,
+            bytes_sent: 7,
+            stage: 0,
+            peer: None,
+            decision: None,
+        };
+        let all = (0..ranks).flat_map(|rank| (0..events).map(move |n| (rank, n)));
+        Trace {
+            kind: Kind::Predicted,
+            ranks,
+            events: all.map(|(rank, n)| event(rank, n)).collect(),
+            ..Trace::default()
+        }
+    }
+
+    fn stored(timeline: &Timeline) -> usize {
+        let lanes = timeline.lanes.iter();
+        lanes.map(|lane| lane.events.len() / NUMBERS).sum()
+    }
+
+    #[test]
+    fn ranks_that_do_the_same_share_their_events() {
+        let (timeline, lacks) = Timeline::of(&trace(300, 500, false));
+        assert_eq!((timeline.lanes.len(), stored(&timeline)), (1, 500));
+        assert_eq!(timeline.lanes[0].ranks, (0..300).collect::<Vec<_>>());
+        assert_eq!(
+            timeline.lanes[0].events[..10],
+            [0, 0, 1000, 0, 7, 1, 2000, 1000, 0, 7]
+        );
+        assert_eq!(timeline.instructions.len(), 3);
+        assert_eq!(timeline.phases, [(Phase::Step, 0, 999_000)]);
+        assert!(lacks.is_empty());
+    }
+
+    #[test]
+    fn of_many_ranks_some_are_kept_and_it_says_which() {
+        let (timeline, lacks) = Timeline::of(&trace(300, 500, true));
+        assert!((FEW_LANES..=120).contains(&timeline.lanes.len()));
+        assert!(stored(&timeline) <= MOST_EVENTS);
+        let last = timeline.lanes.last().map(|lane| lane.ranks[0]);
+        assert_eq!(last, Some(299));
+        let says = format!(
+            "The timeline shows {} of 300 ranks, evenly spread.",
+            timeline.lanes.len()
+        );
+        assert_eq!(lacks, [says]);
+    }
+
+    #[test]
+    fn of_many_events_the_first_are_kept_and_it_says_until_when() {
+        let (timeline, lacks) = Timeline::of(&trace(2, 50_000, true));
+        assert_eq!((timeline.lanes.len(), stored(&timeline)), (2, MOST_EVENTS));
+        let says = "The timeline has the events of the first 60.00 ms; later ones are left out.";
+        assert_eq!(lacks, [says]);
+    }
+
+    #[test]
+    fn the_median_of_few_epochs_is_shown() {
+        let mut all = Vec::new();
+        for (epoch, takes) in [(4, 9.0), (5, 1.0), (6, 5.0)] {
+            for mut event in trace(1, 1, false).events {
+                (event.epoch, event.end_us) = (epoch, event.begin_us + takes);
+                all.push(event);
+            }
+        }
+        let kept: Vec<u64> = median_epoch(&all).iter().map(|e| e.epoch).collect();
+        assert_eq!(kept, [6]);
+    }
 }

@@ -89,10 +89,10 @@ function timeline(tables, trace) {
 }
 
 /** A case of `gnnc plan`. `traced` says that the page shows the ranks that `--trace` writes. */
-function plan(name, model, args, { traced = false, workload = [] } = {}) {
+function plan(name, model, args, { traced = false, workload = [], code = 0 } = {}) {
   const html = `${folder}/${name}.html`, trace = `${folder}/${name}.trace.json`;
   return { name, html, make: () => {
-    const found = { plan: report(["plan", model, ...args, "--html", html, ...(traced ? ["--trace", trace] : [])]) };
+    const found = { plan: report(["plan", model, ...args, "--html", html, ...(traced ? ["--trace", trace] : [])], code) };
     found.rewrites = report(["explain", model]);
     found.page = pageData(html);
     const stats = workload.length > 0 ? report(["graph", "stats", ...workload]) : null;
@@ -126,7 +126,9 @@ export const CASES = [
     { traced: true }),
   plan("gpus64", "examples/gcnii_128_reddit.gir", ["--gpus", "64"]),
   plan("gpus512", "examples/gcn_reddit.gir", ["--gpus", "512", "--pin", "ranks=512"]),
-  plan("rejected", "examples/sage_products.gir", ["--gpus", "8", "--allow", "decouple,stale,sample"]),
+  plan("rejected", "examples/rgcn_types_aifb.gir", ["--gpus", "64", "--allow", "decouple,stale,sample", "--batch", "64", "--fanouts", "10,10"]),
+  plan("host", "examples/gat_papers100m.gir", ["--gpus", "16"]),
+  plan("nothing", "examples/gat_papers100m.gir", ["--gpus", "8"], { code: 3 }),
   { name: "hostile", html: `${folder}/hostile.html`, make: () => {
     const cluster = hostileCluster();
     const found = { plan: report(["plan", cora, "--cluster", cluster, "--html", `${folder}/hostile.html`]), rewrites: report(["explain", cora]) };
