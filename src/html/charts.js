@@ -32,57 +32,81 @@ function curves(title, series, x, y, extra = {}) {
   const all = shown.flatMap((one) => one.points.filter(([, value]) => known(value)));
   if (all.length === 0) return null;
   const [width, height] = [chartWidth(), 250];
-  const xs = all.map((p) => p[0]), ys = all.map((p) => p[1]);
+  const xs = all.map((p) => p[0]),
+    ys = all.map((p) => p[1]);
   const span = (values, axis) => {
     let [low, high] = [axis.low ?? Math.min(...values), axis.high ?? Math.max(...values)];
-    if (low === high) [low, high] = axis.log ? [low / 2, high * 2] : [low - (Math.abs(low) / 10 || 1), high + (Math.abs(high) / 10 || 1)];
+    if (low === high)
+      [low, high] = axis.log ? [low / 2, high * 2] : [low - (Math.abs(low) / 10 || 1), high + (Math.abs(high) / 10 || 1)];
     return [low, high];
   };
   const sx = scale(span(xs, x), [CHART.left, width - CHART.right], x.log);
   const sy = scale(span(ys, y), [height - CHART.bottom, CHART.top], y.log);
-  const root = s("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", tabindex: 0,
-    "aria-label": `${title}. The table below has the values.` });
+  const root = s("svg", {
+    viewBox: `0 0 ${width} ${height}`,
+    role: "img",
+    tabindex: 0,
+    "aria-label": `${title}. The table below has the values.`,
+  });
   for (const tick of sy.ticks(5, y.unit === "bytes" ? 2 : 10)) {
     const at = sy(tick);
-    root.append(s("line", { class: "axis", x1: CHART.left, x2: width - CHART.right, y1: at, y2: at }),
-      s("text", { x: CHART.left - 7, y: at + 4, "text-anchor": "end" }, short(tick, y.unit)));
+    root.append(
+      s("line", { class: "axis", x1: CHART.left, x2: width - CHART.right, y1: at, y2: at }),
+      s("text", { x: CHART.left - 7, y: at + 4, "text-anchor": "end" }, short(tick, y.unit)),
+    );
   }
   const places = x.ticks ?? sx.ticks(7);
   for (const tick of places) {
     root.append(s("text", { x: sx(tick), y: height - CHART.bottom + 17, "text-anchor": "middle" }, short(tick, x.unit)));
   }
-  root.append(s("line", { class: "axis", x1: CHART.left, x2: width - CHART.right, y1: height - CHART.bottom, y2: height - CHART.bottom }),
-    s("text", { x: (CHART.left + width - CHART.right) / 2, y: height - 5, "text-anchor": "middle" }, x.name));
+  root.append(
+    s("line", { class: "axis", x1: CHART.left, x2: width - CHART.right, y1: height - CHART.bottom, y2: height - CHART.bottom }),
+    s("text", { x: (CHART.left + width - CHART.right) / 2, y: height - 5, "text-anchor": "middle" }, x.name),
+  );
   for (const band of extra.bands ?? []) {
     const there = band.points.filter(([, low, high]) => known(low) && known(high));
     const path = (n) => there.map((p) => `${sx(p[0]).toFixed(1)},${sy(p[n]).toFixed(1)}`);
     root.append(s("polygon", { points: [...path(1), ...path(2).reverse()].join(" "), fill: "var(--band)", opacity: 0.45 }));
   }
   for (const { kind, dashed, points, dots } of shown) {
-    let path = "", open = false;
+    let path = "",
+      open = false;
     for (const [px, py] of points) {
       if (known(py)) path += `${open ? "L" : "M"}${sx(px).toFixed(1)} ${sy(py).toFixed(1)}`;
       open = known(py);
     }
     root.append(s("path", { class: `curve ${kind}${dashed ? " dashed" : ""}`, d: path }));
     const few = dots ?? points.length <= 40;
-    if (few && !dashed) for (const [px, py] of points) if (known(py)) root.append(s("circle", { class: kind, cx: sx(px), cy: sy(py), r: 3 }));
+    if (few && !dashed)
+      for (const [px, py] of points) if (known(py)) root.append(s("circle", { class: kind, cx: sx(px), cy: sy(py), r: 3 }));
   }
-  const cursor = s("line", { class: "axis", y1: CHART.top, y2: height - CHART.bottom, visibility: "hidden", style: "stroke: var(--dim)" });
+  const cursor = s("line", {
+    class: "axis",
+    y1: CHART.top,
+    y2: height - CHART.bottom,
+    visibility: "hidden",
+    style: "stroke: var(--dim)",
+  });
   root.append(cursor);
   const stops = [...new Set(xs)].sort((a, b) => a - b);
   const at = shown.map((one) => new Map(one.points));
   let now = stops.length - 1;
   const show = (number, pageX, pageY) => {
     now = Math.max(0, Math.min(stops.length - 1, number));
-    const place = stops[now], px = sx(place);
+    const place = stops[now],
+      px = sx(place);
     cursor.setAttribute("x1", px);
     cursor.setAttribute("x2", px);
     cursor.setAttribute("visibility", "visible");
     const box = root.getBoundingClientRect();
-    const lines = shown.map((one, n) => [one, at[n].get(place)]).filter(([, value]) => known(value))
+    const lines = shown
+      .map((one, n) => [one, at[n].get(place)])
+      .filter(([, value]) => known(value))
       .map(([one, value]) => `${one.name}: ${short(value, y.unit)} (${full(value, y.unit)})`);
-    showTip(pageX ?? box.left + (px / width) * box.width, pageY ?? box.top + box.height / 3, [`${x.name} ${short(place, x.unit)}`, ...lines]);
+    showTip(pageX ?? box.left + (px / width) * box.width, pageY ?? box.top + box.height / 3, [
+      `${x.name} ${short(place, x.unit)}`,
+      ...lines,
+    ]);
   };
   root.addEventListener("mousemove", (event) => {
     const box = root.getBoundingClientRect();
@@ -105,9 +129,13 @@ function curves(title, series, x, y, extra = {}) {
     event.preventDefault();
     show(now + step);
   });
-  const keys = shown.length > 1 || extra.bands ? legend([
-    ...shown.map((one) => [`line ${one.kind}${one.dashed ? " dashed" : ""}`, one.name]),
-    ...(extra.bands ?? []).map((band) => ["band", band.name])]) : null;
+  const keys =
+    shown.length > 1 || extra.bands
+      ? legend([
+          ...shown.map((one) => [`line ${one.kind}${one.dashed ? " dashed" : ""}`, one.name]),
+          ...(extra.bands ?? []).map((band) => ["band", band.name]),
+        ])
+      : null;
   return figure(title, keys, root);
 }
 
@@ -117,17 +145,29 @@ function columns(title, xName, names, groups, unit, { log = 0, side = false } = 
   const totals = names.map((_, n) => groups.reduce((sum, [, values]) => (side ? Math.max(sum, values[n]) : sum + values[n]), 0));
   const most = Math.max(...totals, 1);
   const sy = scale([log ? 0.5 : 0, most], [height - CHART.bottom, CHART.top], log);
-  const root = s("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `${title}. The table below has the values.` });
+  const root = s("svg", {
+    viewBox: `0 0 ${width} ${height}`,
+    role: "img",
+    "aria-label": `${title}. The table below has the values.`,
+  });
   for (const tick of sy.ticks(4, unit === "bytes" ? 2 : 10)) {
-    root.append(s("line", { class: "axis", x1: CHART.left, x2: width - CHART.right, y1: sy(tick), y2: sy(tick) }),
-      s("text", { x: CHART.left - 7, y: sy(tick) + 4, "text-anchor": "end" }, unit === "count" ? compact(tick) : short(tick, unit)));
+    root.append(
+      s("line", { class: "axis", x1: CHART.left, x2: width - CHART.right, y1: sy(tick), y2: sy(tick) }),
+      s(
+        "text",
+        { x: CHART.left - 7, y: sy(tick) + 4, "text-anchor": "end" },
+        unit === "count" ? compact(tick) : short(tick, unit),
+      ),
+    );
   }
   const step = (width - CHART.left - CHART.right) / names.length;
   const letters = Math.max(...names.map((name) => name.length));
   const every = Math.max(1, Math.ceil((letters * 7.5 + 6) / step));
   names.forEach((name, n) => {
-    let x = CHART.left + n * step, below = 0;
-    const all = Math.max(1, step - Math.min(3, step / 5)), wide = side ? all / groups.length : all;
+    let x = CHART.left + n * step,
+      below = 0;
+    const all = Math.max(1, step - Math.min(3, step / 5)),
+      wide = side ? all / groups.length : all;
     const middle = x + all / 2;
     for (const [, values, kind] of groups) {
       const [from, to] = [sy(log && below === 0 ? 0.5 : below), sy(Math.max(below + values[n], log ? 0.5 : 0))];
@@ -136,9 +176,19 @@ function columns(title, xName, names, groups, unit, { log = 0, side = false } = 
       else below += values[n];
     }
     if (n % every === 0) root.append(s("text", { x: middle, y: height - CHART.bottom + 17, "text-anchor": "middle" }, name));
-    const hit = s("rect", { class: "hit", x: CHART.left + n * step, width: step, y: CHART.top, height: height - CHART.bottom - CHART.top });
-    hit.addEventListener("mousemove", (event) => showTip(event.clientX, event.clientY,
-      [`${xName} ${name}`, ...groups.map(([what, values]) => `${what}: ${full(values[n], unit)}`)]));
+    const hit = s("rect", {
+      class: "hit",
+      x: CHART.left + n * step,
+      width: step,
+      y: CHART.top,
+      height: height - CHART.bottom - CHART.top,
+    });
+    hit.addEventListener("mousemove", (event) =>
+      showTip(event.clientX, event.clientY, [
+        `${xName} ${name}`,
+        ...groups.map(([what, values]) => `${what}: ${full(values[n], unit)}`),
+      ]),
+    );
     hit.addEventListener("mouseleave", hideTip);
     root.append(hit);
   });
@@ -158,22 +208,32 @@ function mixed(low, high, share) {
 function matrix(values, name) {
   const size = values.length;
   const most = Math.max(...values.map((row) => Math.max(...row)), 1);
-  const canvas = h("canvas", { tabindex: 0, role: "application", style: `max-width: ${Math.min(560, Math.max(220, 50 + 44 * size))}px; aspect-ratio: 1`, class: "matrix",
-    "aria-label": "Bytes from each rank, a row, to each other one, a column. Arrow keys move over the cells.", "aria-describedby": "sent-now" });
+  const canvas = h("canvas", {
+    tabindex: 0,
+    role: "application",
+    style: `max-width: ${Math.min(560, Math.max(220, 50 + 44 * size))}px; aspect-ratio: 1`,
+    class: "matrix",
+    "aria-label": "Bytes from each rank, a row, to each other one, a column. Arrow keys move over the cells.",
+    "aria-describedby": "sent-now",
+  });
   const now = h("output", { id: "sent-now", "aria-live": "polite" }, "Point at a cell, or use the arrow keys.");
   let place = null;
-  const left = 44, top = 22;
+  const left = 44,
+    top = 22;
   const cellSize = () => (canvas.clientWidth - left - 2) / size;
   const share = (value) => Math.sqrt(value / most);
   const soon = drawn(canvas, (pen, width) => {
-    const one = (width - left - 2) / size, gap = one > 6 ? 1 : 0;
+    const one = (width - left - 2) / size,
+      gap = one > 6 ? 1 : 0;
     const [low, high] = [color("heat-low"), color("heat-high")];
     pen.fillStyle = color("line");
-    values.forEach((row, i) => row.forEach((value, j) => {
-      if (i === j && value === 0) return;
-      pen.fillStyle = value === 0 ? color("raised") : mixed(low, high, 0.08 + 0.92 * share(value));
-      pen.fillRect(left + j * one, top + i * one, Math.max(0.7, one - gap), Math.max(0.7, one - gap));
-    }));
+    values.forEach((row, i) =>
+      row.forEach((value, j) => {
+        if (i === j && value === 0) return;
+        pen.fillStyle = value === 0 ? color("raised") : mixed(low, high, 0.08 + 0.92 * share(value));
+        pen.fillRect(left + j * one, top + i * one, Math.max(0.7, one - gap), Math.max(0.7, one - gap));
+      }),
+    );
     pen.fillStyle = color("dim");
     const every = Math.ceil(size / 16);
     for (let n = 0; n < size; n += every) {
@@ -191,7 +251,8 @@ function matrix(values, name) {
   const tell = (i, j) => {
     place = [i, j];
     const value = values[i][j];
-    const text = i === j && value === 0 ? `${name(i)}: itself` : `From ${name(i)} to ${name(j)}: ${bytes(value)} (${full(value, "bytes")})`;
+    const text =
+      i === j && value === 0 ? `${name(i)}: itself` : `From ${name(i)} to ${name(j)}: ${bytes(value)} (${full(value, "bytes")})`;
     now.textContent = text;
     soon();
     return text;
@@ -219,8 +280,13 @@ function matrix(values, name) {
       pen.fillRect(x, 0, 1, height);
     }
   });
-  const keys = h("div", { class: "dim", style: "max-width: 240px; font-size: 12px; display: flex; justify-content: space-between" },
-    h("span", {}, "0 B"), h("span", {}, bytes(most * steps[2])), h("span", {}, bytes(most)));
+  const keys = h(
+    "div",
+    { class: "dim", style: "max-width: 240px; font-size: 12px; display: flex; justify-content: space-between" },
+    h("span", {}, "0 B"),
+    h("span", {}, bytes(most * steps[2])),
+    h("span", {}, bytes(most)),
+  );
   // The middle of the bar is a quarter of the most: shades go by the square root.
   keys.children[1].textContent = bytes(most / 4);
   return figure(null, canvas, h("div", { style: "margin: 8px 0 0 44px" }, bar, keys), now);

@@ -24,7 +24,11 @@ function cell(value, unit, tag = "td") {
   const numeric = unit !== "text";
   const text = short(value, unit);
   const tip = numeric && known(value) && full(value, unit) !== text ? full(value, unit) : undefined;
-  return h(tag, { class: numeric ? "n" : undefined, "data-value": known(value) ? value : "", "data-unit": unit, title: tip }, text);
+  return h(
+    tag,
+    { class: numeric ? "n" : undefined, "data-value": known(value) ? value : "", "data-unit": unit, title: tip },
+    text,
+  );
 }
 
 const FIRST_ROWS = 100;
@@ -32,18 +36,29 @@ const FIRST_ROWS = 100;
 /** A table: `columns` are `[name, unit]`; `rows` hold plain values. Long ones show their first rows until asked. */
 function table(caption, columns, rows) {
   const body = h("tbody");
-  const line = (row) => h("tr", {}, columns.map(([, unit], n) => cell(row[n], unit, n === 0 ? "th" : "td")));
+  const line = (row) =>
+    h(
+      "tr",
+      {},
+      columns.map(([, unit], n) => cell(row[n], unit, n === 0 ? "th" : "td")),
+    );
   const add = (from, to) => body.append(...rows.slice(from, to).map(line));
   add(0, FIRST_ROWS);
   body.querySelectorAll("th").forEach((head) => head.setAttribute("scope", "row"));
   const heads = columns.map(([name, unit]) => h("th", { scope: "col", class: unit === "text" ? undefined : "n" }, name));
-  const more = rows.length > FIRST_ROWS && h("button", {
-    type: "button",
-    onclick: (event) => {
-      add(FIRST_ROWS, rows.length);
-      event.target.remove();
-    },
-  }, `Show all ${grouped(rows.length)} rows`);
+  const more =
+    rows.length > FIRST_ROWS &&
+    h(
+      "button",
+      {
+        type: "button",
+        onclick: (event) => {
+          add(FIRST_ROWS, rows.length);
+          event.target.remove();
+        },
+      },
+      `Show all ${grouped(rows.length)} rows`,
+    );
   const made = h("table", {}, h("caption", {}, caption), h("thead", {}, h("tr", {}, heads)), body);
   return h("div", {}, h("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": caption }, made), more);
 }
@@ -61,8 +76,13 @@ function tableBehind(title, make) {
 function section(id, title, about, ...children) {
   const found = children.flat().filter(Boolean);
   if (found.length === 0) return null;
-  const made = h("section", { id, "aria-labelledby": `${id}-title` },
-    h("h2", { id: `${id}-title` }, title), about && h("p", { class: "about" }, about), found);
+  const made = h(
+    "section",
+    { id, "aria-labelledby": `${id}-title` },
+    h("h2", { id: `${id}-title` }, title),
+    about && h("p", { class: "about" }, about),
+    found,
+  );
   $("content").append(made);
   $("nav").append(h("a", { href: `#${id}` }, title));
   return made;
@@ -75,13 +95,24 @@ function figure(title, ...children) {
 
 /** Names beside the colors of a chart. `entries` are `[class, name]`. */
 function legend(entries) {
-  return h("ul", { class: "legend" }, entries.map(([kind, name]) => h("li", {}, h("span", { class: `key ${kind}`, "aria-hidden": "true" }), name)));
+  return h(
+    "ul",
+    { class: "legend" },
+    entries.map(([kind, name]) => h("li", {}, h("span", { class: `key ${kind}`, "aria-hidden": "true" }), name)),
+  );
 }
 
 /** Large numbers at the top: `[name, text, detail, full]`. */
 function tiles(list) {
-  return h("dl", { class: "tiles" }, list.filter(Boolean).map(([name, text, detail, tip]) =>
-    h("div", {}, h("dt", {}, name), h("dd", { title: tip }, text), detail && h("dd", { class: "detail" }, detail))));
+  return h(
+    "dl",
+    { class: "tiles" },
+    list
+      .filter(Boolean)
+      .map(([name, text, detail, tip]) =>
+        h("div", {}, h("dt", {}, name), h("dd", { title: tip }, text), detail && h("dd", { class: "detail" }, detail)),
+      ),
+  );
 }
 
 /** Shows a tooltip at a place of the window. `lines` are texts; the first is its heading. */

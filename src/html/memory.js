@@ -1,7 +1,16 @@
 // The memory of the rank that needs most: what lives at which instruction, against the device's limit.
 
-const ROLES = ["edges, labels, lists and messages", "parameters", "optimizer state", "features", "graph", "activations and gradients",
-  "kept between epochs", "results", "partial sums"];
+const ROLES = [
+  "edges, labels, lists and messages",
+  "parameters",
+  "optimizer state",
+  "features",
+  "graph",
+  "activations and gradients",
+  "kept between epochs",
+  "results",
+  "partial sums",
+];
 const roleClass = (role) => `m${[0, 1, 2, 3, 4, 5, 6, 7, 7][Math.max(0, ROLES.indexOf(role))]}`;
 
 /** For each instruction, what tensors take in all. */
@@ -19,7 +28,8 @@ function livePerInstruction(memory) {
 
 /** Tensors as boxes of a stack: `[tensor, first, last, bytes below]`. */
 function stacked(memory) {
-  const order = [...memory.tensors].filter((tensor) => tensor.lives.length > 0)
+  const order = [...memory.tensors]
+    .filter((tensor) => tensor.lives.length > 0)
     .sort((a, b) => ROLES.indexOf(a.role) - ROLES.indexOf(b.role) || b.bytes - a.bytes);
   const below = new Float64Array(memory.instructions.length).fill(memory.other_bytes + memory.scratch_bytes);
   const boxes = [];
@@ -44,17 +54,25 @@ function memorySection(memory) {
   const places = memory.instructions.length;
   const state = { limit: memory.peak_bytes > memory.limit_bytes / 4, at: null };
   const used = Math.max(memory.peak_bytes, ...tops);
-  const canvas = h("canvas", { tabindex: 0, role: "application", style: "height: 320px", class: "memory",
-    "aria-label": "Memory by tensor at each instruction. The left and right arrow keys step through the instructions. Tables below have all numbers." });
+  const canvas = h("canvas", {
+    tabindex: 0,
+    role: "application",
+    style: "height: 320px",
+    class: "memory",
+    "aria-label":
+      "Memory by tensor at each instruction. The left and right arrow keys step through the instructions. Tables below have all numbers.",
+  });
   const now = h("output", { "aria-live": "polite" });
   const room = { left: 66, right: 4, top: 14, bottom: 40 };
   const x = (place) => room.left + (place / places) * (canvas.clientWidth - room.left - room.right);
   const most = () => (state.limit ? Math.max(memory.limit_bytes, used) : used) * 1.06;
   const y = (size) => canvas.clientHeight - room.bottom - (size / most()) * (canvas.clientHeight - room.top - room.bottom);
-  const spans = ["setup", "step", "eval"].map((phase) => {
-    const all = memory.instructions.map(([name], n) => (name === phase ? n : -1)).filter((n) => n >= 0);
-    return all.length > 0 && [phase, all[0], all[all.length - 1] + 1];
-  }).filter(Boolean);
+  const spans = ["setup", "step", "eval"]
+    .map((phase) => {
+      const all = memory.instructions.map(([name], n) => (name === phase ? n : -1)).filter((n) => n >= 0);
+      return all.length > 0 && [phase, all[0], all[all.length - 1] + 1];
+    })
+    .filter(Boolean);
   const soon = drawn(canvas, (pen, width, height) => {
     const [rule, dim, back] = ["line", "dim", "back"].map(color);
     pen.textAlign = "right";
@@ -112,8 +130,11 @@ function memorySection(memory) {
   };
   const go = (place) => {
     state.at = Math.max(0, Math.min(places - 1, place));
-    const alive = memory.tensors.filter((tensor) => tensor.lives.some(([first, last]) => first <= state.at && state.at <= last)).slice(0, 4);
-    now.textContent = `At ${named(state.at)}: ${bytes(tops[state.at])} (${full(tops[state.at], "bytes")}) in use. Largest: ` +
+    const alive = memory.tensors
+      .filter((tensor) => tensor.lives.some(([first, last]) => first <= state.at && state.at <= last))
+      .slice(0, 4);
+    now.textContent =
+      `At ${named(state.at)}: ${bytes(tops[state.at])} (${full(tops[state.at], "bytes")}) in use. Largest: ` +
       `${alive.map((tensor) => `${tensor.name} ${bytes(tensor.bytes)}`).join(", ") || "none"}.`;
     soon();
   };
@@ -127,35 +148,86 @@ function memorySection(memory) {
     const box = canvas.getBoundingClientRect();
     const place = Math.floor(((event.clientX - box.left - room.left) / (box.width - room.left - room.right)) * places);
     if (place < 0 || place >= places) return hideTip();
-    const size = ((canvas.clientHeight - room.bottom - (event.clientY - box.top)) / (canvas.clientHeight - room.top - room.bottom)) * most();
-    const found = boxes.find(([tensor, first, last, below]) => first <= place && place <= last && below <= size && size < below + tensor.bytes);
-    const fixed = size < memory.other_bytes ? [ROLES[0], memory.other_bytes]
-      : size < memory.other_bytes + memory.scratch_bytes ? ["partial sums", memory.scratch_bytes] : null;
-    const about = found ? [found[0].name, found[0].role, `${bytes(found[0].bytes)} (${full(found[0].bytes, "bytes")})`]
-      : fixed ? [fixed[0], `${bytes(fixed[1])} (${full(fixed[1], "bytes")})`] : ["free"];
+    const size =
+      ((canvas.clientHeight - room.bottom - (event.clientY - box.top)) / (canvas.clientHeight - room.top - room.bottom)) * most();
+    const found = boxes.find(
+      ([tensor, first, last, below]) => first <= place && place <= last && below <= size && size < below + tensor.bytes,
+    );
+    const fixed =
+      size < memory.other_bytes
+        ? [ROLES[0], memory.other_bytes]
+        : size < memory.other_bytes + memory.scratch_bytes
+          ? ["partial sums", memory.scratch_bytes]
+          : null;
+    const about = found
+      ? [found[0].name, found[0].role, `${bytes(found[0].bytes)} (${full(found[0].bytes, "bytes")})`]
+      : fixed
+        ? [fixed[0], `${bytes(fixed[1])} (${full(fixed[1], "bytes")})`]
+        : ["free"];
     showTip(event.clientX, event.clientY, [...about, `at ${named(place)}`, `${bytes(tops[place])} in use`]);
   });
   canvas.addEventListener("mouseleave", hideTip);
-  const roles = ROLES.filter((role, n) => (n === 0 ? memory.other_bytes > 0 : role === "partial sums" ? memory.scratch_bytes > 0
-    : memory.tensors.some((tensor) => tensor.role === role)));
+  const roles = ROLES.filter((role, n) =>
+    n === 0
+      ? memory.other_bytes > 0
+      : role === "partial sums"
+        ? memory.scratch_bytes > 0
+        : memory.tensors.some((tensor) => tensor.role === role),
+  );
   const share = memory.peak_bytes / memory.limit_bytes;
-  const limit = h("button", { type: "button", "aria-pressed": String(state.limit), onclick: (event) => {
-    state.limit = !state.limit;
-    event.target.setAttribute("aria-pressed", state.limit);
-    soon();
-  } }, "Against the device's memory");
+  const limit = h(
+    "button",
+    {
+      type: "button",
+      "aria-pressed": String(state.limit),
+      onclick: (event) => {
+        state.limit = !state.limit;
+        event.target.setAttribute("aria-pressed", state.limit);
+        soon();
+      },
+    },
+    "Against the device's memory",
+  );
   const where = memory.stage === null || memory.stage === undefined ? "" : ` It belongs to stage ${memory.stage}.`;
-  section("memory", "Memory", `Of the rank that needs most, at each instruction; bodies of loops are drawn once.${where} The peak is ` +
-    `${bytes(memory.peak_bytes)}, ${UNITS.share.short(share)} of the device's ${bytes(memory.limit_bytes)}. It may be more than what lives at once, ` +
-    "since tensors keep their place.",
-  h("div", { class: "tools" }, limit), figure(null, legend(roles.map((role) => [roleClass(role), role])), canvas, now),
-  tableBehind("Table: tensors", () => table("Tensors, the largest first",
-    [["tensor", "text"], ["for", "text"], ["size", "bytes"], ["from", "text"], ["to", "text"]],
-    memory.tensors.map(({ name, role, bytes: size, lives }) => [name, role, size,
-      lives.length ? named(lives[0][0]) : NONE, lives.length ? named(lives[lives.length - 1][1]) : NONE]))),
-  tableBehind("Table: instructions", () => {
-    const live = livePerInstruction(memory);
-    return table("What tensors take at each instruction", [["phase", "text"], ["place", "text"], ["instruction", "text"], ["tensors", "bytes"]],
-      memory.instructions.map(([phase, at, name], n) => [PHASE_NAMES[phase], at, name, live[n]]));
-  }));
+  section(
+    "memory",
+    "Memory",
+    `Of the rank that needs most, at each instruction; bodies of loops are drawn once.${where} The peak is ` +
+      `${bytes(memory.peak_bytes)}, ${UNITS.share.short(share)} of the device's ${bytes(memory.limit_bytes)}. It may be more than what lives at once, ` +
+      "since tensors keep their place.",
+    h("div", { class: "tools" }, limit),
+    figure(null, legend(roles.map((role) => [roleClass(role), role])), canvas, now),
+    tableBehind("Table: tensors", () =>
+      table(
+        "Tensors, the largest first",
+        [
+          ["tensor", "text"],
+          ["for", "text"],
+          ["size", "bytes"],
+          ["from", "text"],
+          ["to", "text"],
+        ],
+        memory.tensors.map(({ name, role, bytes: size, lives }) => [
+          name,
+          role,
+          size,
+          lives.length ? named(lives[0][0]) : NONE,
+          lives.length ? named(lives[lives.length - 1][1]) : NONE,
+        ]),
+      ),
+    ),
+    tableBehind("Table: instructions", () => {
+      const live = livePerInstruction(memory);
+      return table(
+        "What tensors take at each instruction",
+        [
+          ["phase", "text"],
+          ["place", "text"],
+          ["instruction", "text"],
+          ["tensors", "bytes"],
+        ],
+        memory.instructions.map(([phase, at, name], n) => [PHASE_NAMES[phase], at, name, live[n]]),
+      );
+    }),
+  );
 }

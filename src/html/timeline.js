@@ -17,12 +17,22 @@ class TimelineView {
     this.list = line.groups;
     this.roomy = Math.max(16, line.tracks.length * 13 + 5);
     this.now = h("output", { "aria-live": "polite" });
-    this.canvas = h("canvas", { tabindex: 0, role: "application", class: "timeline",
-      "aria-label": `${title}: ${counted(line.rows.length, "rank")}. Arrow keys move, plus and minus zoom, N and P step through events, 0 shows all of the epoch.` });
+    this.canvas = h("canvas", {
+      tabindex: 0,
+      role: "application",
+      class: "timeline",
+      "aria-label": `${title}: ${counted(line.rows.length, "rank")}. Arrow keys move, plus and minus zoom, N and P step through events, 0 shows all of the epoch.`,
+    });
     this.soon = drawn(this.canvas, (pen, width, height) => this.draw(pen, width, height));
     this.fit();
     this.listen();
-    this.element = figure(title, this.buttons(), legend(line.tracks.map((name) => [name, TRACK_NAMES[name]])), this.canvas, this.now);
+    this.element = figure(
+      title,
+      this.buttons(),
+      legend(line.tracks.map((name) => [name, TRACK_NAMES[name]])),
+      this.canvas,
+      this.now,
+    );
     this.tell();
   }
 
@@ -42,18 +52,46 @@ class TimelineView {
 
   buttons() {
     const one = (text, does, label) => h("button", { type: "button", "aria-label": label, title: label, onclick: does }, text);
-    const phases = this.line.phases.filter((phase) => phase.to > phase.from)
+    const phases = this.line.phases
+      .filter((phase) => phase.to > phase.from)
       .map((phase) => one(PHASE_NAMES[phase.name], () => this.show(phase.from, phase.to), `Show the ${PHASE_NAMES[phase.name]}`));
     const many = this.line.rows.length * this.roomy > LINE.most - LINE.top;
-    const rows = many ? [h("span", { class: "gap" }), one("taller rows", () => this.rows(1.5), "Make rows taller"), one("all rows", () => this.rows(0), "Fit all rows")] : [];
-    const equal = this.line.groups.length < this.line.rows.length && h("label", {}, h("input", { type: "checkbox", checked: true, onchange: (event) => {
-      this.list = event.target.checked ? this.line.groups : this.line.rows;
-      this.picked = null;
-      this.fit();
-    } }), " one row for ranks that do the same");
-    return h("div", { class: "tools" }, phases, phases.length > 1 && one("all", () => this.show(0, this.end), "Show all phases"), h("span", { class: "gap" }),
-      one("+", () => this.zoom(0.5), "Zoom in"), one("−", () => this.zoom(2), "Zoom out"),
-      one("◀", () => this.move(-0.25), "Earlier"), one("▶", () => this.move(0.25), "Later"), rows, equal);
+    const rows = many
+      ? [
+          h("span", { class: "gap" }),
+          one("taller rows", () => this.rows(1.5), "Make rows taller"),
+          one("all rows", () => this.rows(0), "Fit all rows"),
+        ]
+      : [];
+    const equal =
+      this.line.groups.length < this.line.rows.length &&
+      h(
+        "label",
+        {},
+        h("input", {
+          type: "checkbox",
+          checked: true,
+          onchange: (event) => {
+            this.list = event.target.checked ? this.line.groups : this.line.rows;
+            this.picked = null;
+            this.fit();
+          },
+        }),
+        " one row for ranks that do the same",
+      );
+    return h(
+      "div",
+      { class: "tools" },
+      phases,
+      phases.length > 1 && one("all", () => this.show(0, this.end), "Show all phases"),
+      h("span", { class: "gap" }),
+      one("+", () => this.zoom(0.5), "Zoom in"),
+      one("−", () => this.zoom(2), "Zoom out"),
+      one("◀", () => this.move(-0.25), "Earlier"),
+      one("▶", () => this.move(0.25), "Later"),
+      rows,
+      equal,
+    );
   }
 
   /** Makes rows taller by a factor, or as tall as all of them fit. */
@@ -90,8 +128,10 @@ class TimelineView {
 
   tell() {
     const place = (time) => seconds(time - this.phase.from);
-    const view = `Shows ${place(this.from)} to ${place(this.to)} of the ${this.line.kind} ${PHASE_NAMES[this.phase.name]}` +
-      (this.line.epoch ? ` ${this.line.epoch}` : "") + ".";
+    const view =
+      `Shows ${place(this.from)} to ${place(this.to)} of the ${this.line.kind} ${PHASE_NAMES[this.phase.name]}` +
+      (this.line.epoch ? ` ${this.line.epoch}` : "") +
+      ".";
     this.canvas.dataset.from = this.from;
     this.canvas.dataset.to = this.to;
     this.now.textContent = this.picked ? `${view} ${this.described(this.picked).join("; ")}.` : view;
@@ -101,10 +141,16 @@ class TimelineView {
   described({ row, event }) {
     const { lane, name: who } = row;
     const [phase, stage, at, name, resource] = this.line.instructions[lane.what[event]];
-    const sent = lane.sent[event], start = this.line.phases.find((one) => one.name === phase).from;
-    return [`${name}, ${who}`, `${PHASE_NAMES[phase]} ${at}${lane.iteration[event] ? `, turn ${lane.iteration[event]}` : ""}` +
-      `${stage ? `, stage ${stage}` : ""}`, `${TRACK_NAMES[resource]}, from ${seconds(lane.begin[event] - start)}`,
-    `takes ${seconds(lane.length[event])} (${full(lane.length[event], "seconds")})`, sent > 0 && `sends ${bytes(sent)} (${full(sent, "bytes")})`].filter(Boolean);
+    const sent = lane.sent[event],
+      start = this.line.phases.find((one) => one.name === phase).from;
+    return [
+      `${name}, ${who}`,
+      `${PHASE_NAMES[phase]} ${at}${lane.iteration[event] ? `, turn ${lane.iteration[event]}` : ""}` +
+        `${stage ? `, stage ${stage}` : ""}`,
+      `${TRACK_NAMES[resource]}, from ${seconds(lane.begin[event] - start)}`,
+      `takes ${seconds(lane.length[event])} (${full(lane.length[event], "seconds")})`,
+      sent > 0 && `sends ${bytes(sent)} (${full(sent, "bytes")})`,
+    ].filter(Boolean);
   }
 
   x(time) {
@@ -123,12 +169,15 @@ class TimelineView {
       const right = this.canvas.clientWidth - 4;
       const busy = new Float32Array(Math.ceil(right) + 1);
       for (let n = firstSeen(lane, track, this.from); n < track.events.length; n++) {
-        const event = track.events[n], begin = lane.begin[event];
+        const event = track.events[n],
+          begin = lane.begin[event];
         if (begin > this.to) break;
         const [x0, x1] = [Math.max(LINE.left, this.x(begin)), Math.min(right, this.x(begin + lane.length[event]))];
         if (x1 < LINE.left) continue;
         if (x1 - x0 >= 2) found.push([x0, x1 - x0, number, event, 1]);
-        else for (let pixel = Math.floor(x0); pixel <= x1; pixel++) busy[pixel] += Math.max(0.02, Math.min(x1, pixel + 1) - Math.max(x0, pixel));
+        else
+          for (let pixel = Math.floor(x0); pixel <= x1; pixel++)
+            busy[pixel] += Math.max(0.02, Math.min(x1, pixel + 1) - Math.max(x0, pixel));
       }
       busy.forEach((share, pixel) => share > 0 && found.push([pixel, 1, number, -1, Math.max(0.3, Math.min(1, share))]));
     });
@@ -147,8 +196,12 @@ class TimelineView {
       for (let n = track ? firstSeen(lane, track, this.from) : 0; n < (track?.events.length ?? 0); n++) {
         const event = track.events[n];
         if (lane.begin[event] > this.to) break;
-        const [x0, x1] = [Math.max(LINE.left, this.x(lane.begin[event])), Math.min(right, this.x(lane.begin[event] + lane.length[event]))];
-        for (let pixel = Math.floor(x0); pixel <= x1; pixel++) busy[pixel] += Math.max(0, Math.min(x1, pixel + 1) - Math.max(x0, pixel));
+        const [x0, x1] = [
+          Math.max(LINE.left, this.x(lane.begin[event])),
+          Math.min(right, this.x(lane.begin[event] + lane.length[event])),
+        ];
+        for (let pixel = Math.floor(x0); pixel <= x1; pixel++)
+          busy[pixel] += Math.max(0, Math.min(x1, pixel + 1) - Math.max(x0, pixel));
       }
       return busy;
     });
@@ -168,7 +221,8 @@ class TimelineView {
   }
 
   draw(pen, width, height) {
-    const { tracks, instructions } = this.line, rows = this.list;
+    const { tracks, instructions } = this.line,
+      rows = this.list;
     const colors = Object.fromEntries(RESOURCES.map((name) => [name, color(name)]));
     const [ink, dim, rule, mark] = ["text", "dim", "line", "on-mark"].map(color);
     pen.strokeStyle = rule;
@@ -183,7 +237,8 @@ class TimelineView {
     }
     pen.textAlign = "left";
     const boxes = new Map();
-    const first = Math.floor(this.top), last = Math.min(rows.length, Math.ceil(this.top + (height - LINE.top) / this.high));
+    const first = Math.floor(this.top),
+      last = Math.min(rows.length, Math.ceil(this.top + (height - LINE.top) / this.high));
     const tall = (this.high - (this.high > 16 ? 4 : this.high > 3 ? 1 : 0)) / (this.flat() ? 1 : tracks.length);
     const named = Math.max(1, Math.ceil(13 / this.high));
     pen.save();
@@ -229,12 +284,18 @@ class TimelineView {
       }
     }
     if (this.picked) {
-      const { row, event } = this.picked, n = rows.indexOf(row);
+      const { row, event } = this.picked,
+        n = rows.indexOf(row);
       const track = this.flat() ? 0 : tracks.indexOf(instructions[row.lane.what[event]][4]);
       const [x, y] = [this.x(row.lane.begin[event]), LINE.top + (n - this.top) * this.high + track * tall];
       pen.strokeStyle = ink;
       pen.lineWidth = 2;
-      pen.strokeRect(Math.max(LINE.left, x) - 1, y, Math.max(3, this.x(row.lane.begin[event] + row.lane.length[event]) - Math.max(LINE.left, x) + 1), tall + 1);
+      pen.strokeRect(
+        Math.max(LINE.left, x) - 1,
+        y,
+        Math.max(3, this.x(row.lane.begin[event] + row.lane.length[event]) - Math.max(LINE.left, x) + 1),
+        tall + 1,
+      );
     }
     pen.restore();
   }
@@ -274,9 +335,18 @@ class TimelineView {
 
   listen() {
     const { canvas } = this;
-    const keys = { ArrowLeft: () => this.move(-0.2), ArrowRight: () => this.move(0.2), ArrowUp: () => this.scroll(-2), ArrowDown: () => this.scroll(2),
-      "+": () => this.zoom(0.5), "=": () => this.zoom(0.5), "-": () => this.zoom(2), 0: () => this.show(this.phase.from, this.phase.to),
-      n: () => this.step(1), p: () => this.step(-1) };
+    const keys = {
+      ArrowLeft: () => this.move(-0.2),
+      ArrowRight: () => this.move(0.2),
+      ArrowUp: () => this.scroll(-2),
+      ArrowDown: () => this.scroll(2),
+      "+": () => this.zoom(0.5),
+      "=": () => this.zoom(0.5),
+      "-": () => this.zoom(2),
+      0: () => this.show(this.phase.from, this.phase.to),
+      n: () => this.step(1),
+      p: () => this.step(-1),
+    };
     canvas.addEventListener("keydown", (event) => {
       if (event.ctrlKey || event.metaKey || event.altKey || !keys[event.key]) return;
       event.preventDefault();
@@ -311,12 +381,16 @@ class TimelineView {
     });
     canvas.addEventListener("pointercancel", () => (drag = null));
     canvas.addEventListener("pointerleave", hideTip);
-    canvas.addEventListener("wheel", (event) => {
-      if (!event.ctrlKey && !event.shiftKey && !event.metaKey) return;
-      event.preventDefault();
-      const share = (event.offsetX - LINE.left) / (canvas.clientWidth - LINE.left);
-      this.zoom(event.deltaY + event.deltaX > 0 ? 1.25 : 0.8, this.from + share * (this.to - this.from));
-    }, { passive: false });
+    canvas.addEventListener(
+      "wheel",
+      (event) => {
+        if (!event.ctrlKey && !event.shiftKey && !event.metaKey) return;
+        event.preventDefault();
+        const share = (event.offsetX - LINE.left) / (canvas.clientWidth - LINE.left);
+        this.zoom(event.deltaY + event.deltaX > 0 ? 1.25 : 0.8, this.from + share * (this.to - this.from));
+      },
+      { passive: false },
+    );
     canvas.addEventListener("dblclick", (event) => {
       const share = (event.offsetX - LINE.left) / (canvas.clientWidth - LINE.left);
       this.zoom(0.4, this.from + share * (this.to - this.from));
@@ -324,26 +398,22 @@ class TimelineView {
   }
 }
 
-const PHASE_NAMES = { setup: "setup", step: "epoch", eval: "evaluation" };
-const TRACK_NAMES = { compute: "computing", copy: "copies and packing", network: "messages and waiting for them", host: "copies from and to the host" };
-
-function instructionTable(line) {
-  return tableBehind(`Table: the ${line.kind} timeline by instruction`, () => table(
-    `Mean over ${counted(line.rows.length, "rank")} of the events that are shown; a communication includes waiting for others`,
-    [["phase", "text"], ["instruction", "text"], ["resource", "text"], ["runs", "number"], ["time", "seconds"], ["sent", "bytes"]],
-    byInstruction(line).map((row) => [PHASE_NAMES[row[0]], ...row.slice(1)])));
-}
-
 /** The timelines of a page: a predicted one, a measured one, or both with one window. */
 function timelineSection(predicted, measured) {
-  const all = [predicted, measured].filter(Boolean).filter((data) => data.lanes.length > 0).map(decoded);
+  const all = [predicted, measured]
+    .filter(Boolean)
+    .filter((data) => data.lanes.length > 0)
+    .map(decoded);
   if (all.length === 0) return;
   const views = [];
   let linked = all.length > 1;
   for (const line of all) {
     const title = line.kind === "measured" ? `Measured, epoch ${line.epoch ?? ""}`.trim() : "Predicted";
     const view = new TimelineView(title, line, (from, to) => {
-      if (linked) views.filter((other) => other !== view).forEach((other) => other.show(from + other.phase.from, to + other.phase.from, true));
+      if (linked)
+        views
+          .filter((other) => other !== view)
+          .forEach((other) => other.show(from + other.phase.from, to + other.phase.from, true));
     });
     views.push(view);
   }
@@ -352,10 +422,35 @@ function timelineSection(predicted, measured) {
     view.most = Math.max(...views.map((other) => view.phase.from + other.most - other.phase.from));
     view.show(view.phase.from, view.phase.from + longest, true);
   });
-  const link = linked && h("div", { class: "tools" }, h("label", {}, h("input", { type: "checkbox", checked: true, onchange: (event) => {
-    linked = event.target.checked;
-  } }), " move and zoom both together, at one scale"));
-  const about = "What each rank does, and when. Drag to move; zoom with the buttons, with + and −, or with Ctrl and the wheel. " +
-    (linked ? "Measured is the epoch with the median time of those whose events were kept." : "The times are those of the simulator.");
-  section("timeline", "Timeline", about, link, views.map((view) => view.element), all.map(instructionTable));
+  const link =
+    linked &&
+    h(
+      "div",
+      { class: "tools" },
+      h(
+        "label",
+        {},
+        h("input", {
+          type: "checkbox",
+          checked: true,
+          onchange: (event) => {
+            linked = event.target.checked;
+          },
+        }),
+        " move and zoom both together, at one scale",
+      ),
+    );
+  const about =
+    "What each rank does, and when. Drag to move; zoom with the buttons, with + and −, or with Ctrl and the wheel. " +
+    (linked
+      ? "Measured is the epoch with the median time of those whose events were kept."
+      : "The times are those of the simulator.");
+  section(
+    "timeline",
+    "Timeline",
+    about,
+    link,
+    views.map((view) => view.element),
+    all.map(instructionTable),
+  );
 }

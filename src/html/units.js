@@ -24,9 +24,30 @@ function scaled(x, units) {
   return `${digits(x / size)} ${name}`;
 }
 
-const TIMES = [["ns", 1e-9], ["µs", 1e-6], ["ms", 1e-3], ["s", 1], ["min", 60], ["h", 3600]];
-const SIZES = [["B", 1], ["KiB", 2 ** 10], ["MiB", 2 ** 20], ["GiB", 2 ** 30], ["TiB", 2 ** 40], ["PiB", 2 ** 50]];
-const COUNTS = [["", 1], ["k", 1e3], ["M", 1e6], ["G", 1e9], ["T", 1e12], ["P", 1e15]];
+const TIMES = [
+  ["ns", 1e-9],
+  ["µs", 1e-6],
+  ["ms", 1e-3],
+  ["s", 1],
+  ["min", 60],
+  ["h", 3600],
+];
+const SIZES = [
+  ["B", 1],
+  ["KiB", 2 ** 10],
+  ["MiB", 2 ** 20],
+  ["GiB", 2 ** 30],
+  ["TiB", 2 ** 40],
+  ["PiB", 2 ** 50],
+];
+const COUNTS = [
+  ["", 1],
+  ["k", 1e3],
+  ["M", 1e6],
+  ["G", 1e9],
+  ["T", 1e12],
+  ["P", 1e15],
+];
 
 /** Each unit: how a number reads, and how all of it reads. */
 const UNITS = {
@@ -49,7 +70,7 @@ const count = (x) => short(x, "count");
 
 /** `1 rank`, `2 ranks`. */
 function counted(n, word, many) {
-  return `${grouped(n)} ${n === 1 ? word : many ?? `${word}s`}`;
+  return `${grouped(n)} ${n === 1 ? word : (many ?? `${word}s`)}`;
 }
 
 /** A number in few letters, for axes. */

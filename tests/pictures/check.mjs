@@ -11,13 +11,22 @@ import { canvases, contrasts, reading } from "./inside.mjs";
 const { chromium } = createRequire(resolve(folder, "package.json"))("playwright-core");
 const MOST_BYTES = 4 << 20;
 const profile = mkdtempSync(join(tmpdir(), "pictures-"));
-const flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-  "--disable-component-update", "--disable-sync"];
+const flags = [
+  "--headless",
+  "--no-sandbox",
+  "--disable-gpu",
+  "--disable-quic",
+  "--no-first-run",
+  "--disable-background-networking",
+  "--disable-component-update",
+  "--disable-sync",
+];
 const browser = await chromium.launchPersistentContext(profile, { executablePath: process.env.CHROMIUM, args: flags });
 
 /** Opens a page and does something with it. Fails if the page says anything on its console, or asks for anything. */
 async function open(html, { scheme = "light", width = 1280 }, look) {
-  const url = `file://${resolve(html)}`, wrong = [];
+  const url = `file://${resolve(html)}`,
+    wrong = [];
   const page = await browser.newPage();
   page.on("console", (message) => wrong.push(`console: ${message.text()}`));
   page.on("pageerror", (error) => wrong.push(`error: ${error.message}`));
@@ -41,7 +50,8 @@ async function shot(page, path) {
   assert.ok(statSync(path).size > 10_000, `${path} is small`);
   const seen = await page.evaluate(async (data) => {
     const image = await createImageBitmap(new Blob([Uint8Array.from(atob(data), (c) => c.charCodeAt(0))]));
-    const canvas = new OffscreenCanvas(image.width, image.height), pen = canvas.getContext("2d");
+    const canvas = new OffscreenCanvas(image.width, image.height),
+      pen = canvas.getContext("2d");
     pen.drawImage(image, 0, 0);
     const pixels = new Uint32Array(pen.getImageData(0, 0, image.width, image.height).data.buffer);
     const colors = new Map();
@@ -54,16 +64,33 @@ async function shot(page, path) {
 
 /** The numbers that are seen are those of the cells: in their unit, to three digits. */
 function readable(tables) {
-  const sizes = { ns: 1e-9, "µs": 1e-6, ms: 1e-3, s: 1, min: 60, h: 3600, B: 1, KiB: 2 ** 10, MiB: 2 ** 20, GiB: 2 ** 30, TiB: 2 ** 40, PiB: 2 ** 50,
-    "×": 1, "%": 0.01, "": 1 };
+  const sizes = {
+    ns: 1e-9,
+    µs: 1e-6,
+    ms: 1e-3,
+    s: 1,
+    min: 60,
+    h: 3600,
+    B: 1,
+    KiB: 2 ** 10,
+    MiB: 2 ** 20,
+    GiB: 2 ** 30,
+    TiB: 2 ** 40,
+    PiB: 2 ** 50,
+    "×": 1,
+    "%": 0.01,
+    "": 1,
+  };
   let checked = 0;
   for (const { caption, rows } of tables) {
     for (const { value, text, title } of rows.flat().filter((cell) => typeof cell.value === "number")) {
       if (text.startsWith("<")) continue;
       const [, number, unit] = /^(-?[\d.,e+-]+)\s*(\S*)$/u.exec(text) ?? [];
       const seen = Number(number?.replaceAll(",", "")) * sizes[unit];
-      assert.ok(Math.abs(seen - value) <= 0.0051 * Math.abs(value) + (unit === "%" ? 5.1e-4 : unit === "×" ? 5.1e-3 : 1e-12),
-        `${caption}: a cell reads ${text}, and its value is ${value}`);
+      assert.ok(
+        Math.abs(seen - value) <= 0.0051 * Math.abs(value) + (unit === "%" ? 5.1e-4 : unit === "×" ? 5.1e-3 : 1e-12),
+        `${caption}: a cell reads ${text}, and its value is ${value}`,
+      );
       const told = title ?? text;
       const full = Number(/^-?[\d.,e+-]+/.exec(told.replaceAll(",", ""))[0]);
       if (unit !== "%") assert.equal(full, value, `${caption}: the tooltip reads ${told}`);
@@ -76,15 +103,19 @@ function readable(tables) {
 /** Keys, buttons and the mouse change the window of a timeline and what is drawn. */
 async function zooms(page, number) {
   const canvas = page.locator("canvas.timeline").nth(number);
-  const state = () => canvas.evaluate(async (element) => {
-    await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
-    return [Number(element.dataset.from), Number(element.dataset.to), element.toDataURL()];
-  });
+  const state = () =>
+    canvas.evaluate(async (element) => {
+      await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
+      return [Number(element.dataset.from), Number(element.dataset.to), element.toDataURL()];
+    });
   const before = await state();
   await canvas.focus();
   await page.keyboard.press("+");
   const near = await state();
-  assert.ok(Math.abs((near[1] - near[0]) / (before[1] - before[0]) - 0.5) < 1e-6, `+ does not halve the window: ${before.slice(0, 2)}, ${near.slice(0, 2)}`);
+  assert.ok(
+    Math.abs((near[1] - near[0]) / (before[1] - before[0]) - 0.5) < 1e-6,
+    `+ does not halve the window: ${before.slice(0, 2)}, ${near.slice(0, 2)}`,
+  );
   assert.notEqual(near[2], before[2], "zooming draws the same");
   await page.keyboard.press("ArrowRight");
   const moved = await state();
@@ -135,10 +166,16 @@ async function examine(one, made) {
 
 /** Pages that are wrong must fail. `change` makes one from a right one. */
 async function refuses(one, made, what, change, message) {
-  const html = `${folder}/wrong.html`, right = readFileSync(one.html, "utf8"), text = change(right);
+  const html = `${folder}/wrong.html`,
+    right = readFileSync(one.html, "utf8"),
+    text = change(right);
   assert.notEqual(text, right, `${what}: nothing was changed`);
   writeFileSync(html, text);
-  await assert.rejects(examine({ ...one, name: "wrong", html }, made), message, `a page ${what} was accepted, or refused for another reason`);
+  await assert.rejects(
+    examine({ ...one, name: "wrong", html }, made),
+    message,
+    `a page ${what} was accepted, or refused for another reason`,
+  );
 }
 
 const asked = process.argv.slice(2);
@@ -167,14 +204,40 @@ for (const one of CASES.filter((one) => asked.length === 0 || asked.includes(one
 if (asked.length === 0) {
   await timed("same twice", async () => sameTwice());
   await timed("wrong pages", async () => {
-    const one = CASES.find((one) => one.name === "graph"), made = kept.graph;
+    const one = CASES.find((one) => one.name === "graph"),
+      made = kept.graph;
     const within = (from, to) => (text) => text.replace(from, to);
-    await refuses(one, made, "with another number", within(/"epoch_seconds":([\d.]+)/, '"epoch_seconds":9$1'), /deepEqual|deep-equal|strictly/);
-    await refuses(one, made, "with a picture from the network", within('<main id="content"', '<img src="https://example.org/a.png" alt=""><main id="content"'), /console|request/);
+    await refuses(
+      one,
+      made,
+      "with another number",
+      within(/"epoch_seconds":([\d.]+)/, '"epoch_seconds":9$1'),
+      /deepEqual|deep-equal|strictly/,
+    );
+    await refuses(
+      one,
+      made,
+      "with a picture from the network",
+      within('<main id="content"', '<img src="https://example.org/a.png" alt=""><main id="content"'),
+      /console|request/,
+    );
     await refuses(one, made, "without its script", within(/const data = JSON/, "return; const data = JSON"), /blank|small/);
-    await refuses(one, made, "with an error", within(/leftOutSection\(data\);/, "leftOutSection(nothing);"), /nothing is not defined/);
+    await refuses(
+      one,
+      made,
+      "with an error",
+      within(/leftOutSection\(data\);/, "leftOutSection(nothing);"),
+      /nothing is not defined/,
+    );
     await refuses(one, made, "with pale text", within("--dim: #57606a", "--dim: #b0b0b0"), /contrast/);
-    await refuses(one, made, "that does not zoom", within("this.show(at - (at - this.from) * factor", "this.show(at - (at - this.from)"), /window|zoom/);
+    await refuses(one, made, "with colors that look alike", within(/--network: #\w+/, "--network: #0c7361"), /look alike/);
+    await refuses(
+      one,
+      made,
+      "that does not zoom",
+      within("this.show(at - (at - this.from) * factor", "this.show(at - (at - this.from)"),
+      /window|zoom/,
+    );
     await refuses(one, made, "that rounds wrongly", within("x.toPrecision(3)", "x.toPrecision(1)"), /reads/);
   });
 }

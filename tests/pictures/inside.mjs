@@ -6,7 +6,9 @@ export async function reading() {
   document.querySelectorAll("details").forEach((details) => (details.open = true));
   await turn();
   await turn();
-  document.querySelectorAll("button").forEach((button) => /^Show (all|\d)/.test(button.textContent) && !button.hidden && button.click());
+  document
+    .querySelectorAll("button")
+    .forEach((button) => /^Show (all|\d)/.test(button.textContent) && !button.hidden && button.click());
   await turn();
   const named = (table) => table.caption?.textContent ?? `#${table.closest("section").id}`;
   const cell = (one) => {
@@ -23,10 +25,12 @@ export async function reading() {
   for (const chart of document.querySelectorAll("main svg, main canvas")) {
     const hidden = chart.getAttribute("aria-hidden") === "true" || chart.getAttribute("role") === "presentation";
     if (!hidden && !chart.getAttribute("aria-label")) problems.push(`a chart of ${chart.closest("section")?.id} has no label`);
-    if (chart.getAttribute("role") === "application" && chart.tabIndex !== 0) problems.push(`a chart of ${chart.closest("section")?.id} cannot be reached by keys`);
+    if (chart.getAttribute("role") === "application" && chart.tabIndex !== 0)
+      problems.push(`a chart of ${chart.closest("section")?.id} cannot be reached by keys`);
   }
   for (const section of document.querySelectorAll("main section")) {
-    if (section.querySelector("figure") && !section.querySelector("table")) problems.push(`the charts of ${section.id} have no table`);
+    if (section.querySelector("figure") && !section.querySelector("table"))
+      problems.push(`the charts of ${section.id} have no table`);
   }
   document.querySelectorAll("details").forEach((details) => (details.open = false));
   return { tables, problems };
@@ -40,7 +44,7 @@ export function canvases() {
   });
 }
 
-/** Texts with less contrast than 4.5 to what is behind them, and colors of charts with less than 3 to the page. */
+/** Texts with less contrast than 4.5 to what is behind them, and colors of charts with less than 3 to the page, or that look alike. */
 export function contrasts() {
   const pen = new OffscreenCanvas(1, 1).getContext("2d", { willReadFrequently: true });
   const rgba = (color) => {
@@ -49,8 +53,11 @@ export function contrasts() {
     pen.fillRect(0, 0, 1, 1);
     return pen.getImageData(0, 0, 1, 1).data;
   };
-  const light = ([r, g, b]) => [r, g, b].map((x) => x / 255).map((x) => (x <= 0.04045 ? x / 12.92 : ((x + 0.055) / 1.055) ** 2.4))
-    .reduce((sum, x, n) => sum + x * [0.2126, 0.7152, 0.0722][n], 0);
+  const light = ([r, g, b]) =>
+    [r, g, b]
+      .map((x) => x / 255)
+      .map((x) => (x <= 0.04045 ? x / 12.92 : ((x + 0.055) / 1.055) ** 2.4))
+      .reduce((sum, x, n) => sum + x * [0.2126, 0.7152, 0.0722][n], 0);
   const ratio = (a, b) => {
     const [low, high] = [light(a), light(b)].sort((x, y) => x - y);
     return (high + 0.05) / (low + 0.05);
@@ -80,6 +87,42 @@ export function contrasts() {
   for (const name of ["compute", "copy", "network", "host"]) {
     const found = ratio(named("on-mark"), named(name));
     if (found < 4.5) low.add(`names on ${name} have ${found.toFixed(2)}`);
+  }
+  // What is drawn side by side can be told apart by people who lack one kind of cones (Machado, Oliveira and Fernandes, 2009): by a
+  // distance in CIELAB.
+  const visions = {
+    all: [1, 0, 0, 0, 1, 0, 0, 0, 1],
+    protanopia: [0.152286, 1.052583, -0.204868, 0.114503, 0.786281, 0.099216, -0.003882, -0.048116, 1.051998],
+    deuteranopia: [0.367322, 0.860646, -0.227968, 0.280085, 0.672501, 0.047413, -0.01182, 0.04294, 0.968881],
+    tritanopia: [1.255528, -0.076749, -0.178779, -0.078411, 0.930809, 0.147602, 0.004733, 0.691367, 0.3039],
+  };
+  const seen = (color, vision) => {
+    const linear = [...color]
+      .slice(0, 3)
+      .map((x) => x / 255)
+      .map((x) => (x <= 0.04045 ? x / 12.92 : ((x + 0.055) / 1.055) ** 2.4));
+    const row = (numbers, n) => linear.reduce((sum, x, k) => sum + numbers[3 * n + k] * x, 0);
+    const [r, g, b] = [0, 1, 2].map((n) => Math.min(1, Math.max(0, row(visions[vision], n))));
+    const [x, y, z] = [
+      (0.4124 * r + 0.3576 * g + 0.1805 * b) / 0.95047,
+      0.2126 * r + 0.7152 * g + 0.0722 * b,
+      (0.0193 * r + 0.1192 * g + 0.9505 * b) / 1.08883,
+    ].map((t) => (t > 0.008856 ? Math.cbrt(t) : 7.787 * t + 16 / 116));
+    return [116 * y - 16, 500 * (x - y), 200 * (y - z)];
+  };
+  for (const group of [
+    ["compute", "comm", "eval", "bubble"],
+    ["compute", "copy", "network", "host"],
+    marks.filter((name) => /^m\d/.test(name)),
+  ]) {
+    group.forEach((a, n) =>
+      group.slice(n + 1).forEach((b) =>
+        Object.keys(visions).forEach((vision) => {
+          const apart = Math.hypot(...[0, 1, 2].map((k) => seen(named(a), vision)[k] - seen(named(b), vision)[k]));
+          if (apart < 15) low.add(`the colors ${a} and ${b} look alike with ${vision}: ${apart.toFixed(1)}`);
+        }),
+      ),
+    );
   }
   return [...low];
 }
