@@ -25,6 +25,7 @@ function planPage(data) {
           ],
           ["Sent in an epoch", bytes(best.bytes), "all ranks together", full(best.bytes, "bytes")],
           memoryTile(best, plan.cluster),
+          best.to_target?.seconds && ["To the target", `from ${seconds(best.to_target.seconds.low)}`, toTarget(best)],
           best.host && ["On hosts", bytes(best.host.memory), "on the node that holds most", full(best.host.memory, "bytes")],
           ["Basis", best.basis, "least certain of the numbers"],
         ]

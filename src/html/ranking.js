@@ -85,6 +85,16 @@ function allowing(candidate) {
   );
 }
 
+/** What is known of the time to a target. */
+function toTarget({ to_target: known }) {
+  if (!known) return null;
+  const { low, high } = known.seconds ?? {};
+  const until =
+    known.seconds &&
+    (high === undefined ? `; to the target more than ${seconds(low)}` : `; to the target ${seconds(low)} to ${seconds(high)}`);
+  return `${counted(known.steps_per_epoch, "step")} an epoch, each ${seconds(known.step_seconds)}${until ?? ""}.`;
+}
+
 /** What is behind a row: the reason, the time by instruction, the bytes by kind. */
 function behind(candidate) {
   const volume = candidate.volume ?? {};
@@ -94,6 +104,7 @@ function behind(candidate) {
     "div",
     {},
     h("p", {}, candidate.reason),
+    candidate.to_target ? h("p", {}, toTarget(candidate)) : null,
     candidate.lacking_bytes ? h("p", {}, `Lacks ${bytes(candidate.lacking_bytes)} on the rank that needs most.`) : null,
     host
       ? h(

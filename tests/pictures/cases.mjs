@@ -182,6 +182,18 @@ export const CASES = [
     "10,10",
   ]),
   plan("host", "examples/gat_papers100m.gir", ["--gpus", "16"]),
+  plan("target", cora, [
+    "--gpus",
+    "2",
+    "--objective",
+    "time-to-accuracy",
+    "--allow",
+    "sample",
+    "--batch",
+    "35",
+    "--fanouts",
+    "5,5",
+  ]),
   plan("nothing", "examples/gat_papers100m.gir", ["--gpus", "8"], { code: 3 }),
   {
     name: "hostile",
