@@ -129,9 +129,9 @@ fn events(list: &[Instr], parts: &Parts, chunks: u64) -> u64 {
     let of = |instr: &Instr| match instr.body() {
         None => 1,
         Some(body) => {
-            let turns = match instr {
-                Instr::Chunks(_) => chunks,
-                _ => times(instr, parts),
+            let turns = match matches!(instr, Instr::Chunks(_)) {
+                true => chunks,
+                false => times(instr, parts),
             };
             events(body, parts, chunks).saturating_mul(turns)
         }

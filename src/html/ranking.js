@@ -58,6 +58,7 @@ function bar(candidate, longest, evaluated) {
       "vector-effect": "non-scaling-stroke",
     }),
   );
+  cut ||= candidate.range.high > longest * 1.0001;
   if (cut) root.append(s("path", { d: `M${room + 2} 4l7 4.5l-7 4.5z`, fill: "var(--text)" }));
   root.addEventListener("mousemove", (event) =>
     showTip(event.clientX, event.clientY, [
@@ -197,7 +198,7 @@ function rankingSection(plan) {
       ({ candidate }) => candidate.name.includes(state.word) && (!state.only || (candidate.fits && candidate.allowed)),
     );
     const shown = found.slice(0, state.most);
-    const total = (c) => c.epoch_seconds + (state.evaluated ? c.eval_seconds : 0);
+    const total = (c) => Math.max(c.range.high, c.epoch_seconds + (state.evaluated ? c.eval_seconds : 0));
     const longest = Math.min(Math.max(...shown.map(({ candidate }) => total(candidate)), 0), LONGEST * total(best));
     body.replaceChildren(...shown.flatMap((one) => row(one, longest || 1)));
     status.textContent = `${grouped(shown.length)} of ${counted(all.length, "candidate")}`;
@@ -235,7 +236,7 @@ function rankingSection(plan) {
     "ranking",
     "Candidates",
     "Each way to place the model, best first. A bar is an epoch: computing, communication that nothing hides, and " +
-      `waiting for other ranks. The line below a bar is the range of what it may be. Bars longer than ${LONGEST} times the chosen one end in an arrow.`,
+      `waiting for other ranks. The line below a bar is the range of what it may be. What is longer than ${LONGEST} times that of the chosen one ends in an arrow.`,
     legend(PARTS.map(([kind, name]) => [kind, hosts && kind === "comm" ? `${name} and copies from and to hosts` : name])),
     h(
       "div",
