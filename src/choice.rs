@@ -2,22 +2,27 @@
 
 use crate::{Compiled, Error, Loaded, PlanOptions, plan};
 use gnnc_ir::graph::model::{Relaxation, TrainSettings};
-use gnnc_ir::plan::{Candidate, Goal, Knobs, Placement};
+use gnnc_ir::plan::{Candidate, Goal, Knobs, Placement, Plan};
 use gnnc_ir::words::spelling::counted;
 use gnnc_planner::search::Pin;
 
-/// What a plan chooses, and what runs of it are to reach.
+/// What a plan chooses.
 pub struct Choice {
     /// The candidate.
     pub candidate: Candidate,
-    /// What a run is to reach, if the plan goes by a pilot.
-    pub goal: Option<Goal>,
+    /// The plan.
+    pub plan: Plan,
 }
 
 impl Choice {
+    /// What a run is to reach, if the plan goes by a pilot.
+    pub fn goal(&self) -> Option<&Goal> {
+        self.plan.goal.as_ref()
+    }
+
     /// The learning rate that the plan is for, if it goes by a pilot.
     pub fn learning_rate(&self) -> Option<f64> {
-        self.goal.as_ref()?;
+        self.goal()?;
         self.candidate.to_target.as_ref()?.learning_rate()
     }
 }
@@ -33,23 +38,19 @@ pub fn choose(loaded: &Loaded, compiled: &Compiled, options: PlanOptions) -> Res
             ranks: Some(workers),
             ..options.pin
         },
-        top: Some(1),
         ..options
     };
-    let made = plan(loaded, compiled, &options)?;
-    let found = made.choice().map(|candidate| Choice {
-        candidate: candidate.clone(),
-        goal: made.goal.clone(),
-    });
-    found.ok_or_else(|| {
-        let first = made.candidates.first().map(|c| &c.reason);
-        let reason = first.or(made.rejected.first().map(|r| &r.reason));
-        let reason = reason.map_or("these options leave no candidate", String::as_str);
-        Error::Input(format!(
-            "no placement to choose for {}: {reason}; change the options, or name a placement",
-            counted(workers, "worker")
-        ))
-    })
+    let plan = plan(loaded, compiled, &options)?;
+    if let Some(candidate) = plan.choice().cloned() {
+        return Ok(Choice { candidate, plan });
+    }
+    let first = plan.candidates.first().map(|c| &c.reason);
+    let reason = first.or(plan.rejected.first().map(|r| &r.reason));
+    let reason = reason.map_or("these options leave no candidate", String::as_str);
+    Err(Error::Input(format!(
+        "no placement to choose for {}: {reason}; change the options, or name a placement",
+        counted(workers, "worker")
+    )))
 }
 
 /// The placement of a run that names none: models that say how their batches are and permit sampling are trained on these,

@@ -30,6 +30,7 @@ pub mod kernels;
 mod machines;
 pub mod metrics;
 mod partitions;
+pub mod pictures;
 mod pilot;
 mod plan;
 mod predict;

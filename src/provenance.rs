@@ -8,6 +8,7 @@ mod messages;
 
 pub use decisions::Decision;
 pub use messages::Message;
+pub(crate) use messages::{each_message, times};
 
 use crate::{Compiled, Error, PlanOptions, Planner};
 use gnnc_ir::plan::{Candidate, Knobs, Layout, Layouts, Placement};

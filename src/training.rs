@@ -104,6 +104,9 @@ pub struct TrainOptions {
     pub pause: Pause,
     /// Whether to record the timeline of every rank.
     pub trace: bool,
+    /// Of how many epochs, the last ones, a timeline keeps the events, besides those before the first epoch. `None` keeps
+    /// all, which takes memory for each.
+    pub traced_epochs: Option<u64>,
     /// Whether generated kernels check each memory access; see [`RunOptions::checked`].
     pub checked: bool,
     /// Whether to draw the batches of every epoch a second time, and to check the bytes sent against them.
@@ -216,6 +219,7 @@ impl Default for TrainOptions {
             target: None,
             pause: Pause::default(),
             trace: false,
+            traced_epochs: None,
             checked: false,
             check_bytes: false,
             launch: Launch::Fixed,

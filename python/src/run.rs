@@ -109,6 +109,7 @@ impl Work<'_> {
                         },
                         allow: options.allow.clone(),
                         cache: options.cache.clone(),
+                        top: Some(1),
                         ..PlanOptions::new(cluster)
                     },
                 )?;

@@ -21,6 +21,7 @@ mod files;
 mod fmt;
 mod gpus;
 mod graph;
+mod html;
 mod import;
 mod inputs;
 mod knobs;

@@ -2,12 +2,14 @@
 
 use super::cache::say_refused;
 use super::files::{replace, writable};
+use super::html::{HtmlArgs, Page};
 use super::inputs::ModelArgs;
 use super::machine::{MachineArgs, some_candidate, warn};
 use super::output::{Answer, Failure, NOTHING_CHOSEN, Output};
 use super::pilot::{fits, read};
 use super::text::width;
 use clap::Args;
+use gnnc::pictures::pictured;
 use gnnc::planner::report::{self, View};
 use gnnc::{PlanOptions, Planner};
 use std::path::PathBuf;
@@ -40,6 +42,8 @@ pub struct PlanCommand {
     /// Write the predicted timeline of the ranks to this file, for chrome://tracing or Perfetto.
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
+    #[command(flatten)]
+    html: HtmlArgs,
 }
 
 impl PlanCommand {
@@ -50,6 +54,7 @@ impl PlanCommand {
                 writable(path, what)?;
             }
         }
+        self.html.fits()?;
         let mut options = self.options(out)?;
         options.pilot = read(self.pilot.as_deref(), options.objective)?;
         warn(options.pin.knobs.skip, out);
@@ -57,7 +62,7 @@ impl PlanCommand {
         if let (Some(pilot), Some(path)) = (&options.pilot, &self.pilot) {
             fits(pilot, path, &loaded)?;
         }
-        let compiled = gnnc::compile(&loaded.model, &loaded.workload)?;
+        let compiled = self.html.compile(&loaded)?;
         let planner = Planner::new(&loaded, &compiled, &options)?;
         say_refused(options.cache.as_ref(), out);
         some_candidate(&options, &planner)?;
@@ -70,6 +75,18 @@ impl PlanCommand {
         if let (Some(path), Some(best)) = (&self.trace, plan.candidates.first()) {
             let trace = planner.timeline(plan.choice().unwrap_or(best), TRACED)?;
             replace(path, trace.chrome_json().as_bytes())?;
+        }
+        if let Some(path) = self.html.file() {
+            let mut page = Page::new("plan", &loaded);
+            page.plan(&plan, &compiled);
+            let number = plan.chosen.unwrap_or(0);
+            if let Some(best) = plan.candidates.get(number) {
+                match pictured(&planner, best) {
+                    Ok(found) => page.pictured(&found, number),
+                    Err(error) => page.leave_out(format!("Its pictures are left out: {error}.")),
+                }
+            }
+            page.write(path)?;
         }
         if out.is_json() {
             out.text(&json)?;

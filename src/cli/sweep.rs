@@ -1,6 +1,7 @@
 //! `gnnc sweep`: how many devices a model needs.
 
 use super::cache::say_refused;
+use super::html::{HtmlArgs, Page};
 use super::inputs::{ModelArgs, headline};
 use super::machine::{SearchArgs, warn};
 use super::numbers::DEVICES;
@@ -9,7 +10,7 @@ use super::text::{Table, facts, width};
 use clap::Args;
 use gnnc::SweepPoint;
 use gnnc::ir::cluster::Cluster;
-use gnnc::ir::plan::Objective;
+use gnnc::ir::plan::{Candidate, Objective};
 use gnnc::ir::words::spelling::counted;
 use gnnc::ir::words::units::Seconds;
 use gnnc::planner::report::{cost, short_bytes, short_seconds};
@@ -34,6 +35,8 @@ pub struct Sweep {
     /// Try every count between the ends.
     #[arg(long)]
     every: bool,
+    #[command(flatten)]
+    html: HtmlArgs,
 }
 
 /// The conclusions of a sweep.
@@ -53,6 +56,7 @@ impl Sweep {
     /// Plans for each device count and prints a table with bars.
     pub fn run(&self, out: &Output) -> Answer {
         let devices = numbers(&self.gpus, self.every)?;
+        self.html.fits()?;
         let options = self.search.options("h100x8", out)?;
         if options.objective == Objective::TimeToAccuracy {
             return Err(input(
@@ -88,21 +92,30 @@ impl Sweep {
             let plot = plot(&points, &answers, &costs);
             format!("{head}{on}\n{plot}\n{}", conclusion(&answers, &costs))
         };
-        out.report(
-            text,
-            &json!({
-                "model": loaded.model.name,
-                "graph": loaded.workload.name,
-                "cluster": options.cluster.name,
-                "device": options.cluster.device.name,
-                "objective": options.objective,
-                "points": listed,
-                "base": number(answers.base),
-                "fewest": number(answers.fewest),
-                "fastest": number(answers.fastest),
-                "worthwhile": number(answers.worthwhile),
-            }),
-        )?;
+        let value = json!({
+            "model": loaded.model.name,
+            "graph": loaded.workload.name,
+            "cluster": options.cluster.name,
+            "device": options.cluster.device.name,
+            "objective": options.objective,
+            "points": listed,
+            "base": number(answers.base),
+            "fewest": number(answers.fewest),
+            "fastest": number(answers.fastest),
+            "worthwhile": number(answers.worthwhile),
+        });
+        if let Some(path) = self.html.file() {
+            let mut page = Page::new("sweep", &loaded);
+            let names = points
+                .iter()
+                .map(|p| p.choice.as_ref().map(Candidate::name));
+            page.set("names", json!(names.collect::<Vec<_>>()));
+            page.set("cluster", json!(options.cluster));
+            page.set("epochs", json!(loaded.model.train.epochs));
+            page.set("sweep", value.clone());
+            page.write(path)?;
+        }
+        out.report(text, &value)?;
         match answers.fewest {
             Some(_) => Ok(()),
             None => Err(Failure::Reported(NOTHING_CHOSEN)),

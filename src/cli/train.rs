@@ -1,5 +1,7 @@
 //! `gnnc train`: trains a model or runs a plan.
 
+mod facts;
+mod page;
 mod seeds;
 mod target;
 
@@ -7,6 +9,7 @@ use super::cache::{CacheArgs, say_refused};
 use super::device::{DeviceArgs, MemoryArgs, ProcessArgs};
 use super::diff;
 use super::files::{replace, writable};
+use super::html::HtmlArgs;
 use super::inputs::{ModelArgs, Way, headline, load_planned};
 use super::knobs::KnobArgs;
 use super::machine::warn;
@@ -17,7 +20,7 @@ use super::profile::profile;
 use super::records::RecordArgs;
 use super::signals::Signals;
 use super::summary::{summary_text, unchosen};
-use super::text::facts;
+use super::text;
 use super::watch::{Shown, Watcher};
 use clap::{Args, ValueEnum};
 use gnnc::Cache;
@@ -31,7 +34,7 @@ use gnnc::{
     Choice, Compiled, Loaded, Metric, Pause, PlanOptions, TrainOptions, choose, cluster, machines,
     train_once, usual_placement,
 };
-use serde_json::{Value, json};
+use page::RunPage;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -89,7 +92,7 @@ pub struct Train {
         long,
         value_name = "N",
         value_parser = within(RUNS),
-        conflicts_with_all = ["resume", "curve", "log", "tensorboard", "trace", "profile"]
+        conflicts_with_all = ["resume", "curve", "log", "tensorboard", "trace", "profile", "html"]
     )]
     seeds: Option<u64>,
     /// The partitioner: metis, metis-edges, metis-splits, blocks, blocks-train, stream, hash, range or morton; by default metis-edges, on a GPU
@@ -118,6 +121,8 @@ pub struct Train {
     pilot: Option<PathBuf>,
     #[command(flatten)]
     records: RecordArgs,
+    #[command(flatten)]
+    html: HtmlArgs,
     /// Print only the summary.
     #[arg(long)]
     quiet: bool,
@@ -160,11 +165,11 @@ impl Train {
         let (mut loaded, plan) = self.load(out)?;
         let own = loaded.model.train.metric;
         loaded.model.train.metric = self.metric.or(own);
-        let compiled = gnnc::compile(&loaded.model, &loaded.workload)?;
+        let compiled = self.html.compile(&loaded)?;
         let cache = self.cache.open(out)?;
         let choice = self.choice(&loaded, &compiled, plan.as_ref(), cache.as_ref(), out)?;
         let choice = choice.as_ref();
-        let of_plan = choice.and_then(|choice| choice.goal.as_ref());
+        let of_plan = choice.and_then(Choice::goal);
         let of_plan = of_plan.and_then(|goal| goal.name_metric);
         loaded.model.train.metric = self.metric.or(of_plan).or(own);
         let knobs = self.knobs(choice);
@@ -213,7 +218,7 @@ impl Train {
             }
             return Ok(Some(Choice {
                 candidate: verified.choice,
-                goal: plan.goal.clone(),
+                plan: plan.clone(),
             }));
         }
         if self.placement != Some(Way::Best) {
@@ -241,6 +246,8 @@ impl Train {
             },
             allow: self.allow.clone(),
             cache: cache.cloned(),
+            // A page shows the others too.
+            top: Some(1).filter(|_| self.html.file().is_none()),
             ..PlanOptions::new(machines)
         };
         Ok(Some(choose(loaded, compiled, options)?))
@@ -306,6 +313,7 @@ impl Train {
                 writable(path, what)?;
             }
         }
+        self.html.fits()?;
         self.records.fit()
     }
 
@@ -335,7 +343,7 @@ impl Train {
             self.processes
                 .device(&self.device, workers, self.world.as_deref())?;
         let workers = workers.unwrap_or(1);
-        let goal = choice.and_then(|choice| choice.goal.as_ref());
+        let goal = choice.and_then(Choice::goal);
         let every = goal.map(|goal| goal.evaluate_every);
         Ok(TrainOptions {
             epochs: Some(self.epochs_of(loaded, choice)),
@@ -368,7 +376,11 @@ impl Train {
             evaluate_every: self.evaluate_every.or(every).unwrap_or(1),
             target: self.target,
             pause: Pause::default(),
-            trace: self.trace.is_some() || self.profile,
+            trace: self.trace.is_some() || self.profile || self.html.file().is_some(),
+            traced_epochs: match self.trace.is_some() || self.profile {
+                true => None,
+                false => Some(page::TRACED),
+            },
             checked: false,
             check_bytes: self.check == Some(Checks::Bytes),
             launch: self.launch,
@@ -398,13 +410,19 @@ impl Train {
                 choice.candidate.epoch_seconds,
                 target::of_plan(choice)
             );
-            headline.push_str(&facts(&[("plan ", expected)]));
+            headline.push_str(&text::facts(&[("plan ", expected)]));
         }
+        let facts = self.facts_of_run(&loaded, &options);
+        let html = self.html.file().filter(|_| !out.is_silent());
+        let mut page = html.map(|path| {
+            let planned = (choice, self.cluster.as_deref());
+            let page = RunPage::begin(&loaded, compiled, &options, planned, facts.clone());
+            (path, page)
+        });
         let shown = Shown {
             quiet: self.quiet,
-            goes_on: self.checkpoint.is_some() || self.records.any(),
+            goes_on: self.checkpoint.is_some() || self.records.any() || html.is_some(),
         };
-        let facts = self.facts_of_run(&loaded, &options);
         let resumes = self.resume.is_some();
         let records = match out.is_silent() {
             true => RecordArgs::none(),
@@ -413,7 +431,12 @@ impl Train {
         let epochs = self.epochs_of(&loaded, choice).into();
         let mut watcher = Watcher::new(out, headline, loaded.metric(), records, epochs, shown);
         options.on_batch = Some(watcher.on_batch());
-        let result = train_once(loaded, compiled, &options, &mut |p| watcher.see(p));
+        let result = train_once(loaded, compiled, &options, &mut |progress| {
+            if let Some((_, page)) = &mut page {
+                page.see(progress);
+            }
+            watcher.see(progress);
+        });
         let shown = watcher.finish(result.as_ref().ok().map(|(summary, _)| summary));
         let (summary, trace) = result?;
         shown?;
@@ -421,47 +444,28 @@ impl Train {
             replace(path, trace.chrome_json().as_bytes())?;
         }
         let predicted = target::predicted(choice, &[&summary]);
+        let value = target::json(&summary, predicted.as_ref());
+        let told = self.profile.then(|| profile(&trace));
+        if let Some((path, page)) = page {
+            page.finish(path, &value, trace)?;
+        }
         if out.is_json() {
-            out.json(&target::json(&summary, predicted.as_ref()))?;
+            out.json(&value)?;
             return target::answer(&[&summary]);
         }
         let gap = if self.quiet { "" } else { "\n" };
         let beside = predicted.map(|predicted| predicted.to_string());
         out.text(&format!("{gap}{}", summary_text(&summary, beside)))?;
-        if self.profile {
-            out.text(&format!("\n{}", profile(&trace)))?;
+        if let Some(told) = told {
+            out.text(&format!("\n{told}"))?;
         }
         target::answer(&[&summary])
     }
 
     /// The epochs of a run: as on the command line, in the pilot of a plan, or in the model.
     fn epochs_of(&self, loaded: &Loaded, choice: Option<&Choice>) -> u32 {
-        let goal = choice.and_then(|choice| choice.goal.as_ref());
+        let goal = choice.and_then(Choice::goal);
         let of_plan = goal.and_then(|goal| goal.name_epochs);
         self.epochs.or(of_plan).unwrap_or(loaded.model.train.epochs)
-    }
-
-    /// What the log says of a run before its first epoch.
-    fn facts_of_run(&self, loaded: &Loaded, options: &TrainOptions) -> Value {
-        let settings = &loaded.model.train;
-        let of_model = settings.optimizer.learning_rate();
-        json!({
-            "version": env!("CARGO_PKG_VERSION"),
-            "model": loaded.model.name,
-            "graph": loaded.workload.name,
-            "placement": options.placement.to_string(),
-            "workers": options.workers,
-            "threads": options.threads,
-            "samplers": options.samplers(),
-            // After a resume, the checkpoint's, which the summary has.
-            "seed": options.seed.or((self.resume.is_none()).then_some(settings.seed)),
-            "epochs": options.epochs.unwrap_or(settings.epochs),
-            "evaluate_every": options.evaluate_every,
-            "optimizer": settings.optimizer,
-            "learning_rate": options.learning_rate.unwrap_or(of_model),
-            "schedule": options.schedule.unwrap_or(settings.schedule).to_string(),
-            "metric": loaded.metric().key(),
-            "resume": self.resume,
-        })
     }
 }

@@ -2,11 +2,12 @@
 
 use super::TensorLayout;
 use crate::{Error, Planner};
+use gnnc_ir::cluster::Cluster;
 use gnnc_ir::graph::op::Redistribute;
 use gnnc_ir::kernel::End;
 use gnnc_ir::plan::Layout;
 use gnnc_ir::program::instr::{self, Collective};
-use gnnc_ir::program::traffic::traffic;
+use gnnc_ir::program::traffic::{Reads, traffic};
 use gnnc_ir::program::{Instr, Program, Ref};
 use gnnc_ir::words::units::Bytes;
 use gnnc_planner::parts::Parts;
@@ -45,72 +46,104 @@ pub(super) fn of(
     for program in &programs {
         let stage = program.pipeline.filter(|_| programs.len() > 1);
         let list = List {
-            planner,
             program,
-            parts: &parts,
             spec,
             layouts,
-            stage: stage.map_or(String::new(), |pipeline| {
-                format!("stage {}, ", pipeline.stage)
-            }),
         };
-        list.of("step", &program.step, 1, &mut found);
+        let stage = stage.map_or(String::new(), |pipeline| {
+            format!("stage {}, ", pipeline.stage)
+        });
+        each_message(
+            planner.cluster(),
+            program,
+            &parts,
+            &mut |at, instr, times, bytes| {
+                found.push(Message {
+                    at: format!("{stage}{at}"),
+                    what: instr.name(program).to_owned(),
+                    tensor: list.tensor(instr),
+                    times,
+                    bytes: Bytes(bytes),
+                    decisions: list.decisions(instr),
+                });
+            },
+        );
     }
     Ok(found)
 }
 
-struct List<'a> {
-    planner: &'a Planner<'a>,
-    program: &'a Program,
-    parts: &'a Parts,
-    spec: &'a PlacementSpec,
-    layouts: &'a [TensorLayout],
-    /// Before the places of a stage.
-    stage: String,
+/// Visits the instructions that send something in an epoch, with their places, how often they do, and the bytes that all
+/// ranks of the program then send.
+pub(crate) fn each_message(
+    cluster: &Cluster,
+    program: &Program,
+    parts: &Parts,
+    visit: &mut dyn FnMut(&str, &Instr, u64, u64),
+) {
+    let sends = Sends {
+        program,
+        parts,
+        reads: reads_of_all(cluster, parts),
+    };
+    sends.of("step", &program.step, 1, visit);
 }
 
-impl List<'_> {
-    fn of(&self, above: &str, instrs: &[Instr], times: u64, found: &mut Vec<Message>) {
+/// How often a loop runs its body, as far as bytes are counted by turns.
+pub(crate) fn times(instr: &Instr, parts: &Parts) -> u64 {
+    if let Instr::Repeat(repeat) = instr {
+        return u64::from(repeat.count);
+    }
+    let batches = parts.sizes.iter().map(|sizes| sizes.batch.count);
+    match matches!(instr, Instr::Batches(_)) {
+        true => batches.max().unwrap_or(1),
+        false => 1,
+    }
+}
+
+/// What a list sends.
+struct Sends<'a> {
+    program: &'a Program,
+    parts: &'a Parts,
+    reads: Reads,
+}
+
+impl Sends<'_> {
+    fn of(
+        &self,
+        above: &str,
+        instrs: &[Instr],
+        turns: u64,
+        visit: &mut dyn FnMut(&str, &Instr, u64, u64),
+    ) {
         for (n, instr) in instrs.iter().enumerate() {
             let between = if above.contains(' ') { '.' } else { ' ' };
             let at = format!("{above}{between}{n}");
             if let Some(body) = instr.body() {
-                self.of(&at, body, times * self.times(instr), found);
+                self.of(&at, body, turns * times(instr, self.parts), visit);
                 continue;
             }
             let sends = !matches!(instr, Instr::Finish(_));
-            let bytes = self.bytes(instr) * times;
+            let bytes = self.bytes(instr) * turns;
             if sends && bytes > 0 {
-                found.push(Message {
-                    at: format!("{}{at}", self.stage),
-                    what: instr.name(self.program).to_owned(),
-                    tensor: self.tensor(instr),
-                    times,
-                    bytes: Bytes(bytes),
-                    decisions: self.decisions(instr),
-                });
+                visit(&at, instr, turns, bytes);
             }
-        }
-    }
-
-    /// How often a loop runs its body, as far as bytes are counted by turns.
-    fn times(&self, instr: &Instr) -> u64 {
-        if let Instr::Repeat(repeat) = instr {
-            return u64::from(repeat.count);
-        }
-        let batches = self.parts.sizes.iter().map(|sizes| sizes.batch.count);
-        match matches!(instr, Instr::Batches(_)) {
-            true => batches.max().unwrap_or(1),
-            false => 1,
         }
     }
 
     fn bytes(&self, instr: &Instr) -> u64 {
-        let reads = reads_of_all(self.planner.cluster(), self.parts);
         let one = std::slice::from_ref(instr);
-        traffic(one, self.program, &reads, &self.parts.sizes).total_bytes
+        traffic(one, self.program, &self.reads, &self.parts.sizes).total_bytes
     }
+}
 
+/// The list of an epoch, and what its messages come from.
+struct List<'a> {
+    program: &'a Program,
+    spec: &'a PlacementSpec,
+    layouts: &'a [TensorLayout],
+}
+
+impl List<'_> {
     /// The name of what a message moves.
     fn tensor(&self, instr: &Instr) -> String {
         let name = |at: &Ref| self.program.buffer(at.buffer).name.clone();

@@ -6,7 +6,7 @@ use super::{Progress, TrainOptions, Trainer};
 use crate::{Compiled, Error, Kept, Loaded, Scores, Summary, Waited};
 use gnnc_files::{Claim, Claimed};
 use gnnc_ir::program::BatchSizes;
-use gnnc_ir::program::trace::{Phase, Trace, median};
+use gnnc_ir::program::trace::{Event, Phase, Trace, median};
 use gnnc_ir::words::schedule::Schedule;
 use gnnc_runtime::{RuntimeError, Snapshot};
 use std::ffi::OsString;
@@ -134,7 +134,7 @@ fn run(
     trainer.session.set_parameters(&options.parameters)?;
     let mut copies_anew_at = None;
     let mut merges = Search::new(options)?;
-    let (mut events, mut peak) = (Vec::new(), 0);
+    let (mut events, mut peak) = (Vec::<Event>::new(), 0);
     if let Some(path) = &options.resume {
         let resumed = trainer.session.resume(path)?;
         copies_anew_at = (!resumed.copies).then_some(resumed.epoch);
@@ -213,6 +213,12 @@ fn run(
             epochs,
         };
         watch(&progress);
+        if let Some(most) = options.traced_epochs.filter(|_| options.trace) {
+            events.extend(trainer.session.take_trace()?.events);
+            let kept =
+                |event: &Event| event.phase == Phase::Setup || event.epoch + most > epoch.epoch;
+            events.retain(kept);
+        }
         if !epoch.loss.is_finite() {
             let n = epoch.epoch;
             return Err(Error::Input(format!(

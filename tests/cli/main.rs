@@ -16,6 +16,7 @@ mod examples;
 mod folders;
 mod formats;
 mod graphs;
+mod html;
 mod journeys;
 mod layouts;
 mod logs;

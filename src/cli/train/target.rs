@@ -29,7 +29,7 @@ impl fmt::Display for Predicted {
 pub(super) fn of_plan(choice: &Choice) -> String {
     let known = choice.candidate.to_target.as_ref();
     let time = known.and_then(|known| known.seconds);
-    match (&choice.goal, time, choice.learning_rate()) {
+    match (choice.goal(), time, choice.learning_rate()) {
         (Some(goal), Some(time), Some(rate)) => format!(
             "; {} in {time}, with learning rate {rate} (--target {} ends the run there)",
             goal.score(),
@@ -42,7 +42,7 @@ pub(super) fn of_plan(choice: &Choice) -> String {
 /// What a plan says of the target of some runs, if it is for that target.
 pub(super) fn predicted(choice: Option<&Choice>, runs: &[&Summary]) -> Option<Predicted> {
     let choice = choice?;
-    let goal = choice.goal.as_ref()?;
+    let goal = choice.goal()?;
     let asked = runs.iter().find_map(|run| run.target)?;
     let metric = runs.first()?.scores.metric;
     if asked.target != goal.target || metric != goal.metric {
