@@ -76,7 +76,7 @@ impl Priced<'_> {
     /// What the bytes of an epoch consist of, and how many rows a message of each kind moves.
     fn volume(&self) -> Volume {
         let sent = &self.estimate.epoch.traffic;
-        let ranks = f64::from(self.spec.ranks);
+        let slices = f64::from(self.spec.slices());
         let vertices = self.parts.sizes.first().map_or(0, |s| s.of_graph()).max(1);
         let reads = self.parts.reads();
         let rows = match reads.of_groups {
@@ -94,7 +94,7 @@ impl Priced<'_> {
             halo_rows: if halo > 0 { significant(rows) } else { 0.0 },
             redistribute_rows: match sent.redistribute {
                 0 => 0.0,
-                _ => significant((ranks - 1.0) / ranks),
+                _ => significant((slices - 1.0) / slices),
             },
         }
     }
