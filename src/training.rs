@@ -7,11 +7,13 @@ mod division;
 mod host;
 mod judge;
 mod merges;
+mod pause;
 mod place;
 mod run;
 mod target;
 
 pub(crate) use judge::{Judge, no_logits};
+pub use pause::Pause;
 pub(crate) use place::parted;
 pub use place::place;
 pub use run::{best_of, train, train_once, train_traced};
@@ -38,24 +40,6 @@ use host::{budget, resting};
 use place::permitted;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Instant;
-
-/// When a run pauses: after the first epoch that fulfills one of these. By default it does not.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Pause {
-    /// It ends at this time or later.
-    pub at: Option<Instant>,
-    /// It has this number, from 1, or a higher one.
-    pub after: Option<u64>,
-}
-
-impl Pause {
-    /// Whether a run pauses after so many epochs.
-    fn is_due(&self, epochs: u64) -> bool {
-        let late = self.at.is_some_and(|at| Instant::now() >= at);
-        late || self.after.is_some_and(|after| epochs >= after)
-    }
-}
 
 /// Options of a training run.
 #[derive(Clone, Debug)]

@@ -380,6 +380,14 @@ impl Redistribute {
         }
     }
 
+    /// The slice of the columns that results have; `None` if these are whole.
+    pub fn slice(&self) -> Option<Slice> {
+        match self {
+            Self::Split(slice) => Some(*slice),
+            Self::Join(_) | Self::Replicate | Self::Reduce | Self::Own => None,
+        }
+    }
+
     /// The name in printed graphs, traces and reports.
     pub fn name(&self) -> &'static str {
         match self {

@@ -106,9 +106,12 @@ pub fn narrowest(graph: &Graph) -> u32 {
         columns.max().unwrap_or(0)
     };
     let own = components.sets.iter().map(columns);
-    let in_loops = graph.nodes.iter().filter_map(|node| match &node.op {
-        Op::Scan(scan) => Some(narrowest(&scan.body)).filter(|columns| *columns > 0),
-        _ => None,
+    let in_loops = graph.nodes.iter().filter_map(|node| {
+        if let Op::Scan(scan) = &node.op {
+            Some(narrowest(&scan.body)).filter(|columns| *columns > 0)
+        } else {
+            None
+        }
     });
     own.chain(in_loops).min().unwrap_or(0)
 }

@@ -4,7 +4,7 @@ use super::analysis::pointwise;
 use super::passes::inside;
 use super::region::Region;
 use super::{LowerError, Lowerer};
-use gnnc_ir::graph::op::{Input, Op, Redistribute, Slice};
+use gnnc_ir::graph::op::{Input, Op, Slice};
 use gnnc_ir::kernel::{Axis, End};
 use gnnc_ir::program::{BufferId, Extent, Instr, instr};
 use gnnc_ir::{NodeId, Rows, Type};
@@ -127,18 +127,21 @@ impl Region<'_> {
             }
             let node = self.graph.node(id);
             let on_slices = matches!(node.ty.rows, Rows::All | Rows::AllEdges(_));
-            let found = match (&node.op, self.value(id)) {
-                _ if !on_slices => continue,
-                (Op::Redistribute(Redistribute::Split(slice)), _) => Some(*slice),
-                (Op::Input(Input::FeatureSlice(slice)), _) => Some(*slice),
-                // Every rank of the group has all columns.
-                (Op::Redistribute(_), _) => continue,
-                (Op::Arg(n), _) => self.args.get(*n as usize).and_then(|value| value.slice),
-                (_, Some(value)) => value.slice,
-                (_, None) => {
-                    work.extend(&node.inputs);
-                    continue;
-                }
+            if !on_slices {
+                continue;
+            }
+            let found = if let Op::Redistribute(how) = &node.op {
+                // What is replicated has all columns.
+                how.slice()
+            } else if let Op::Input(Input::FeatureSlice(slice)) = &node.op {
+                Some(*slice)
+            } else if let Op::Arg(n) = &node.op {
+                self.args.get(*n as usize).and_then(|value| value.slice)
+            } else if let Some(value) = self.value(id) {
+                value.slice
+            } else {
+                work.extend(&node.inputs);
+                continue;
             };
             let size = |axis| match axis {
                 Axis::Heads => ty.heads,
