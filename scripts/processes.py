@@ -52,6 +52,12 @@ CASES = {
         8,
     ),
     "graph on nodes of 4": ("gat", ["--placement", "graph", "--node-ranks", "4"], 8),
+    "tensor in groups of 2": ("gcn", ["--placement", "tensor", "--slices", "2"], 8),
+    "tensor in groups of 4: rows as int8": (
+        "gat",
+        ["--placement", "tensor", "--slices", "4", "--set", "hidden=128", "--wire", "int8", "--allow", "quantise"],
+        8,
+    ),
     "mixed on nodes of 2": ("gcn", ["--placement", "mixed", "--node-ranks", "2"], 4),
     "mixed": ("gcn", ["--placement", "mixed"], 4),
     "skip-broadcast by age": ("gcn", ["--placement", "skip-broadcast", *STALE, "--skip", "fixed:2"], 8),
@@ -110,7 +116,8 @@ def main():
                         continue
                     if name == "hybrid" and workers < 4:
                         continue
-                    if "--node-ranks" in more and workers % int(more[more.index("--node-ranks") + 1]):
+                    sizes = [int(more[more.index(option) + 1]) for option in ("--node-ranks", "--slices") if option in more]
+                    if any(workers % size for size in sizes):
                         continue
                     log.unlink(missing_ok=True)
                     run([*train, "--workers", workers])
