@@ -257,7 +257,10 @@ def test_ctrl_c_ends_a_run_within_seconds(tmp_path):
     command = [sys.executable, "-c", textwrap.dedent(INTERRUPTED), str(file)]
     folders = [os.path.dirname(__file__), *sys.path]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, folders))}
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+    # Shells start what runs in the background with this signal ignored.
+    heard = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=environment, preexec_fn=heard)
     assert process.stdout.readline() == "begun\n"
     time.sleep(0.5)
     begin = time.perf_counter()
