@@ -92,7 +92,7 @@ pub(crate) fn ranks(
         Some(ranks) => Routes::of(&locals, ranks, end),
         None => Vec::new(),
     });
-    let wholes = Wholes::new(all, data, partition, (whole_graph, &locals))?;
+    let wholes = Wholes::new(all, data, partition, whole_graph, &locals)?;
     // Of the stages of a pipeline, one has the loss.
     let with_loss = all
         .iter()
@@ -126,7 +126,7 @@ pub(crate) fn ranks(
         };
         let program = &all[programs.index(number, count)];
         let whole = wholes.of(program, number as u32);
-        let degrees = Degrees::new(program, (local, whole), &data.topology);
+        let degrees = Degrees::new(program, local, whole, &data.topology);
         let of_rank = |all: &mut Vec<Routes>| all.get_mut(local.rank as usize).map(std::mem::take);
         let routes = routes.each_mut().map(of_rank);
         let mut part = Part::new(
@@ -357,7 +357,7 @@ impl Degrees {
         fill((rank, self), id, data, seed, &mut floats).then_some(floats)
     }
 
-    fn new(program: &Program, (local, whole): (&LocalPart, &Whole), topology: &Topology) -> Self {
+    fn new(program: &Program, local: &LocalPart, whole: &Whole, topology: &Topology) -> Self {
         let types = |types: &[u16]| types.iter().map(|kind| u32::from(*kind)).collect();
         let mut kinds: Vec<((Role, bool), Vec<u32>)> = Vec::new();
         for buffer in &program.buffers {

@@ -5,12 +5,11 @@ use crate::check::{Case, Way};
 use crate::data::planted;
 use crate::minibatch::{models, untyped};
 use crate::models::shape;
-use crate::random::{LAYERS, body, runner, shape as any_shape};
+use crate::random::{LAYERS, body, passed, runner, shape as any_shape};
 use gnnc::ir::plan::Placement;
 use gnnc::ir::words::mesh::Mesh;
 use gnnc::planner::decouple::DecoupleError;
 use proptest::prelude::*;
-use proptest::test_runner::TestError;
 
 /// Ranks, and the slices of a group.
 const MESHES: [[u32; 2]; 7] = [[4, 2], [6, 2], [6, 3], [8, 2], [8, 4], [9, 3], [12, 4]];
@@ -85,11 +84,5 @@ fn random_models_in_groups() {
         prop_assert!(found.is_empty(), "{}", found.join("\n"));
         Ok(())
     });
-    match result {
-        Ok(()) => {}
-        Err(TestError::Fail(why, (body, shape, way))) => {
-            panic!("{why}\n{body}\n{shape:?}\n{way:?}")
-        }
-        Err(e) => panic!("{e}"),
-    }
+    passed(result);
 }

@@ -152,6 +152,11 @@ fn random_models() {
         prop_assert!(found.is_empty(), "{}", found.join("\n"));
         Ok(())
     });
+    passed(result);
+}
+
+/// Fails with the model, the graph and the way of the first case that failed.
+pub fn passed<W: std::fmt::Debug>(result: Result<(), TestError<(String, Shape, W)>>) {
     match result {
         Ok(()) => {}
         Err(TestError::Fail(why, (body, shape, way))) => {

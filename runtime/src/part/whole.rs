@@ -154,7 +154,8 @@ impl Wholes {
         programs: &[Arc<Program>],
         data: &GraphData,
         partition: &Partition,
-        (graph, locals): (WholeGraph, &[LocalPart]),
+        graph: WholeGraph,
+        locals: &[LocalPart],
     ) -> Result<Self, RuntimeError> {
         let of_all = || programs.iter().map(AsRef::as_ref);
         let grouped = of_all().find(|program| program.in_groups());
