@@ -21,6 +21,7 @@ from test_layers import arguments, seeded  # noqa: E402
 
 TOLERANCE = 1e-4
 EPOCHS = 20
+DEVICE = os.environ.get("GNNC_TEST_DEVICE", "cpu")  # cuda on a machine with a GPU
 
 
 def adam(module):
@@ -56,7 +57,7 @@ def agree(module, data, make=adam, **options):
     graph = gnnc.Graph.from_pyg(data)
     expected, trained = curve(module, data, make, **options)
     model = gnnc.from_torch(module, graph, optimizer=make(module))
-    run = gnnc.train(model, graph, epochs=EPOCHS)
+    run = gnnc.train(model, graph, epochs=EPOCHS, device=DEVICE)
     assert len(run.losses) == EPOCHS
     assert expected[-1] < expected[0]
     assert np.abs(run.losses - expected).max() <= TOLERANCE
@@ -128,7 +129,7 @@ def test_losses_of_pytorch(loss, labels, directed):
     module = seeded(modules.PLAIN["GCNConv"], data.num_features, 4)
     graph = gnnc.Graph.from_pyg(data)
     expected, _ = curve(module, data, loss=loss)
-    run = gnnc.train(gnnc.from_torch(module, graph, loss=loss, optimizer=adam(module)), graph, epochs=EPOCHS)
+    run = gnnc.train(gnnc.from_torch(module, graph, loss=loss, optimizer=adam(module)), graph, epochs=EPOCHS, device=DEVICE)
     assert np.abs(run.losses - expected).max() <= TOLERANCE
 
 
@@ -193,7 +194,7 @@ def test_workers_train_alike(directed):
         {"workers": 2, "placement": "best"},
         {"threads": 2},
     ):
-        assert np.abs(gnnc.train(model, graph, epochs=10, **options).losses - one.losses).max() <= TOLERANCE
+        assert np.abs(gnnc.train(model, graph, epochs=10, device=DEVICE, **options).losses - one.losses).max() <= TOLERANCE
 
 
 def test_weights_go_into_another_module_of_the_kind(directed):

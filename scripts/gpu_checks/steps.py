@@ -110,11 +110,15 @@ def examples(machine, listed):
 
 
 def placements(machine, listed):
-    """Every placement on four ranks of the GPU."""
+    """Every placement and layout on four ranks of the GPU."""
     for example in trainings.PLACED:
         for placement in trainings.PLACEMENTS:
             training = trainings.placed(example, placement)
             yield f"{example} {placement}", lambda t=training: beside(machine, t, lambda: machine.on_device(t))
+    for example in trainings.LAID_OUT:
+        for layout in trainings.LAYOUTS:
+            training = trainings.laid_out(example, layout)
+            yield f"{example} {layout}", lambda t=training: beside(machine, t, lambda: machine.on_device(t))
     for example in trainings.BATCHED:
         for placement in trainings.ON_BATCHES:
             training = trainings.batched(example, placement)

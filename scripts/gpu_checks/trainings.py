@@ -23,6 +23,18 @@ PLACEMENTS = {
     "pipeline": [*STALE, "--chunks", "8"],
     "hybrid": [*STALE, "--stages", "2", "--chunks", "4"],
 }
+# What placements have beside themselves: messages by node, sums in place of rows, fewer bits, and groups of slices.
+LAYOUTS = {
+    "graph on nodes of 2": ["graph", "--node-ranks", "2"],
+    "graph with a joint cover": ["graph", "--cover", "joint"],
+    "graph with a joint cover on nodes of 2": ["graph", "--cover", "joint", "--node-ranks", "2"],
+    "graph with rows as bf16": ["graph", "--allow", "quantise", "--wire", "bf16"],
+    "graph with rows as int8": ["graph", "--allow", "quantise", "--wire", "int8"],
+    "graph with interior rows": ["graph", "--interior"],
+    "tensor in groups of 2": ["tensor", "--slices", "2"],
+    "tensor in groups of 2 with rows as int8": ["tensor", "--slices", "2", "--allow", "quantise", "--wire", "int8"],
+}
+LAID_OUT = ["gcn_cora", "gat_cora"]
 PLACED = ["gcn_cora", "gat_cora", "gcn_8_squirrel"]
 TOGETHER = [("gcn_cora", "graph"), ("gat_cora", "graph"), ("gcn_cora", "tensor"), ("gcn_cora", "push-pull")]
 FIRST = ["gcn_cora", "gat_cora"]  # what is looked at before everything else
@@ -54,6 +66,12 @@ def some(example):
 def placed(example, placement):
     """An example on four ranks. The default partitioner differs between processor and GPU."""
     return [*some(example), "--workers", "4", "--partitioner", "metis", "--placement", placement, *PLACEMENTS.get(placement, [])]
+
+
+def laid_out(example, name):
+    """An example on four ranks, in one of `LAYOUTS`."""
+    placement, *options = LAYOUTS[name]
+    return [*placed(example, placement), *options]
 
 
 def batched(example, placement):
@@ -96,6 +114,7 @@ def all_of(folder):
     here = [name for name, there in examples(folder).items() if there]
     wanted = [training for name in here for training in (few(folder, name), [name])]
     wanted += [placed(name, placement) for name in PLACED for placement in PLACEMENTS]
+    wanted += [laid_out(name, layout) for name in LAID_OUT for layout in LAYOUTS]
     wanted += [batched(name, placement) for name in BATCHED for placement in ON_BATCHES]
     return wanted + [together(*pair) for pair in TOGETHER]
 

@@ -170,6 +170,31 @@ fn a_run_is_that_of_the_processor() {
     );
 }
 
+/// The third epoch is captured work done again: it counts what the epoch before sent, also between nodes.
+#[test]
+fn layouts_of_halos_are_those_of_the_processor() {
+    let Some(place) = Place::new("layouts_of_halos_are_those_of_the_processor") else {
+        return;
+    };
+    let layouts: [&[&str]; 4] = [
+        &["graph", "--node-ranks", "2"],
+        &["graph", "--node-ranks", "2", "--cover", "joint"],
+        &["graph", "--interior"],
+        &["tensor", "--slices", "2"],
+    ];
+    for layout in layouts {
+        let words = ["train", "m.gir", "--set", "hidden=16", "--workers", "4"];
+        let partition = ["--partitioner", "metis", "--placement"];
+        let words = [&words[..], &partition, layout].concat();
+        let own = place.report(&[&words[..], &["--device", "cuda"]].concat());
+        let cpu = place.report(&words);
+        close(&own, &cpu);
+        for bytes in ["bytes_sent", "bytes_crossed"] {
+            assert_eq!(own[bytes], cpu[bytes], "{layout:?}: {bytes}");
+        }
+    }
+}
+
 /// A model that says how its batches are trains on them on a device too.
 #[test]
 fn batches_are_those_of_the_processor() {

@@ -40,9 +40,40 @@ pub(super) struct Device {
 #[derive(Default)]
 pub(super) struct List {
     captured: Option<Captured>,
-    /// Bytes each rank sends in a run, and bytes it copies from and to its host.
-    sent: Vec<[u64; 2]>,
+    /// What each rank counts in a run.
+    bytes: Vec<Bytes>,
     ran: bool,
+}
+
+/// Bytes that a rank counts.
+#[derive(Clone, Copy)]
+struct Bytes {
+    /// Sent to other ranks.
+    sent: u64,
+    /// Copied from and to the host.
+    moved: u64,
+    /// Of halo rows, sent to other nodes.
+    crossed: u64,
+}
+
+impl Bytes {
+    /// So far.
+    fn of(device_rank: &DeviceRank) -> Self {
+        Self {
+            sent: device_rank.sent,
+            moved: device_rank.own.moved,
+            crossed: device_rank.own.crossed,
+        }
+    }
+
+    /// Since an earlier count.
+    fn since(self, before: Self) -> Self {
+        Self {
+            sent: self.sent - before.sent,
+            moved: self.moved - before.moved,
+            crossed: self.crossed - before.crossed,
+        }
+    }
 }
 
 /// A rank's progress through a list.
@@ -128,10 +159,11 @@ impl Device {
                 let main = self.gpu.main;
                 let replayed = self.gpu.driver.replay(main, captured);
                 replayed.map_err(|error| self.failure(phase, error))?;
-                let sent = self.lists.get(name).map_or(&[][..], |list| &list.sent[..]);
-                for (device_rank, [sent, moved]) in self.device_ranks.iter_mut().zip(sent) {
-                    device_rank.sent += sent;
-                    device_rank.own.moved += moved;
+                let counts = self.lists.get(name).map_or(&[][..], |list| &list.bytes[..]);
+                for (device_rank, bytes) in self.device_ranks.iter_mut().zip(counts) {
+                    device_rank.sent += bytes.sent;
+                    device_rank.own.moved += bytes.moved;
+                    device_rank.own.crossed += bytes.crossed;
                 }
                 self.finish(phase)?;
             }
@@ -169,8 +201,7 @@ impl Device {
         let ran = self.lists.get(name).is_some_and(|list| list.ran);
         let same = programs.iter().all(|p| same_always(p, p.list(phase)));
         let captures = ran && same && !traced && phase != Phase::Setup;
-        let bytes = |device_rank: &DeviceRank| [device_rank.sent, device_rank.own.moved];
-        let before: Vec<[u64; 2]> = self.device_ranks.iter().map(bytes).collect();
+        let before: Vec<Bytes> = self.device_ranks.iter().map(Bytes::of).collect();
         let (main, offset) = (self.gpu.main, self.began.elapsed().as_secs_f64() * 1e6);
         let failed = |device: &Self, error| device.failure(phase, error);
         if captures {
@@ -198,13 +229,10 @@ impl Device {
             noted.map_err(|error| failed(self, error))?;
         }
         let after = self.device_ranks.iter().zip(before);
-        let sent = after.map(|(device_rank, before)| {
-            let [sent, moved] = bytes(device_rank);
-            [sent - before[0], moved - before[1]]
-        });
+        let bytes = after.map(|(device_rank, before)| Bytes::of(device_rank).since(before));
         let list = List {
             captured,
-            sent: sent.collect(),
+            bytes: bytes.collect(),
             ran: true,
         };
         self.lists.insert(name, list);
