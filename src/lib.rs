@@ -41,6 +41,7 @@ mod source;
 mod summary;
 mod trainable;
 mod training;
+mod version;
 
 pub use by_part::ByPart;
 pub use caching::cache_folder;
@@ -71,3 +72,4 @@ pub use summary::{Kept, MeasuredMerges, Scores, Summary, TargetRun, Waited};
 pub use training::{
     Pause, Progress, TrainOptions, Trainer, best_of, place, train, train_once, train_traced,
 };
+pub use version::version;

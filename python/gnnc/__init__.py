@@ -5,7 +5,7 @@ arrays or another library (`Graph`). `plan` says how to place a model on a clust
 `predict` says what it computes, and `Run.to_torch` puts trained weights back into the PyTorch module.
 """
 
-from ._gnnc import __version__
+from ._gnnc import __build__, __version__
 from .errors import Error, InputError, MachineError, UnsupportedError
 from .graph import Graph
 from .model import Model, Predictions, embeddings, predict
@@ -23,6 +23,7 @@ __all__ = [
     "Predictions",
     "Run",
     "UnsupportedError",
+    "__build__",
     "__version__",
     "embeddings",
     "from_torch",

@@ -3,6 +3,7 @@
 from typing import Any, Callable, Optional
 
 __version__: str
+__build__: str
 
 class Floats:
     """Floats that `numpy.asarray` has where they are."""

@@ -43,20 +43,21 @@ class Plan:
         """The candidates as a table of pandas: times in seconds, memory and messages in bytes."""
         import pandas
 
-        columns = {
-            "epoch_seconds": "epoch_seconds",
-            "compute_seconds": "compute_seconds",
-            "exposed_communication_seconds": "exposed_communication_seconds",
-            "bubble_seconds": "bubble_seconds",
-            "bytes": "bytes",
-            "peak_memory_bytes": "peak_memory_bytes",
-            "fits": "fits",
-            "allowed": "allowed",
-        }
+        columns = [
+            "epoch_seconds",
+            "compute_seconds",
+            "exposed_communication_seconds",
+            "bubble_seconds",
+            "bytes",
+            "peak_memory_bytes",
+            "fits",
+            "allowed",
+            "reason",
+        ]
         rows = []
         for at, about in enumerate(self.candidates):
             row = {"name": about["name"], "placement": about["placement"], "ranks": about["parameters"]["ranks"]}
-            row.update({key: about[field] for key, field in columns.items()})
+            row.update({key: about[key] for key in columns})
             low, high = about["range"]["low"], about["range"]["high"]
             rows.append({**row, "low_seconds": low, "high_seconds": high, "chosen": at == self.data["chosen"]})
         return pandas.DataFrame(rows)
@@ -71,7 +72,7 @@ class Plan:
                 f"{about['bytes'] / 2**20:.3g} MiB",
                 f"{about['peak_memory_bytes'] / 2**20:.4g} MiB",
                 "fits" if about["fits"] else "does not fit",
-                "allowed" if about["allowed"] else "not allowed",
+                "allowed" if about["allowed"] else about["reason"].split(";")[0],
             ]
             cells.append("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in shown) + "</tr>")
         heads = ("", "candidate", "epoch", "sent", "memory", "fits", "allowed")

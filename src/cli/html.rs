@@ -89,7 +89,7 @@ impl Page {
         };
         page.set("format", json!("gnnc-page"));
         page.set("version", json!(1));
-        page.set("gnnc", json!(env!("CARGO_PKG_VERSION")));
+        page.set("gnnc", json!(gnnc::version()));
         page.set("command", json!(command));
         page.set("model", json!(loaded.model.name));
         page.set("graph", graph);

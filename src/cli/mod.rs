@@ -67,7 +67,7 @@ use std::sync::Arc;
 #[derive(Parser)]
 #[command(
     name = "gnnc",
-    version,
+    version = gnnc::version(),
     propagate_version = true,
     max_term_width = 99,
     after_help = "Exit codes: 0 success; 1 invalid input; 2 the machine refused or gnnc has a bug;\n\

@@ -24,7 +24,7 @@ pub(super) fn facts(
     };
     let bytes = |memory: Option<u64>| memory.map_or("all".to_owned(), |bytes| bytes.to_string());
     vec![
-        fact("version of gnnc", env!("CARGO_PKG_VERSION").to_owned()),
+        fact("version of gnnc", crate::version().to_owned()),
         fact("model", format!("{} ({program:016x})", loaded.model.name)),
         fact("graph", format!("{} ({})", loaded.workload.name, key)),
         fact("partition", partition.fingerprint()),

@@ -138,6 +138,7 @@ fn options_that_pages_name_exist() {
             let Some(first) = words
                 .first()
                 .filter(|word| word.chars().all(|c| c.is_ascii_lowercase() || c == '-'))
+                .filter(|word| **word != "--version")
             else {
                 continue;
             };

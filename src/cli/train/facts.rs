@@ -10,7 +10,7 @@ impl Train {
         let settings = &loaded.model.train;
         let of_model = settings.optimizer.learning_rate();
         json!({
-            "version": env!("CARGO_PKG_VERSION"),
+            "version": gnnc::version(),
             "model": loaded.model.name,
             "graph": loaded.workload.name,
             "placement": options.placement.to_string(),
