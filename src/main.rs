@@ -8,5 +8,6 @@ static ALLOCATOR: memory::Allocator = memory::Allocator;
 
 fn main() -> std::process::ExitCode {
     memory::report_aborts();
+    memory::report_panics();
     cli::main()
 }

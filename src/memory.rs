@@ -82,6 +82,20 @@ extern "C" fn aborted(_: libc::c_int) {
     }
 }
 
+/// Reports panics that come from a lack of memory like every other lack of memory.
+///
+/// The standard library panics in a new thread where it cannot map the stack on which the thread handles signals.
+pub fn report_panics() {
+    let usual = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        let said = panic.payload_as_str();
+        if said.is_some_and(|said| said.contains("alternative stack")) {
+            refused(libc::SIGSTKSZ);
+        }
+        usual(panic);
+    }));
+}
+
 /// Reports the lack of memory and ends the process, without allocating.
 #[cold]
 fn refused(size: usize) -> ! {

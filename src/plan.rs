@@ -202,14 +202,31 @@ impl<'a> Planner<'a> {
         self.request().candidates()
     }
 
-    /// A constraint that the requested placement cannot follow, and what to do about it.
-    pub fn useless_pin(&self) -> Option<String> {
-        self.request().useless()
-    }
-
     /// Why there are no candidates, and what to do about it.
     pub fn why_none(&self) -> String {
         self.request().why_none()
+    }
+
+    /// Refuses pins that leave no candidate, or ask a placement for what it does not have.
+    ///
+    /// # Errors
+    /// Which pin to change, and how.
+    pub fn check_pins(&self) -> Result<(), Error> {
+        let request = self.request();
+        let refuse = |why: String| Err(Error::Input(why));
+        if let Some(useless) = request.useless() {
+            return refuse(format!("--pin cannot be followed: {useless}"));
+        }
+        if !request.candidates().is_empty() {
+            return Ok(());
+        }
+        let devices = self.options.cluster.devices();
+        match self.options.pin.ranks {
+            Some(ranks) if ranks > devices => refuse(format!(
+                "found --pin ranks={ranks}, expected at most {devices}, the devices of the cluster; raise --gpus"
+            )),
+            Some(_) | None => refuse(format!("--pin leaves no candidate: {}", request.why_none())),
+        }
     }
 
     /// Prices the placements and ranks them.

@@ -5,6 +5,10 @@ arrays or another library (`Graph`). `plan` says how to place a model on a clust
 `predict` says what it computes, and `Run.to_torch` puts trained weights back into the PyTorch module.
 """
 
+from __future__ import annotations
+
+from typing import Any, Mapping
+
 from ._gnnc import __build__, __version__
 from .errors import Error, InputError, MachineError, UnsupportedError
 from .graph import Graph
@@ -33,7 +37,16 @@ __all__ = [
 ]
 
 
-def from_torch(module, graph, *, inputs=None, loss=None, optimizer=None, epochs=200, name=None):
+def from_torch(
+    module: Any,
+    graph: Graph,
+    *,
+    inputs: Mapping[str, str] | None = None,
+    loss: Any = None,
+    optimizer: Any = None,
+    epochs: int = 200,
+    name: str | None = None,
+) -> Model:
     """Makes a model of a PyTorch module with layers of PyTorch Geometric or DGL, with the module's weights.
 
     `graph` is the `Graph` to run on; its statistics, features and classes go into the model's text. The forward method

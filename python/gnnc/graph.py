@@ -1,10 +1,13 @@
 """Data graphs."""
 
+from __future__ import annotations
+
 import io
 import json
 import os
 import re
 import tempfile
+from typing import Any, Sequence
 
 import numpy as np
 
@@ -12,7 +15,7 @@ from . import _gnnc
 from .errors import InputError
 
 
-def array(values):
+def array(values: Any) -> np.ndarray:
     """An array of whatever NumPy or PyTorch has, without a copy if it is in the processor's memory and dense."""
     if hasattr(values, "detach"):
         values = values.detach()
@@ -24,7 +27,7 @@ def array(values):
     return np.asarray(values)
 
 
-def loops_of(edges, vertices):
+def loops_of(edges: np.ndarray, vertices: int) -> str:
     """`none`, `all` or `some` of the vertices have an edge to themselves; `all` have exactly one."""
     loops = edges[0][edges[0] == edges[1]]
     if not len(loops):
@@ -54,20 +57,20 @@ class Graph:
 
     def __init__(
         self,
-        edge_index,
-        x=None,
-        y=None,
-        train_mask=None,
-        val_mask=None,
-        test_mask=None,
-        edge_attr=None,
+        edge_index: Any,
+        x: Any = None,
+        y: Any = None,
+        train_mask: Any = None,
+        val_mask: Any = None,
+        test_mask: Any = None,
+        edge_attr: Any = None,
         *,
-        edge_type=None,
-        num_relations=None,
-        num_nodes=None,
-        name="graph",
-        **arrays,
-    ):
+        edge_type: Any = None,
+        num_relations: int | None = None,
+        num_nodes: int | None = None,
+        name: str = "graph",
+        **arrays: Any,
+    ) -> None:
         edges = array(edge_index)
         if edges.ndim != 2 or edges.shape[0] != 2 or edges.dtype.kind not in "iu":
             raise InputError(
@@ -97,24 +100,24 @@ class Graph:
             # Rows that prove the number of vertices.
             known.setdefault("train_mask", np.zeros(int(num_nodes), dtype=bool))
         file = io.BytesIO()
-        np.savez(file, edge_index=edges, **known)
+        np.savez(file, edge_index=edges, **known)  # type: ignore[arg-type]
         self._native = _gnnc.Graph.from_archive(file.getvalue(), name, shared)
         self.self_loops = loops_of(edges, self.num_nodes)
 
     @classmethod
-    def _of(cls, native):
+    def _of(cls, native: _gnnc.Graph) -> Graph:
         graph = cls.__new__(cls)
         graph._native = native
         graph.self_loops = "some" if native.self_loops else "none"
         return graph
 
     @classmethod
-    def load(cls, path):
+    def load(cls, path: str | os.PathLike[str]) -> Graph:
         """Reads a graph file or a folder of OGB, DGL or TU Dortmund, as the command line does (docs/data.md)."""
         return cls._of(_gnnc.Graph.read(os.fspath(path)))
 
     @classmethod
-    def from_pyg(cls, data, *, split=0, name="graph", **more):
+    def from_pyg(cls, data: Any, *, split: int = 0, name: str = "graph", **more: Any) -> Graph:
         """A graph of a `Data` or a `Batch` of PyTorch Geometric.
 
         Takes `edge_index` or `adj_t`, `x`, `y`, the masks, `edge_attr` or `edge_weight`, `edge_type` and `batch`. Of masks
@@ -133,7 +136,7 @@ class Graph:
             edges = np.stack([array(column), array(row)])
             weights = value if weights is None else weights
 
-        def mask(key):
+        def mask(key: str) -> np.ndarray | None:
             found = getattr(data, key, None)
             if found is None:
                 return None
@@ -147,8 +150,16 @@ class Graph:
 
     @classmethod
     def from_dgl(
-        cls, graph, *, features="feat", labels="label", edge_features=None, edge_type=None, name="graph", **more
-    ):
+        cls,
+        graph: Any,
+        *,
+        features: str = "feat",
+        labels: str = "label",
+        edge_features: str | None = None,
+        edge_type: str | None = None,
+        name: str = "graph",
+        **more: Any,
+    ) -> Graph:
         """A graph of a homogeneous `DGLGraph`.
 
         `features` and `labels` are keys of `ndata`, `edge_features` and `edge_type` of `edata`; the masks are `train_mask`,
@@ -166,7 +177,7 @@ class Graph:
         return cls(edges, num_nodes=graph.num_nodes(), name=name, **{**taken, **more})
 
     @classmethod
-    def from_scipy(cls, matrix, x=None, y=None, *, weights=False, **more):
+    def from_scipy(cls, matrix: Any, x: Any = None, y: Any = None, *, weights: bool = False, **more: Any) -> Graph:
         """A graph of a square sparse matrix: row `u`, column `v` is the edge from `u` to `v`.
 
         With `weights`, its values are the numbers of the edges. Stored zeros are edges then, and left out otherwise.
@@ -184,7 +195,15 @@ class Graph:
         return cls(edges, x, y, num_nodes=matrix.shape[0], **more)
 
     @classmethod
-    def from_networkx(cls, graph, *, features=None, label=None, weight=None, **more):
+    def from_networkx(
+        cls,
+        graph: Any,
+        *,
+        features: Sequence[str] | None = None,
+        label: str | None = None,
+        weight: str | None = None,
+        **more: Any,
+    ) -> Graph:
         """A graph of NetworkX, whose vertices are numbered in its order; edges without a direction become two.
 
         `features` are names of attributes of vertices, numbers or lists; `label` is one such name, with a whole number;
@@ -210,7 +229,17 @@ class Graph:
         return cls(edges, num_nodes=len(number), **more)
 
     @classmethod
-    def from_pandas(cls, edges, nodes=None, *, symmetrize=False, split=None, stratified=False, seed=0, name="graph"):
+    def from_pandas(
+        cls,
+        edges: Any,
+        nodes: Any = None,
+        *,
+        symmetrize: bool = False,
+        split: Sequence[float] | None = None,
+        stratified: bool = False,
+        seed: int = 0,
+        name: str = "graph",
+    ) -> Graph:
         """A graph of tables: a row for each edge, and a row for each vertex.
 
         Columns are found by their names, as `gnnc graph import` does (docs/data.md): `source`, `target` and `type` of edges,
@@ -235,47 +264,47 @@ class Graph:
         return cls._of(native)
 
     @property
-    def name(self):
+    def name(self) -> str:
         """The name in plans and messages."""
         return self._native.name
 
     @property
-    def num_nodes(self):
+    def num_nodes(self) -> int:
         """Number of vertices."""
         return self._native.vertices
 
     @property
-    def num_edges(self):
+    def num_edges(self) -> int:
         """Number of stored edges: one for each direction, without self loops and repeats."""
         return self._native.edges
 
     @property
-    def num_features(self):
+    def num_features(self) -> int:
         """Features of a vertex."""
         return self._native.features
 
     @property
-    def num_classes(self):
+    def num_classes(self) -> int:
         """Classes, or numbers per vertex; 0 without labels."""
         return self._native.classes
 
     @property
-    def repeated_edges(self):
+    def repeated_edges(self) -> int:
         """How many repeated edges were left out."""
         return self._native.repeats
 
     @property
-    def statistics(self):
+    def statistics(self) -> dict[str, Any]:
         """What plans know of the graph, as `gnnc graph stats --format json` prints it."""
         return json.loads(self._native.statistics())
 
     @property
-    def word(self):
+    def word(self) -> str:
         """The name as one word of the language."""
         name = re.sub(r"\W", "_", self.name)
         return name if re.match("[A-Za-z]", name) else f"graph_{name}"
 
-    def item(self, name=None, *, identity=False, classes=None):
+    def item(self, name: str | None = None, *, identity: bool = False, classes: int | None = None) -> str:
         """The statistics of the graph as an item of a model's text: enough to plan with the command line.
 
         identity: whether each vertex has a feature of its own, in place of those of the graph
@@ -301,6 +330,6 @@ class Graph:
         body = "".join(f"  {key} = {value}\n" for key, value in lines.items() if value is not None)
         return f"graph {name or self.word} {{\n{body}}}\n"
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         about = f"{self.num_nodes} vertices, {self.num_edges} edges, {self.num_features} features, {self.num_classes} classes"
         return f"<gnnc.Graph {self.name}: {about}>"

@@ -1,9 +1,12 @@
 """Models, and what they compute."""
 
+from __future__ import annotations
+
 import os
 import re
 from dataclasses import dataclass
 from types import SimpleNamespace
+from typing import Any, Mapping
 
 import numpy as np
 
@@ -12,7 +15,7 @@ from .errors import InputError
 from .graph import Graph
 
 
-def matrices(weights):
+def matrices(weights: Mapping[str, Any]) -> dict[str, Any]:
     """Weights as native code takes them: by name, the shape and a matrix."""
     found = {}
     for name, values in weights.items():
@@ -23,7 +26,18 @@ def matrices(weights):
     return found
 
 
-def native(graph):
+def words(knobs: Mapping[str, Any] | None) -> list[tuple[str, str]]:
+    """Names and values of knobs as the command line writes them."""
+
+    def word(value: Any) -> str:
+        if isinstance(value, bool):
+            return "yes" if value else "no"
+        return ",".join(map(word, value)) if isinstance(value, (list, tuple)) else str(value)
+
+    return [(str(name).replace("_", "-"), word(value)) for name, value in (knobs or {}).items()]
+
+
+def native(graph: Graph | None) -> _gnnc.Graph | None:
     """The native part of a graph, if there is one."""
     if graph is None or isinstance(graph, Graph):
         return None if graph is None else graph._native
@@ -32,7 +46,7 @@ def native(graph):
     )
 
 
-def model_of(model):
+def model_of(model: Model | str | os.PathLike[str]) -> Model:
     """A model as it is, or of its text or path."""
     if hasattr(model, "forward"):
         raise InputError(
@@ -49,42 +63,48 @@ class Model:
     set:    values of the model's parameters and of numbers of its `train` block, such as `{"hidden": 64, "train.lr": 0.1}`
     """
 
-    def __init__(self, source, *, set=None, weights=None):
-        text = source if isinstance(source, str) and ("\n" in source or "{" in source) else None
-        self.is_file = text is None
+    def __init__(
+        self,
+        source: str | os.PathLike[str],
+        *,
+        set: Mapping[str, float] | None = None,
+        weights: Mapping[str, np.ndarray] | None = None,
+    ) -> None:
+        self.is_file = not (isinstance(source, str) and ("\n" in source or "{" in source))
         self.path = os.fspath(source) if self.is_file else "model.gir"
         if self.is_file:
             try:
                 with open(self.path, encoding="utf-8") as file:
-                    text = file.read()
+                    self.text = file.read()
             except (OSError, UnicodeDecodeError) as error:
                 said = getattr(error, "strerror", None) or str(error)
                 raise InputError(f"cannot read {self.path}: {said}") from error
-        self.text = text
+        else:
+            self.text = str(source)
         self.set = [(str(key), float(value)) for key, value in (set or {}).items()]
         #: Parameters by name: arrays of iterations x rows x columns. Empty if there are none yet.
         self.weights = dict(weights or {})
         #: The PyTorch module that the model comes from, and how to go back; `None` without one.
-        self.source = None
+        self.source: Any = None
 
-    def check(self, graph=None):
+    def check(self, graph: Graph | None = None) -> str:
         """Checks the model with `graph` or with its own. Raises `InputError` with all errors; returns the warnings."""
         self._fits(graph)
         return _gnnc.check(self._on(graph), native(graph))[1]
 
-    def save(self, path):
+    def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the text of the model, for the command line."""
         with open(path, "w", encoding="utf-8") as file:
             file.write(self.text)
 
-    def with_weights(self, weights):
+    def with_weights(self, weights: Mapping[str, np.ndarray]) -> Model:
         """The same model with other weights."""
         model = Model.__new__(Model)
         model.__dict__.update(self.__dict__)
         model.weights = dict(weights)
         return model
 
-    def to_torch(self, module=None, graph=None):
+    def to_torch(self, module: Any = None, graph: Graph | None = None) -> Any:
         """Puts the weights into the PyTorch module that the model comes from, or into `module` of the same kind.
 
         Running statistics of batch norm become those of the vertices of `graph`, which has to be given if there are any.
@@ -94,7 +114,7 @@ class Model:
             raise InputError("this model does not come from PyTorch; its weights are in the attribute `weights`")
         return self.source.put_back(self, module, graph)
 
-    def _on(self, graph):
+    def _on(self, graph: Graph | None) -> SimpleNamespace:
         """The model as native code takes it. A model without a graph gets the item of the one that it runs on."""
         text = self.text
         wanted = re.search(r"^\s*model\b[^{]*\bon\s+(\w+)", text, re.MULTILINE)
@@ -102,16 +122,16 @@ class Model:
             text = f"{text}\n{graph.item(wanted[1])}"
         return SimpleNamespace(text=text, path=self.path, is_file=self.is_file and text == self.text, set=self.set)
 
-    def _fits(self, graph):
+    def _fits(self, graph: Graph | None) -> None:
         """Refuses a graph on which the layers of a PyTorch module would compute something else."""
         if self.source is not None and graph is not None:
             self.source.fits(graph)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         count = sum(values.size for values in self.weights.values())
         return f"<gnnc.Model {self.path}: {count} weights>"
 
-    def __str__(self):
+    def __str__(self) -> str:
         return self.text
 
 
@@ -124,10 +144,10 @@ class Predictions:
     #: What the numbers are: of a `class`, of `several` labels, or `numbers` themselves.
     labels: str
     #: Scores on the vertices with labels: `metric`, `train`, `val` and `test`; `None` if the graph has no labels.
-    scores: "dict | None"
+    scores: dict[str, Any] | None
 
     @property
-    def probabilities(self):
+    def probabilities(self) -> np.ndarray:
         """The probability of each class or label; the numbers themselves of a regression."""
         if self.labels == "numbers":
             return self.logits
@@ -137,21 +157,29 @@ class Predictions:
         return powers / powers.sum(axis=1, keepdims=True)
 
     @property
-    def classes(self):
+    def classes(self) -> np.ndarray:
         """The most probable class of each vertex; of several labels, whether it has each."""
         if self.labels == "numbers":
             raise InputError("these predictions are numbers, not classes; they are in the attribute `logits`")
         return self.logits > 0 if self.labels == "several" else self.logits.argmax(axis=1)
 
 
-def given(model, checkpoint):
+def given(model: Model, checkpoint: str | os.PathLike[str] | None) -> str | None:
     """Checks that there are weights to evaluate."""
     if checkpoint is None and not model.weights:
         raise InputError("the model has no weights; train it, make it with gnnc.from_torch, or name a checkpoint")
     return None if checkpoint is None else os.fspath(checkpoint)
 
 
-def predict(model, graph=None, *, checkpoint=None, last=False, workers=1, threads=None):
+def predict(
+    model: Any,
+    graph: Graph | None = None,
+    *,
+    checkpoint: str | os.PathLike[str] | None = None,
+    last: bool = False,
+    workers: int = 1,
+    threads: int | None = None,
+) -> Predictions:
     """What a model with weights says about the vertices of `graph`, or of its own graph.
 
     checkpoint: take the weights of a run of `train` or of the command line; those of its best epoch unless `last`
@@ -166,7 +194,16 @@ def predict(model, graph=None, *, checkpoint=None, last=False, workers=1, thread
     return Predictions(np.asarray(found["logits"]), found["labels"], found["scores"])
 
 
-def embeddings(model, name, graph=None, *, checkpoint=None, last=False, workers=1, threads=None):
+def embeddings(
+    model: Any,
+    name: str,
+    graph: Graph | None = None,
+    *,
+    checkpoint: str | os.PathLike[str] | None = None,
+    last: bool = False,
+    workers: int = 1,
+    threads: int | None = None,
+) -> np.ndarray:
     """The rows of the tensor that a model calls `name`, one for each vertex. The rest is as in `predict`."""
     model = getattr(model, "model", model)
     model = model_of(model)
@@ -179,6 +216,6 @@ def embeddings(model, name, graph=None, *, checkpoint=None, last=False, workers=
     return np.asarray(rows)
 
 
-def threads_of(workers):
+def threads_of(workers: int) -> int:
     """Threads of each worker, so that all together are as many as this process may use processors."""
     return max(len(os.sched_getaffinity(0)) // max(workers, 1), 1)

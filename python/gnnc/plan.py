@@ -1,10 +1,15 @@
 """Plans."""
 
+from __future__ import annotations
+
 import html
 import json
+import os
+from typing import Any, Iterable, Mapping
 
 from . import _gnnc
-from .model import model_of, native
+from .graph import Graph
+from .model import Model, model_of, native, words
 
 
 class Plan:
@@ -13,7 +18,7 @@ class Plan:
     `str(plan)` is the text of `gnnc plan`, `plan.why` that of `gnnc plan --why --all`.
     """
 
-    def __init__(self, text, why, names, plan):
+    def __init__(self, text: str, why: str, names: list[str], plan: str) -> None:
         #: The plan as JSON, which `gnnc train` runs and `gnnc diff` compares.
         self.json = text
         #: The text with the reasons of all candidates.
@@ -24,22 +29,22 @@ class Plan:
         self._text = plan
 
     @property
-    def candidates(self):
+    def candidates(self) -> list[dict[str, Any]]:
         """The candidates as dictionaries, each with its `name`."""
         return [{"name": name, **about} for name, about in zip(self._names, self.data["candidates"])]
 
     @property
-    def chosen(self):
+    def chosen(self) -> dict[str, Any] | None:
         """The chosen candidate; `None` if none fits and is allowed."""
         at = self.data["chosen"]
         return None if at is None else self.candidates[at]
 
-    def save(self, path):
+    def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the plan for `gnnc train FILE` and `gnnc diff`."""
         with open(path, "w", encoding="utf-8") as file:
             file.write(self.json)
 
-    def to_dataframe(self):
+    def to_dataframe(self) -> Any:
         """The candidates as a table of pandas: times in seconds, memory and messages in bytes."""
         import pandas
 
@@ -62,7 +67,7 @@ class Plan:
             rows.append({**row, "low_seconds": low, "high_seconds": high, "chosen": at == self.data["chosen"]})
         return pandas.DataFrame(rows)
 
-    def _repr_html_(self):
+    def _repr_html_(self) -> str:
         cells = []
         for at, about in enumerate(self.candidates[:10]):
             shown = [
@@ -83,28 +88,29 @@ class Plan:
         body = "".join(cells)
         return f"<p><b>{html.escape(title)}</b></p><table><tr>{head}</tr>{body}</table><p>{reason}</p>"
 
-    def __str__(self):
+    def __str__(self) -> str:
         return self._text
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         chosen = self.chosen
         return f"<gnnc.Plan of {self.data['model']}: {chosen['name'] if chosen else 'nothing chosen'}>"
 
 
 def plan(
-    model,
+    model: Model | str | os.PathLike[str],
     *,
-    graph=None,
-    cluster=None,
-    gpus=None,
-    nodes=None,
-    objective="time",
-    allow=(),
-    storage="f32",
-    overlap=True,
-    top=None,
-    evaluate_every=None,
-):
+    graph: Graph | None = None,
+    cluster: str | None = None,
+    gpus: int | None = None,
+    nodes: int | None = None,
+    objective: str = "time",
+    allow: Iterable[str] = (),
+    storage: str = "f32",
+    pin: Mapping[str, Any] | None = None,
+    overlap: bool = True,
+    top: int | None = None,
+    evaluate_every: int | None = None,
+) -> Plan:
     """Finds the best placement of a model on a cluster, without running it.
 
     model:     a `Model`, its text, or its path
@@ -115,6 +121,8 @@ def plan(
     objective: what to minimize: `time`, `memory` or `bytes`
     allow:     relaxations to permit: `decouple`, `stale`, `sample`, `quantise`
     storage:   how tensors are stored: `f32`, `bf16` or `f16`
+    pin:       consider only candidates with these values, such as `{"placement": "graph", "wire": "int8"}`, or plan for
+               batches such as `{"batch": 1024, "fanouts": [25, 10]}`; the keys are those of `gnnc plan --pin`
     """
     model = model_of(model)
     model._fits(graph)
@@ -125,6 +133,7 @@ def plan(
         "objective": objective,
         "allow": list(allow),
         "storage": storage,
+        "pin": words(pin),
         "overlap": overlap,
         "top": top,
         "evaluate_every": evaluate_every,

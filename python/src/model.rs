@@ -8,8 +8,11 @@ use gnnc::ir::graph::op::LabelKind;
 use gnnc::ir::plan::{Objective, PlanSource};
 use gnnc::ir::words::storage::Storage;
 use gnnc::planner::report::{self, View};
+use gnnc::planner::search::Pin;
 use gnnc::runtime::Tensor;
-use gnnc::{Cache, Error, LoadOptions, Loaded, PlanOptions, Scores, Source, TrainOptions, Weights};
+use gnnc::{
+    Cache, Error, LoadOptions, Loaded, PlanOptions, Planner, Scores, Source, TrainOptions, Weights,
+};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 use std::collections::BTreeMap;
@@ -142,6 +145,8 @@ struct Planned {
     objective: String,
     allow: Vec<String>,
     storage: String,
+    /// Keys and values, as the command line writes them.
+    pin: Vec<(String, String)>,
     overlap: bool,
     top: Option<usize>,
     evaluate_every: Option<u32>,
@@ -167,6 +172,16 @@ pub fn plan(
     };
     let objective = word(py, "the objective", &how.objective, &goals, name)?;
     let (allow, storage) = (permissions(py, &how.allow)?, storage(py, &how.storage)?);
+    let mut pin = Pin::default();
+    for (key, value) in &how.pin {
+        let set = gnnc::knobs::pin(&mut pin, key, value);
+        set.map_err(|expected| {
+            input(
+                py,
+                &format!("found the pin {key}={value}, expected {expected}"),
+            )
+        })?;
+    }
     let graph = graph.as_deref();
     detached(py, || {
         let usual = gnnc::usual_cluster(how.gpus, how.nodes);
@@ -174,6 +189,7 @@ pub fn plan(
         let mut options = PlanOptions::new(cluster.resized(how.gpus, how.nodes)?);
         options.objective = objective;
         options.allow = allow;
+        options.pin = pin;
         options.pin.knobs.storage = storage;
         options.pin.knobs.overlap = (!how.overlap).then_some(false);
         options.top = how.top;
@@ -181,7 +197,9 @@ pub fn plan(
         options.cache = cache()?;
         let loaded = model.load(graph, false)?;
         let compiled = gnnc::compile(&loaded.model, &loaded.workload)?;
-        let mut plan = gnnc::plan(&loaded, &compiled, &options)?;
+        let planner = Planner::new(&loaded, &compiled, &options)?;
+        planner.check_pins()?;
+        let mut plan = planner.plan();
         let read = graph.is_none_or(|graph| graph.path.is_some());
         if model.is_file && read {
             let shown = |path: &Path| path.display().to_string();

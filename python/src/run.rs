@@ -4,7 +4,7 @@ use crate::errors::{input, machine, raised};
 use crate::graph::Graph;
 use crate::model::{Model, cache, held, named, permissions, scores, storage, tensors, word};
 use gnnc::device::{Device, library_folders};
-use gnnc::ir::plan::{Knobs, Placement};
+use gnnc::ir::plan::{Candidate, Knobs, Placement, Plan};
 use gnnc::planner::placement::TABLE;
 use gnnc::planner::search::Pin;
 use gnnc::runtime::device::cuda::LiveOptions;
@@ -40,23 +40,44 @@ struct Asked {
     checkpoint: Option<PathBuf>,
     checkpoint_every: u32,
     resume: Option<PathBuf>,
+    /// Names and values, as the command line writes them.
+    knobs: Vec<(String, String)>,
+    /// The JSON of a plan to follow.
+    plan: Option<String>,
 }
 
 /// How to place a run.
-#[derive(Clone, Copy)]
 enum Way {
     Usual,
     Best,
     Named(Placement),
+    Planned(Box<Plan>),
 }
 
-fn way(py: Python<'_>, name: Option<&str>) -> PyResult<Way> {
+fn way(py: Python<'_>, name: Option<&str>, plan: Option<&str>) -> PyResult<Way> {
     let all: Vec<Placement> = TABLE.iter().map(|row| row.placement).collect();
+    if let Some(text) = plan {
+        let plan = held(py, Plan::from_json(text).map_err(Error::from))?;
+        return Ok(Way::Planned(Box::new(plan)));
+    }
     match name {
         None => Ok(Way::Usual),
         Some("best") => Ok(Way::Best),
         Some(name) => word(py, "the placement", name, &all, Placement::name).map(Way::Named),
     }
+}
+
+/// Reads knobs.
+///
+/// # Errors
+/// An unknown name, or a value that a knob does not take.
+fn knobs(py: Python<'_>, words: &[(String, String)]) -> PyResult<Knobs> {
+    let mut all = Knobs::default();
+    for (name, value) in words {
+        let set = gnnc::knobs::set(&mut all, name, value);
+        set.map_err(|expected| input(py, &format!("found the knob {name}={value}, {expected}")))?;
+    }
+    Ok(all)
 }
 
 fn device(py: Python<'_>, name: &str) -> PyResult<Device> {
@@ -85,10 +106,12 @@ struct Work<'a> {
 }
 
 impl Work<'_> {
-    fn run(self, watch: &mut dyn FnMut(&Progress)) -> Result<Summary, Error> {
+    /// The summary, and warnings about the plan.
+    fn run(self, watch: &mut dyn FnMut(&Progress)) -> Result<(Summary, Vec<String>), Error> {
         let loaded = self.model.load(self.graph, false)?;
         let compiled = gnnc::compile(&loaded.model, &loaded.workload)?;
         let mut options = self.options;
+        let mut warnings = Vec::new();
         options.cluster = self.cluster.map(gnnc::cluster).transpose()?;
         match self.way {
             Way::Usual => {
@@ -96,6 +119,11 @@ impl Work<'_> {
                 options.placement = gnnc::usual_placement(train, &options.knobs, &options.allow);
             }
             Way::Named(placement) => options.placement = placement,
+            Way::Planned(plan) => {
+                let found = gnnc::verify(&plan, &loaded, &compiled, options.cache.as_ref())?;
+                warnings = found.warnings;
+                follow_choice(&mut options, found.choice);
+            }
             Way::Best => {
                 let cluster = machines(self.cluster, &options.device, options.workers)?;
                 let choice = choose(
@@ -113,17 +141,21 @@ impl Work<'_> {
                         ..PlanOptions::new(cluster)
                     },
                 )?;
-                let best = choice.candidate;
-                options.placement = best.placement;
-                options.workers = best.parameters.ranks;
-                options.knobs = best.parameters.knobs;
-                options.allow = best.relaxations.iter().map(|r| r.permission()).collect();
-                options.device_memory = best.host.map(|host| host.device.0);
+                follow_choice(&mut options, choice.candidate);
             }
         }
         let (summary, _) = train_once(loaded, &compiled, &options, watch)?;
-        Ok(summary)
+        Ok((summary, warnings))
     }
+}
+
+/// Trains as a plan chose.
+fn follow_choice(options: &mut TrainOptions, choice: Candidate) {
+    options.placement = choice.placement;
+    options.workers = choice.parameters.ranks;
+    options.knobs = choice.parameters.knobs;
+    options.allow = choice.relaxations.iter().map(|r| r.permission()).collect();
+    options.device_memory = choice.host.map(|host| host.device.0);
 }
 
 /// Trains a model. `watch` is called with a dictionary after each epoch, and ends the run by returning `False`.
@@ -143,7 +175,7 @@ pub fn train<'py>(
     let work = Work {
         model: &model,
         graph: graph.as_deref(),
-        way: way(py, asked.placement.as_deref())?,
+        way: way(py, asked.placement.as_deref(), asked.plan.as_deref())?,
         cluster: asked.cluster.as_deref(),
         options: TrainOptions {
             epochs: asked.epochs,
@@ -155,7 +187,7 @@ pub fn train<'py>(
             allow: permissions(py, &asked.allow)?,
             knobs: Knobs {
                 storage: storage(py, &asked.storage)?,
-                ..Knobs::default()
+                ..knobs(py, &asked.knobs)?
             },
             evaluate_every: asked.evaluate_every,
             target: asked.target,
@@ -188,7 +220,11 @@ pub fn train<'py>(
         ));
     };
     match (summary, interrupted) {
-        (Ok(summary), interrupted) => Ok((about(py, summary)?, interrupted)),
+        (Ok((summary, warnings)), interrupted) => {
+            let about = about(py, summary)?;
+            about.set_item("warnings", warnings)?;
+            Ok((about, interrupted))
+        }
         // What the caller did comes first.
         (Err(_), Some(interrupted)) => Err(interrupted),
         (Err(error), None) => Err(raised(py, &error)),
@@ -200,7 +236,7 @@ fn watched(
     work: Work<'_>,
     tell: SyncSender<Progress>,
     answered: Receiver<()>,
-) -> Result<Summary, Error> {
+) -> Result<(Summary, Vec<String>), Error> {
     work.run(&mut |progress| {
         // Nobody listens any more if Python has given up.
         if tell.send(*progress).is_ok() {

@@ -197,6 +197,60 @@ def test_workers_train_alike(directed):
         assert np.abs(gnnc.train(model, graph, epochs=10, device=DEVICE, **options).losses - one.losses).max() <= TOLERANCE
 
 
+def test_batches_of_all_neighbors_train_as_the_whole_graph_does(directed):
+    model, graph = small(directed)
+    whole = gnnc.train(model, graph, epochs=10)
+    batches = {"batch": 1000, "fanouts": [10_000, 10_000]}
+    run = gnnc.train(model, graph, epochs=10, allow=["sample"], knobs=batches)
+    assert np.abs(run.losses - whole.losses).max() <= TOLERANCE
+    few = gnnc.train(model, graph, epochs=10, allow=["sample"], workers=2, knobs={"batch": 16, "fanouts": [3, 3]})
+    assert few.losses[-1] < few.losses[0]
+    with pytest.raises(gnnc.InputError, match="--allow sample"):
+        gnnc.train(model, graph, placement="minibatch", knobs=batches)
+
+
+def test_knobs_are_those_of_the_command_line(directed):
+    model, graph = small(directed)
+    plain = gnnc.train(model, graph, epochs=5, workers=4)
+    tiers = gnnc.train(model, graph, epochs=5, workers=4, knobs={"node_ranks": 2, "overlap": False})
+    assert np.abs(tiers.losses - plain.losses).max() <= TOLERANCE
+    assert "bytes_crossed" not in plain.summary and tiers.summary["bytes_crossed"] > 0
+    for knobs, said in (
+        ({"wires": "int8"}, "found the knob wires=int8, expected one of partitioner, overlap"),
+        ({"wire": "int7"}, "found the knob wire=int7, expected"),
+    ):
+        with pytest.raises(gnnc.InputError, match=said):
+            gnnc.train(model, graph, knobs=knobs)
+
+
+def test_a_run_follows_a_plan(directed):
+    model, graph = small(directed)
+    cluster = "nodes=1 gpus=4 gpu=cpu-core"
+    plan = gnnc.plan(model, graph=graph, cluster=cluster, pin={"placement": "tensor", "ranks": 4, "slices": 2})
+    assert plan.chosen["placement"] == "tensor" and plan.chosen["parameters"]["ranks"] == 4
+    run = gnnc.train(model, graph, epochs=5, plan=plan)
+    same = gnnc.train(model, graph, epochs=5, workers=4, placement="tensor", knobs={"slices": 2})
+    assert run.summary["workers"] == 4 and (run.losses == same.losses).all()
+    assert run.summary["bytes_sent"] == run.summary["bytes_predicted"] == same.summary["bytes_sent"] > 0
+    with pytest.raises(gnnc.InputError, match="a plan fixes the workers"):
+        gnnc.train(model, graph, plan=plan, workers=2)
+    other = gnnc.from_torch(seeded(modules.PLAIN["SAGEConv"], graph.num_features, 4), graph)
+    with pytest.raises(gnnc.InputError):
+        gnnc.train(other, graph, plan=plan)
+    with pytest.raises(gnnc.InputError, match="found the pin plaement=graph, expected placement=NAME"):
+        gnnc.plan(model, graph=graph, pin={"plaement": "graph"})
+    with pytest.raises(gnnc.InputError, match="expected at most 4, the devices of the cluster"):
+        gnnc.plan(model, graph=graph, cluster=cluster, pin={"ranks": 5})
+
+
+def test_runs_keep_what_callbacks_see(directed):
+    model, graph = small(directed)
+    seen = []
+    run = gnnc.train(model, graph, epochs=4, callbacks=seen.append)
+    assert run.history == seen and len(seen) == 4
+    assert [epoch.loss for epoch in gnnc.train(model, graph, epochs=4).history] == list(run.losses)
+
+
 def test_weights_go_into_another_module_of_the_kind(directed):
     model, graph = small(directed)
     run = gnnc.train(model, graph, epochs=5)

@@ -4,7 +4,6 @@ use super::cache::{CacheArgs, say_refused};
 use super::device::{DeviceArgs, MemoryArgs, ProcessArgs};
 use super::inputs::ModelArgs;
 use super::knobs::BatchArgs;
-use super::numbers::{EPOCHS, SEEDS, THREADS, WORKERS, within};
 use super::output::{Answer, Output};
 use super::text::{count, facts};
 use super::turns::turn;
@@ -14,6 +13,7 @@ use gnnc::ir::plan::{Knobs, Partitioner, Placement};
 use gnnc::ir::program::trace::median;
 use gnnc::ir::words::storage::Storage;
 use gnnc::ir::words::units::{Bytes, Seconds};
+use gnnc::numbers::{EPOCHS, SEEDS, THREADS, WORKERS, within};
 use gnnc::runtime::resident_memory;
 use gnnc::{TrainOptions, Trainer};
 use serde_json::json;
@@ -38,7 +38,7 @@ pub struct BenchEpoch {
     #[arg(long, value_name = "N", value_parser = within(WORKERS))]
     workers: Option<u32>,
     /// Placement of the work on several ranks.
-    #[arg(long, value_name = "NAME", default_value = "graph", value_parser = super::inputs::placement)]
+    #[arg(long, value_name = "NAME", default_value = "graph", value_parser = gnnc::knobs::placement)]
     placement: Placement,
     /// The partitioner: metis, metis-edges, metis-splits, blocks, blocks-train, stream, hash, range or morton; by default metis-edges, on a GPU
     /// metis.
@@ -50,7 +50,7 @@ pub struct BenchEpoch {
     /// Seed of all random draws, instead of the model's.
     #[arg(long, value_name = "N", value_parser = within(SEEDS))]
     seed: Option<u64>,
-    #[arg(long, help = super::inputs::storage_help(), value_name = "NAME", default_value = "f32", value_parser = super::inputs::storage)]
+    #[arg(long, help = super::inputs::storage_help(), value_name = "NAME", default_value = "f32", value_parser = gnnc::knobs::storage)]
     storage: Storage,
     #[command(flatten)]
     batches: BatchArgs,

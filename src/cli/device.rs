@@ -1,11 +1,11 @@
 //! Arguments for devices: what to run on, how much memory to use, where NVIDIA's libraries are.
 
-use super::numbers::{WORKERS, within};
 use super::output::{Failure, input};
 use clap::Args;
 use gnnc::device::{Device, library_folders};
 use gnnc::ir::words::spelling::counted;
 use gnnc::ir::words::units::Bytes;
+use gnnc::numbers::{WORKERS, within};
 use gnnc::runtime::device::cuda::{LiveOptions, Processes};
 use gnnc::runtime::transport::mpi::World;
 use std::path::PathBuf;

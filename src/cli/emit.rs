@@ -2,7 +2,6 @@
 
 use super::inputs::ModelArgs;
 use super::knobs::KnobArgs;
-use super::numbers::{WORKERS, within};
 use super::output::{Answer, Failure, Output};
 use clap::{Args, ValueEnum};
 use gnnc::codegen::cpu::Compiler;
@@ -10,6 +9,7 @@ use gnnc::codegen::cuda::{generate, module};
 use gnnc::ir::kernel::Kernel;
 use gnnc::ir::plan::Placement;
 use gnnc::ir::program::text::Listing;
+use gnnc::numbers::{WORKERS, within};
 use gnnc::runtime::RuntimeError;
 use gnnc::{Error, TrainOptions};
 use serde_json::{Value, json};
@@ -26,7 +26,7 @@ pub struct Emit {
     #[arg(long, value_name = "N", default_value = "1", value_parser = within(WORKERS))]
     workers: u32,
     /// Placement of the work on several ranks.
-    #[arg(long, value_name = "NAME", default_value = "graph", value_parser = super::inputs::placement)]
+    #[arg(long, value_name = "NAME", default_value = "graph", value_parser = gnnc::knobs::placement)]
     placement: Placement,
     #[command(flatten)]
     knobs: KnobArgs,

@@ -3,7 +3,7 @@
 
 use super::inputs::{ModelArgs, headline};
 use super::layouts::layouts;
-use super::machine::{MachineArgs, some_candidate, warn};
+use super::machine::{MachineArgs, warn};
 use super::output::{Answer, Output};
 use super::text::{Table, count, facts, facts_behind, scaled};
 use clap::Args;
@@ -67,7 +67,7 @@ impl Explain {
         let loaded = self.model.load(out)?;
         let compiled = gnnc::compile(&loaded.model, &loaded.workload)?;
         let planner = Planner::new(&loaded, &compiled, &options)?;
-        some_candidate(&options, &planner)?;
+        planner.check_pins()?;
         let found = provenance(&planner, &compiled, &options)?;
         match out.is_json() {
             true => out.json(&json!(found)),

@@ -1,7 +1,6 @@
 //! `gnnc graph import`.
 
 use super::files::writable;
-use super::numbers::{SEEDS, within};
 use super::output::{Answer, Output, input};
 use super::text::facts;
 use clap::{Args, ValueEnum};
@@ -9,6 +8,7 @@ use gnnc::graph::import::{Import, Note, Shares, import};
 use gnnc::graph::read::Format;
 use gnnc::graph::{Features, write};
 use gnnc::ir::words::spelling::counted;
+use gnnc::numbers::{SEEDS, within};
 use serde_json::json;
 use std::path::PathBuf;
 

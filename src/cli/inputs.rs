@@ -8,7 +8,8 @@ use gnnc::ir::graph::op::LabelKind;
 use gnnc::ir::plan::{Placement, Plan, PlanSource};
 use gnnc::ir::words::spelling::counted;
 use gnnc::ir::words::storage::Storage;
-use gnnc::planner::placement::{TABLE, names};
+use gnnc::knobs::placement;
+use gnnc::planner::placement::names;
 use gnnc::{LoadOptions, Loaded, Source};
 use std::path::{Path, PathBuf};
 
@@ -174,15 +175,6 @@ fn setting(text: &str) -> Result<(String, f64), String> {
     Ok((name.trim().to_owned(), number))
 }
 
-/// Parses the name of a placement.
-pub fn placement(name: &str) -> Result<Placement, String> {
-    let found = TABLE.iter().map(|row| row.placement);
-    found
-        .into_iter()
-        .find(|placement| placement.name() == name)
-        .ok_or_else(|| format!("expected one of {}", names().join(", ")))
-}
-
 /// How to place a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
@@ -200,15 +192,6 @@ pub fn way(name: &str) -> Result<Way, String> {
             .map(Way::Placement)
             .map_err(|_| format!("expected best or one of {}", names().join(", "))),
     }
-}
-
-/// Parses the name of a storage type.
-pub fn storage(name: &str) -> Result<Storage, String> {
-    let found = Storage::ALL.iter().find(|storage| storage.name() == name);
-    found.copied().ok_or_else(|| {
-        let names: Vec<_> = Storage::ALL.iter().map(|s| s.name()).collect();
-        format!("expected one of {}", names.join(", "))
-    })
 }
 
 /// Help of an option that takes the name of a storage format.

@@ -2,13 +2,13 @@
 
 use super::files::{replace, writable};
 use super::graph::GraphFile;
-use super::numbers::{NEGATIVES, SEEDS, within};
 use super::output::{Answer, Output, input};
 use super::text::{count, facts};
 use clap::Args;
 use gnnc::graph::links::{LinkOptions, with_given, with_pairs};
 use gnnc::graph::{Labels, import, write};
 use gnnc::ir::EdgeSet;
+use gnnc::numbers::{NEGATIVES, SEEDS, within};
 use serde_json::json;
 use std::io::Cursor;
 use std::path::PathBuf;

@@ -2,14 +2,14 @@
 
 use super::cache::CacheArgs;
 use super::knobs::{BatchArgs, pins};
-use super::numbers::{DEVICES, EPOCHS, within};
-use super::output::{Failure, Output, input};
+use super::output::{Failure, Output};
 use clap::{Args, ValueEnum};
 use gnnc::ir::graph::model::Relaxation;
 use gnnc::ir::plan::{Knobs, Objective, Partitioner};
 use gnnc::ir::program::Skipping;
 use gnnc::ir::words::storage::Storage;
-use gnnc::{PlanOptions, Planner, cluster, usual_cluster};
+use gnnc::numbers::{DEVICES, EPOCHS, within};
+use gnnc::{PlanOptions, cluster, usual_cluster};
 
 /// Arguments of all commands that plan.
 #[derive(Args)]
@@ -51,7 +51,7 @@ pub struct SearchArgs {
     /// Do not overlap communication with computation.
     #[arg(long)]
     no_overlap: bool,
-    #[arg(long, help = super::inputs::storage_help(), value_name = "NAME", default_value = "f32", value_parser = super::inputs::storage)]
+    #[arg(long, help = super::inputs::storage_help(), value_name = "NAME", default_value = "f32", value_parser = gnnc::knobs::storage)]
     storage: Storage,
     #[command(flatten)]
     batches: BatchArgs,
@@ -129,27 +129,6 @@ impl SearchArgs {
             cache: self.cache.open(out)?,
         })
     }
-}
-
-/// Fails if the pins leave no candidate, or ask a placement for what it does not have.
-///
-/// # Errors
-/// Which pin to change, and how.
-pub fn some_candidate(options: &PlanOptions, planner: &Planner) -> Result<(), Failure> {
-    if let Some(useless) = planner.useless_pin() {
-        return Err(input(format!("--pin cannot be followed: {useless}")));
-    }
-    if !planner.candidates().is_empty() {
-        return Ok(());
-    }
-    let devices = options.cluster.devices();
-    Err(input(match options.pin.ranks {
-        Some(ranks) if ranks > devices => format!(
-            "found --pin ranks={ranks}, expected at most {devices}, the devices of the cluster; \
-             raise --gpus"
-        ),
-        Some(_) | None => format!("--pin leaves no candidate: {}", planner.why_none()),
-    }))
 }
 
 /// Prints the rule's warning, if it has one.

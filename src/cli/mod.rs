@@ -31,7 +31,6 @@ mod log;
 mod machine;
 mod network;
 mod new;
-mod numbers;
 mod output;
 mod partition;
 mod partitioner;

@@ -2,7 +2,6 @@
 
 use super::files::{replace, writable};
 use super::graph::GraphFile;
-use super::numbers::{VERTICES, WORKERS, within};
 use super::output::{Answer, Failure, Output, input};
 use super::partitioner::PartitionerArgs;
 use super::sample::{fanout, fanout_name, refused};
@@ -16,6 +15,7 @@ use gnnc::ir::EdgeSet;
 use gnnc::ir::program::trace::Phase;
 use gnnc::ir::words::sampling::{Cut, Exclude, Kind, Negatives, Roots, Sampling, Topology};
 use gnnc::ir::workload::{PartLoad, PartitionSummary};
+use gnnc::numbers::{VERTICES, WORKERS, within};
 use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

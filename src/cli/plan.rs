@@ -4,7 +4,7 @@ use super::cache::say_refused;
 use super::files::{replace, writable};
 use super::html::{HtmlArgs, Page};
 use super::inputs::ModelArgs;
-use super::machine::{MachineArgs, some_candidate, warn};
+use super::machine::{MachineArgs, warn};
 use super::output::{Answer, Failure, NOTHING_CHOSEN, Output};
 use super::pilot::{fits, read};
 use super::text::width;
@@ -65,7 +65,7 @@ impl PlanCommand {
         let compiled = self.html.compile(&loaded)?;
         let planner = Planner::new(&loaded, &compiled, &options)?;
         say_refused(options.cache.as_ref(), out);
-        some_candidate(&options, &planner)?;
+        planner.check_pins()?;
         let mut plan = planner.plan();
         plan.source = Some(self.model.source(&loaded.model));
         let json = report::json(&plan).map_err(gnnc::Error::from)?;

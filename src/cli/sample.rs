@@ -1,7 +1,6 @@
 //! `gnnc graph sample`: how large sampled batches are, and how fast they are drawn.
 
 use super::graph::GraphFile;
-use super::numbers::{BATCHES, FANOUTS, SEEDS, THREADS, VERTICES, within};
 use super::output::{Answer, Failure, Output, input};
 use super::text::{Table, facts, grouped, percent_or_dash};
 use clap::{Args, ValueEnum};
@@ -11,6 +10,7 @@ use gnnc::graph::sample::{
 };
 use gnnc::graph::{GraphData, summary};
 use gnnc::ir::EdgeSet;
+use gnnc::numbers::{BATCHES, FANOUTS, SEEDS, THREADS, VERTICES, within};
 use serde_json::{Value, json};
 use std::time::Instant;
 

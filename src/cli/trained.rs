@@ -1,9 +1,9 @@
 //! The arguments of commands that use a trained model.
 
 use super::cache::CacheArgs;
-use super::numbers::{THREADS, WORKERS, within};
 use super::output::{Failure, Output};
 use clap::Args;
+use gnnc::numbers::{THREADS, WORKERS, within};
 use gnnc::{TrainOptions, Weights};
 use std::path::PathBuf;
 

@@ -1,8 +1,9 @@
 //! Some of the knobs, as options of commands that plan or pilot.
 
-use super::{KNOBS, Knob};
+use super::{option, value};
 use clap::{ArgMatches, Args, Command, FromArgMatches};
 use gnnc::ir::plan::Knobs;
+use gnnc::knobs::{KNOBS, Knob};
 use std::marker::PhantomData;
 
 /// Some of the knobs, as options.
@@ -89,7 +90,7 @@ impl<W: Which> FromArgMatches for SomeKnobs<W> {
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
         for knob in some::<W>() {
-            if let Some(value) = knob.value(matches) {
+            if let Some(value) = value(knob, matches) {
                 (knob.set)(&mut self.knobs, value).map_err(|expected| {
                     clap::Error::raw(clap::error::ErrorKind::ValueValidation, expected)
                 })?;
@@ -101,7 +102,7 @@ impl<W: Which> FromArgMatches for SomeKnobs<W> {
 
 impl<W: Which> Args for SomeKnobs<W> {
     fn augment_args(command: Command) -> Command {
-        command.args(some::<W>().filter_map(Knob::arg))
+        command.args(some::<W>().filter_map(option))
     }
 
     fn augment_args_for_update(command: Command) -> Command {

@@ -1,10 +1,10 @@
 //! The table of knobs.
 
-use super::super::inputs::storage;
-use super::super::numbers::{CACHED, CHUNKS, EPOCHS, LAGS, MERGES, SAMPLERS, VERTICES, within};
-use super::{Form, Knob, yes_or_no};
+use super::{Form, Knob, storage, yes_or_no};
+use crate::numbers::{CACHED, CHUNKS, EPOCHS, LAGS, MERGES, SAMPLERS, VERTICES, within};
 
-pub(super) const KNOBS: &[Knob] = &[
+/// All of them, in the order of help.
+pub const KNOBS: &[Knob] = &[
     Knob {
         name: "partitioner",
         alias: None,

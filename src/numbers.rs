@@ -1,7 +1,7 @@
-//! Numbers on the command line, parsed and bounded in one place, so that every command
-//! rejects the same values with the same words.
+//! Numbers that users give, parsed and bounded in one place, so that every command rejects the same values with the same
+//! words.
 
-use gnnc::ir::program::instr::MOST_LAG;
+use gnnc_ir::program::instr::MOST_LAG;
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
@@ -58,13 +58,13 @@ pub fn budget(text: &str) -> Result<Duration, String> {
 }
 
 /// Pairs without a link for each link.
-pub const NEGATIVES: RangeInclusive<u32> = 1..=gnnc::ir::workload::MAX_NEGATIVES;
+pub const NEGATIVES: RangeInclusive<u32> = 1..=gnnc_ir::workload::MAX_NEGATIVES;
 
 /// Seeds of random draws.
 pub const SEEDS: RangeInclusive<u64> = 0..=u64::MAX;
 
 /// Devices, or nodes, of a cluster.
-pub const DEVICES: RangeInclusive<u32> = 1..=gnnc::ir::cluster::MAX_DEVICES as u32;
+pub const DEVICES: RangeInclusive<u32> = 1..=gnnc_ir::cluster::MAX_DEVICES as u32;
 
 /// Vertices of a generated graph.
 pub const VERTICES: RangeInclusive<u32> = 1..=u32::MAX - 1;
@@ -84,7 +84,7 @@ pub const FANOUTS: RangeInclusive<u32> = 0..=u32::MAX - 1;
 /// Sampled batches.
 pub const BATCHES: RangeInclusive<u32> = 1..=1_000_000;
 
-/// A clap parser for numbers in `range`; `1_000` is 1000.
+/// A parser for numbers in `range`; `1_000` is 1000.
 pub fn within<T>(
     range: RangeInclusive<T>,
 ) -> impl Fn(&str) -> Result<T, String> + Clone + Send + Sync + 'static
