@@ -14,6 +14,7 @@ mod compile;
 mod condense;
 mod doubt;
 mod fabric;
+mod likeness;
 mod memory;
 mod network;
 mod run;
@@ -27,7 +28,7 @@ pub use stages::{bound_all, busy_seconds, simulate_all, timeline_all};
 
 use crate::lower::offload::MemoryBudget;
 use crate::parts::Parts;
-use compile::Compiler;
+use compile::{Compiler, Listing};
 use condense::condensed;
 use fabric::Fabric;
 use gnnc_ir::cluster::{Basis, Cluster, Device, DeviceKind};
@@ -324,12 +325,12 @@ fn price(
 }
 
 /// Seconds of a run of a list, without anything else.
-fn seconds(program: &Program, cluster: &Cluster, parts: &Parts, phase: Phase) -> f64 {
-    let parts = parts.in_phase(phase);
+fn seconds(program: &Program, list: &Listing, cluster: &Cluster, parts: &Parts) -> f64 {
+    let parts = parts.in_phase(list.phase);
     let fabric = Fabric::new(cluster, &parts, 0);
     let compiler = Compiler::new(program, cluster, &fabric, &parts);
     let around = compiler.around();
-    let (steps, names) = compiler.compile(phase);
+    let (steps, names) = compiler.compile_list(list);
     let mut run = Run::new(&fabric, names);
     run.wait(around);
     run.all(&condensed(steps, u32::MAX));

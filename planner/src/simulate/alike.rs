@@ -5,8 +5,8 @@ use super::fabric::Fabric;
 use crate::parts::Parts;
 use gnnc_ir::cluster::Cluster;
 use gnnc_ir::graph::op::Site;
-use gnnc_ir::kernel::Body;
 use gnnc_ir::kernel::expr::Value;
+use gnnc_ir::kernel::{Body, Kernel};
 use gnnc_ir::program::instr;
 use gnnc_ir::program::{Instr, Program, Role};
 
@@ -79,17 +79,9 @@ fn outline(program: &Program) -> Program {
     outline.tables.clear();
     for buffer in &mut outline.buffers {
         buffer.name.clear();
-        buffer.role = match buffer.role {
-            Role::Param(_) => Role::Param(0),
-            Role::State(..) => Role::State(0, 0),
-            Role::History(_) => Role::History(0),
-            Role::Table(_) => Role::Table(0),
-            role => role,
-        };
+        buffer.role = outlined(buffer.role);
     }
-    for kernel in &mut outline.kernels {
-        without_constants(&mut kernel.body);
-    }
+    outline.kernels = kernels_outlined(program);
     for list in [&mut outline.setup, &mut outline.step, &mut outline.eval] {
         without_sites(list);
     }
@@ -97,6 +89,26 @@ fn outline(program: &Program) -> Program {
         pipeline.stage = 0;
     }
     outline
+}
+
+/// The role of a buffer, without which parameter or history it is.
+pub(super) fn outlined(role: Role) -> Role {
+    match role {
+        Role::Param(_) => Role::Param(0),
+        Role::State(..) => Role::State(0, 0),
+        Role::History(_) => Role::History(0),
+        Role::Table(_) => Role::Table(0),
+        role => role,
+    }
+}
+
+/// Kernels without the values of their constants.
+pub(super) fn kernels_outlined(program: &Program) -> Vec<Kernel> {
+    let mut outlined = program.kernels.clone();
+    for kernel in &mut outlined {
+        without_constants(&mut kernel.body);
+    }
+    outlined
 }
 
 fn without_constants(body: &mut Body) {
@@ -111,7 +123,8 @@ fn without_constants(body: &mut Body) {
     }
 }
 
-fn without_sites(instrs: &mut [Instr]) {
+/// Takes away where masks are keyed.
+pub(super) fn without_sites(instrs: &mut [Instr]) {
     for instr in instrs {
         if let Some(launch) = instr.launch_mut() {
             launch.sites.clear();
@@ -129,7 +142,7 @@ fn without_sites(instrs: &mut [Instr]) {
 mod tests {
     use super::*;
     use crate::parts::{parts, tests::workload};
-    use gnnc_ir::kernel::{Kernel, Over};
+    use gnnc_ir::kernel::Over;
     use gnnc_ir::plan::Partitioner;
     use gnnc_ir::program::{Buffer, BufferId, Extent, KernelId, Launch, Ref};
     use gnnc_ir::words::storage::Storage;

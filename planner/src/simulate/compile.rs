@@ -3,13 +3,15 @@
 mod collective;
 mod exchange;
 mod host;
+mod known;
 mod lines;
 mod merged;
 mod messages;
 mod packing;
+mod sizes;
 
 use super::batch::BatchNeeds;
-use super::fabric::{Class, Fabric};
+use super::fabric::Fabric;
 use crate::parts::{ChunkShare, Parts};
 use collective::Near;
 use gnnc_ir::cluster::{Cluster, Costs, Link, SharedBy};
@@ -19,8 +21,11 @@ use gnnc_ir::program::trace::{Phase, Resource};
 use gnnc_ir::program::work::{Counts, Pick, Work, demand};
 use gnnc_ir::program::{Extent, Instr, Neighbour, Program, RankSizes};
 use gnnc_ir::workload::Reuse;
-use lines::{Line, lines};
+use known::Known;
+use lines::Line;
+pub(super) use lines::Listing;
 use messages::Messages;
+use sizes::{of_classes, reach};
 use std::rc::Rc;
 
 /// The name of an instruction, and the resource it occupies.
@@ -181,6 +186,8 @@ pub(super) struct Compiler<'a> {
     near: Near,
     /// What batches of the list keep.
     batches: BatchNeeds,
+    /// What lines of the list cost, for the share at hand.
+    known: Known,
     /// The share of the current chunk; everything without chunks.
     share: ChunkShare,
     /// The same share of the ranks of each class.
@@ -207,6 +214,7 @@ impl<'a> Compiler<'a> {
             samplers: parts.batch.as_ref().map_or(0, |batch| batch.samplers),
             near: Near::default(),
             batches: BatchNeeds::default(),
+            known: Known::default(),
             share: ChunkShare::even(1),
             shares: of_classes(fabric, ChunkShare::even(1)),
             reach: reach(program, fabric, parts),
@@ -218,13 +226,19 @@ impl<'a> Compiler<'a> {
         self.costs.map_or(0.0, |costs| costs.around.0)
     }
 
-    /// The steps, and the names they refer to.
-    pub fn compile(mut self, phase: Phase) -> (Vec<Step>, Vec<Name>) {
-        let instrs = self.program.list(phase);
-        self.batches = BatchNeeds::of(self.program, phase);
-        let lines = lines(self.program, instrs, "", &mut self.names);
-        let mut steps = self.list(&lines);
-        self.merge(instrs, &lines, &mut steps);
+    /// The steps of a list, and the names they refer to.
+    pub fn compile(self, phase: Phase) -> (Vec<Step>, Vec<Name>) {
+        let list = Listing::of(self.program, phase);
+        self.compile_list(&list)
+    }
+
+    /// The same of a list that was analyzed before.
+    pub fn compile_list(mut self, list: &Listing) -> (Vec<Step>, Vec<Name>) {
+        self.batches = BatchNeeds::of(self.program, list.phase);
+        self.names.clone_from(&list.names);
+        self.known = Known::nothing(list);
+        let mut steps = self.list(&list.lines);
+        self.merge(self.program.list(list.phase), &list.lines, &mut steps);
         (steps, self.names)
     }
 
@@ -254,7 +268,17 @@ impl<'a> Compiler<'a> {
             return self.moved_rows((fetch.from, fetch.to), None, half, at, name);
         }
         if whole.communicates() {
-            return self.transfer(whole, half, at, name);
+            let cost = self.known.transfer(line.kind).unwrap_or_else(|| {
+                let cost = self.transfer(whole, name);
+                self.known.keep_transfer(line.kind, &cost);
+                cost
+            });
+            return Step::Transfer {
+                at,
+                name,
+                half,
+                cost,
+            };
         }
         if let Instr::Repeat(instr::Repeat { count, reverse, .. }) = whole {
             return Step::Loop {
@@ -334,18 +358,25 @@ impl<'a> Compiler<'a> {
     }
 
     fn take(&mut self, share: ChunkShare) {
+        self.known.clear();
         self.share = share;
         self.shares = of_classes(self.fabric, share);
     }
 
     /// Computation that runs in a fraction of the epochs.
-    fn computed(&self, line: &Line, share: f64) -> Step {
-        let classes = 0..self.fabric.classes.len();
-        let seconds = classes.map(|class| share * self.instruction(&line.counts, class));
+    fn computed(&mut self, line: &Line, share: f64) -> Step {
+        let mut seconds = self.known.computed(line.kind).unwrap_or_else(|| {
+            let classes = 0..self.fabric.classes.len();
+            let seconds = classes.map(|class| self.instruction(&line.counts, class));
+            let seconds: Vec<f64> = seconds.collect();
+            self.known.keep_computed(line.kind, &seconds);
+            seconds
+        });
+        seconds.iter_mut().for_each(|seconds| *seconds *= share);
         Step::Compute {
             at: line.at.clone(),
             name: line.name,
-            seconds: seconds.collect(),
+            seconds,
         }
     }
 
@@ -453,33 +484,4 @@ impl<'a> Compiler<'a> {
         let gap = gap.max(self.cluster.software.message.0);
         self.cluster.latency_of(link) + f64::from(messages - 1) * gap
     }
-}
-
-/// What ranks of each class hold of the vertices that edges lead from at a time: all, or in a pipeline, whose
-/// rows are sorted by chunk, those that one chunk reads.
-fn reach(program: &Program, fabric: &Fabric, parts: &Parts) -> Vec<RankSizes> {
-    let read = program.pipeline.map_or(1.0, |pipeline| {
-        let groups = pipeline.width(program.ranks);
-        parts
-            .reads
-            .of(groups.saturating_mul(pipeline.chunks.max(1)))
-    });
-    let of_class = |class: &Class| {
-        let held = &class.sizes;
-        let local = (held.inner + held.halo).max(1) as f64;
-        let share = (read * held.vertices as f64 / local).min(1.0);
-        let near = |rows: u64| (rows as f64 * share).ceil() as u64;
-        RankSizes {
-            inner: near(held.inner),
-            halo: near(held.halo),
-            ..*held
-        }
-    };
-    fabric.classes.iter().map(of_class).collect()
-}
-
-/// This share of the sizes of each class of ranks.
-fn of_classes(fabric: &Fabric, share: ChunkShare) -> Vec<RankSizes> {
-    let classes = fabric.classes.iter();
-    classes.map(|class| share.of(&class.sizes)).collect()
 }

@@ -2,6 +2,7 @@
 //! again and again with all of them drawn anew.
 
 use super::alike::Alike;
+use super::compile::Listing;
 use super::{SimulateError, check, check_all, seconds, stages};
 use crate::parts::Parts;
 use gnnc_ir::cluster::{Calibration, Cluster, Efficiency, Link};
@@ -63,8 +64,8 @@ impl Doubts {
         draws: Draws,
     ) -> Result<Vec<f64>, SimulateError> {
         let even = parts.evened();
-        let run = Rerun::of(programs, &self.certain, &even)?;
-        let certain = run.seconds(&self.certain, &even, phase)?;
+        let run = Rerun::of(programs, &self.certain, &even, phase)?;
+        let certain = run.seconds(&self.certain, &even)?;
         let step = match draws {
             Draws::All => 1,
             Draws::Half => 2,
@@ -72,7 +73,7 @@ impl Doubts {
         let drawn = (0..).zip(&self.draws).step_by(step);
         let scaled = drawn.map(|(draw, cluster)| {
             let parts = replicated(programs, &even, draw);
-            let seconds = run.seconds(cluster, &parts, phase)?;
+            let seconds = run.seconds(cluster, &parts)?;
             let longer = if certain == 0.0 {
                 1.0
             } else {
@@ -84,12 +85,12 @@ impl Doubts {
     }
 }
 
-/// Programs that are simulated again and again.
+/// Programs of which a list is simulated again and again.
 enum Rerun<'a> {
     /// One for all ranks.
-    Whole(&'a Program),
-    /// Stages, with what is alike among them.
-    Staged(Alike<'a>),
+    Whole(&'a Program, Listing<'a>),
+    /// Stages, with what is alike among them, and the list of each kind.
+    Staged(Alike<'a>, Vec<Listing<'a>>),
 }
 
 impl<'a> Rerun<'a> {
@@ -98,27 +99,25 @@ impl<'a> Rerun<'a> {
         programs: &'a [Program],
         cluster: &Cluster,
         parts: &Parts,
+        phase: Phase,
     ) -> Result<Self, SimulateError> {
         if let [program] = programs
             && program.pipeline.is_none()
         {
             check(program, cluster, parts)?;
-            return Ok(Self::Whole(program));
+            return Ok(Self::Whole(program, Listing::of(program, phase)));
         }
         check_all(programs, cluster, parts)?;
-        Ok(Self::Staged(Alike::of(programs, cluster, parts)))
+        let alike = Alike::of(programs, cluster, parts);
+        let lists = stages::listings(&alike, phase);
+        Ok(Self::Staged(alike, lists))
     }
 
-    fn seconds(
-        &self,
-        cluster: &Cluster,
-        parts: &Parts,
-        phase: Phase,
-    ) -> Result<f64, SimulateError> {
+    fn seconds(&self, cluster: &Cluster, parts: &Parts) -> Result<f64, SimulateError> {
         match self {
-            Self::Whole(program) => Ok(seconds(program, cluster, parts, phase)),
-            Self::Staged(alike) => {
-                stages::seconds(&alike.on(cluster, parts), cluster, parts, phase)
+            Self::Whole(program, list) => Ok(seconds(program, list, cluster, parts)),
+            Self::Staged(alike, lists) => {
+                stages::seconds(&alike.on(cluster, parts), lists, cluster, parts)
             }
         }
     }

@@ -5,7 +5,7 @@
 
 use super::alike::{Alike, Kind};
 use super::bound::{Bound, bound};
-use super::compile::{Compiler, Name, Step};
+use super::compile::{Compiler, Listing, Name, Step};
 use super::condense::condensed;
 use super::fabric::Fabric;
 use super::run::{Run, waited};
@@ -49,7 +49,7 @@ fn staged(
     check(programs, cluster, parts)?;
     let alike = Alike::of(programs, cluster, parts);
     let phase = |phase| {
-        let lists = compiled(&alike, cluster, parts, phase);
+        let lists = compiled(&alike, &listings(&alike, phase), cluster, parts);
         let stages = run(&alike, &lists, cluster, parts, Show::Costs)?;
         Ok(cost(stages, &alike, parts, phase))
     };
@@ -80,7 +80,7 @@ pub fn timeline_all(
         _ => {
             check(programs, cluster, parts)?;
             let alike = Alike::of(programs, cluster, parts);
-            let lists = compiled(&alike, cluster, parts, phase);
+            let lists = compiled(&alike, &listings(&alike, phase), cluster, parts);
             let stages = run(
                 &alike,
                 &lists,
@@ -125,11 +125,11 @@ pub fn bound_all(
 /// If stages wait for each other.
 pub(super) fn seconds(
     alike: &Alike,
+    lists: &[Listing],
     cluster: &Cluster,
     parts: &Parts,
-    phase: Phase,
 ) -> Result<f64, SimulateError> {
-    let mut lists = compiled(alike, cluster, parts, phase);
+    let mut lists = compiled(alike, lists, cluster, parts);
     for list in &mut lists {
         list.steps = condensed(std::mem::take(&mut list.steps), FEW_CHUNKS);
     }
@@ -206,12 +206,18 @@ struct Compiled {
     around: f64,
 }
 
+/// The list of each kind of stages.
+pub(super) fn listings<'a>(alike: &Alike<'a>, phase: Phase) -> Vec<Listing<'a>> {
+    let kinds = alike.kinds.iter();
+    kinds.map(|kind| Listing::of(kind.program, phase)).collect()
+}
+
 /// The steps of each kind of stages.
-fn compiled(alike: &Alike, cluster: &Cluster, parts: &Parts, phase: Phase) -> Vec<Compiled> {
-    let kinds = alike.kinds.iter().map(|kind| {
+fn compiled(alike: &Alike, lists: &[Listing], cluster: &Cluster, parts: &Parts) -> Vec<Compiled> {
+    let kinds = alike.kinds.iter().zip(lists).map(|(kind, list)| {
         let compiler = Compiler::new(kind.program, cluster, &kind.fabric, parts);
         let around = compiler.around();
-        let (steps, names) = compiler.compile(phase);
+        let (steps, names) = compiler.compile_list(list);
         Compiled {
             steps,
             names,

@@ -1,7 +1,7 @@
 //! What all ranks do together.
 
 use super::exchange::Rows;
-use super::{CollectiveCost, Compiler, Half, Step, TransferCost};
+use super::{CollectiveCost, Compiler, TransferCost};
 use crate::simulate::fabric::Node;
 use gnnc_ir::graph::op::Redistribute;
 use gnnc_ir::program::instr::{self, Collective, Encoded};
@@ -9,7 +9,6 @@ use gnnc_ir::program::traffic::{Reads, traffic};
 use gnnc_ir::program::work::strips;
 use gnnc_ir::program::{Among, Chunk, Instr, Moved};
 use std::cell::OnceCell;
-use std::rc::Rc;
 
 /// Ranks of their groups that ranks have in their nodes, once that was counted.
 #[derive(Default)]
@@ -19,9 +18,9 @@ pub(super) struct Near {
 }
 
 impl Compiler<'_> {
-    /// The cost of a communication instruction, of which the step is `half`.
-    pub(super) fn transfer(&self, instr: &Instr, half: Half, at: Rc<str>, name: usize) -> Step {
-        let cost = match instr.collective() {
+    /// The cost of a communication instruction.
+    pub(super) fn transfer(&self, instr: &Instr, name: usize) -> TransferCost {
+        match instr.collective() {
             Some(Collective::HaloExchange(one)) => {
                 let rows = Rows {
                     buffer: one.buffer,
@@ -98,12 +97,6 @@ impl Compiler<'_> {
                 TransferCost::Everyone(self.shift(4 * shift.floats(self.program)))
             }
             None => TransferCost::Everyone(CollectiveCost::default()),
-        };
-        Step::Transfer {
-            at,
-            name,
-            half,
-            cost,
         }
     }
 

@@ -45,7 +45,7 @@ impl Compiler<'_> {
 
     /// Draws a batch, by the rank's own core or by those of its host, which copies the lists that kernels
     /// read.
-    pub(super) fn draw(&self, line: &Line) -> Step {
+    pub(super) fn draw(&mut self, line: &Line) -> Step {
         let mut step = self.computed(line, 1.0);
         let by_host = self.cluster.device.kind == DeviceKind::Gpu;
         if let (Step::Compute { seconds, .. }, Some((core, reached)), true) =

@@ -1,29 +1,56 @@
 //! Instructions with everything that does not depend on the sizes of ranks or the chunk.
 
 use super::Name;
-use gnnc_ir::program::trace::Resource;
+use crate::simulate::likeness::Likeness;
+use gnnc_ir::program::trace::{Phase, Resource};
 use gnnc_ir::program::work::Counts;
 use gnnc_ir::program::{Instr, Program};
 use std::rc::Rc;
 
-/// An instruction, analyzed once however often it is priced.
+/// A list of a program, analyzed once however often it is priced.
+pub(in crate::simulate) struct Listing<'a> {
+    pub phase: Phase,
+    pub(super) lines: Vec<Line<'a>>,
+    pub(super) names: Vec<Name>,
+    /// How many kinds of lines there are.
+    pub(super) kinds: usize,
+}
+
+impl<'a> Listing<'a> {
+    /// Of the list of a phase.
+    pub fn of(program: &'a Program, phase: Phase) -> Self {
+        let (mut names, mut likeness) = (Vec::new(), Likeness::of(program));
+        let lines = lines(program, program.list(phase), "", &mut names, &mut likeness);
+        Self {
+            phase,
+            lines,
+            names,
+            kinds: likeness.kinds(),
+        }
+    }
+}
+
+/// An instruction.
 pub(super) struct Line<'a> {
     pub instr: &'a Instr,
     /// Its position in the list.
     pub at: Rc<str>,
     /// Index of its name.
     pub name: usize,
+    /// Lines of one kind cost the same.
+    pub kind: usize,
     pub counts: Counts<'a>,
     /// The instructions it repeats.
     pub body: Vec<Line<'a>>,
 }
 
 /// The instructions of a list at `prefix`; adds their names to `names`.
-pub(super) fn lines<'a>(
+fn lines<'a>(
     program: &'a Program,
     instrs: &'a [Instr],
     prefix: &str,
     names: &mut Vec<Name>,
+    likeness: &mut Likeness,
 ) -> Vec<Line<'a>> {
     let all = instrs.iter().enumerate();
     all.map(|(i, instr)| {
@@ -37,7 +64,8 @@ pub(super) fn lines<'a>(
             instr,
             name,
             counts: Counts::of(program, instr),
-            body: lines(program, body, &at, names),
+            kind: likeness.kind(instr),
+            body: lines(program, body, &at, names, likeness),
             at: at.into(),
         }
     })
