@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 pub struct HaloExchange {
     /// A buffer with `Local` rows, or with `AllLocal` rows, which ranks with the same slice exchange.
     pub buffer: Ref,
-    /// Of which the columns of such rows are this rank's slice; `None` if all ranks of the group have the same columns.
+    /// The slice of all columns that this rank holds; `None` if all ranks of the group have the same columns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slice: Option<Slice>,
     /// Which halo rows: sources of edges, or targets to which other ranks add
@@ -38,7 +38,7 @@ pub struct HaloExchange {
 pub struct HaloReduce {
     /// A buffer with `Local` rows, or with `AllLocal` rows, which ranks with the same slice exchange.
     pub buffer: Ref,
-    /// Of which the columns of such rows are this rank's slice; `None` if all ranks of the group have the same columns.
+    /// The slice of all columns that this rank holds; `None` if all ranks of the group have the same columns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slice: Option<Slice>,
     /// Which halo rows, as for [`HaloExchange`].
