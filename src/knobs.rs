@@ -54,41 +54,32 @@ pub fn pin(all: &mut Pin, key: &str, value: &str) -> Result<(), String> {
     // Errors of options begin with the word, errors of pins have the key before it.
     let of = |key: &str, said: String| format!("{key}= {}", said.trim_start_matches("expected "));
     let of_key = |said| of(key, said);
-    match key {
-        "placement" => {
-            all.placement = Some(placement(value).map_err(of_key)?);
-            return Ok(());
-        }
-        "ranks" => {
-            all.ranks = Some(within(DEVICES)(value).map_err(of_key)?);
-            return Ok(());
-        }
-        "features" => {
-            all.features = Some(value.parse::<Layout>().map_err(of_key)?);
-            return Ok(());
-        }
+    let known = KNOBS.iter().filter(|knob| !knob.values.is_empty());
+    match (key, find(known.clone(), key)) {
+        ("placement", _) => all.placement = Some(placement(value).map_err(of_key)?),
+        ("ranks", _) => all.ranks = Some(within(DEVICES)(value).map_err(of_key)?),
+        ("features", _) => all.features = Some(value.parse::<Layout>().map_err(of_key)?),
         // The skipping system's own name for it.
-        "stale_grad" if value == "through" => return Ok(()),
-        "stale_grad" => {
+        ("stale_grad", _) if value == "through" => {}
+        ("stale_grad", _) => {
             return Err(
                 "stale_grad=through, which passes gradients on as if all rows were current; \
                  to drop the gradients of copies, append /stop to the rule, as in skip=RULE/stop"
                     .to_owned(),
             );
         }
-        _ => {}
-    }
-    let known = KNOBS.iter().filter(|knob| !knob.values.is_empty());
-    match find(known.clone(), key) {
-        Some(knob) => (knob.set)(&mut all.knobs, value).map_err(|said| of(knob.name, said)),
-        None => {
+        (_, Some(knob)) => {
+            (knob.set)(&mut all.knobs, value).map_err(|said| of(knob.name, said))?;
+        }
+        (_, None) => {
             let keys: Vec<String> = known.map(|k| format!("{}={}", k.name, k.values)).collect();
-            Err(format!(
+            return Err(format!(
                 "placement=NAME, ranks=N, features=columns (mixtures that begin with push-pull), {}",
                 keys.join(", ")
-            ))
+            ));
         }
     }
+    Ok(())
 }
 
 /// Sets one knob of a run.

@@ -197,11 +197,6 @@ impl<'a> Planner<'a> {
         &self.options.cluster
     }
 
-    /// The candidates to price.
-    pub fn candidates(&self) -> Vec<PlacementSpec> {
-        self.request().candidates()
-    }
-
     /// Why there are no candidates, and what to do about it.
     pub fn why_none(&self) -> String {
         self.request().why_none()
