@@ -1,13 +1,16 @@
 #!/usr/bin/env python3
 """Losses of 50 epochs with several workers beside one worker's.
 
-    cargo build --release && python3 scripts/sameness.py [PLACEMENT,.. [MODEL,.. [GRAPH,..]]]
+    cargo build --release && python3 scripts/sameness.py [--equal-bits] [PLACEMENT,.. [MODEL,.. [GRAPH,..]]]
 
 Prints a table of the largest |a - b| / (1e-5 + 1e-4 |b|) over the epochs: at most 1 is the same. The last
 column is a yardstick: the same for one worker whose learning rate is larger by 2 in ten million, which is
 what the rounding of a sum in another order amounts to. The placement tensor-decoupled, which is not among those
 taken by default, is another function than the model and compared with one worker that computes it. Exits 1 if several workers are over the limit where
 the yardstick is not.
+
+With --equal-bits the limit is 0: cells say in how many epochs the loss is another number, a placement that refuses equal
+bits has a dash, and there is no yardstick. Exits 1 if any loss differs.
 """
 
 import argparse
@@ -31,14 +34,20 @@ EPOCHS = 50
 RATE = re.compile(r"lr = ([0-9.]+)")
 
 
-def losses(model, graph, workers, placement="graph", file=None):
+REFUSES = "equal bits on any number of workers do not go with"
+
+
+def losses(model, graph, workers, placement="graph", file=None, equal_bits=False):
+    """The losses of some epochs; None if the placement refuses equal bits."""
     allow = ["--allow", "decouple"] if placement in RELAXED else []
     command = [
         os.environ.get("GNNC") or ROOT / "target/release/gnnc", "bench-epoch", file or ROOT / f"examples/{model}_cora.gir",
         "--graph", ROOT / f"examples/data/{graph}.npz", "--workers", str(workers), "--partitioner", "metis", "--placement", placement, *allow,
-        "--epochs", str(EPOCHS), "--format", "json", *MODELS[model],
+        "--epochs", str(EPOCHS), "--format", "json", *MODELS[model], *(["--equal-bits"] if equal_bits else []),
     ]
     found = subprocess.run(command, capture_output=True, text=True)
+    if equal_bits and REFUSES in found.stdout:
+        return None
     if found.returncode:
         sys.exit(found.stdout + found.stderr)
     return json.loads(found.stdout)["losses"]
@@ -61,6 +70,24 @@ def nudged(model, graph, placement):
         return losses(model, graph, 1, placement, file.name)
 
 
+def equal(graphs, models, placements):
+    """Prints in how many epochs losses of several workers are other numbers than one worker's; returns in how many in all."""
+    print("| graph | model | placement | loss at epoch 50 |", " | ".join(f"{w} workers" for w in WORKERS), "|")
+    print("| --- " * (4 + len(WORKERS)) + "|")
+    differ = 0
+    for graph in graphs:
+        for model in models:
+            one = losses(model, graph, 1, equal_bits=True)
+            for placement in placements:
+                many = [losses(model, graph, workers, placement, equal_bits=True) for workers in WORKERS]
+                counts = [found and sum(a != b for a, b in zip(found, one, strict=True)) for found in many]
+                differ += sum(count or 0 for count in counts)
+                cells = " | ".join("-" if count is None else str(count) for count in counts)
+                print(f"| {graph} | {model} | {placement} | {one[-1]:.6f} | {cells} |", flush=True)
+    print(f"\nepochs with another loss: {differ}")
+    return differ
+
+
 def some(known):
     """Names of `known` with commas between them."""
     def names(text):
@@ -72,12 +99,15 @@ def some(known):
 
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+parser.add_argument("--equal-bits", action="store_true", help="compare bit for bit")
 for name, known, default in [
     ("placements", PLACEMENTS + RELAXED, PLACEMENTS), ("models", list(MODELS), list(MODELS)), ("graphs", GRAPHS, GRAPHS),
 ]:
     parser.add_argument(name, nargs="?", type=some(known), default=default, help=",".join(known))
 chosen = parser.parse_args()
 placements, models, graphs = chosen.placements, chosen.models, chosen.graphs
+if chosen.equal_bits:
+    sys.exit(bool(equal(graphs, models, placements)))
 failed, worst = [], 0.0
 print("| graph | model | placement | loss at epoch 50 |", " | ".join(f"{w} workers" for w in WORKERS), "| yardstick |")
 print("| --- " * (5 + len(WORKERS)) + "|")

@@ -7,6 +7,7 @@
 use gnnc_files::{Cache, Cached};
 use gnnc_graph::partition::{Metis, PartitionInput, Partitioner};
 use gnnc_graph::{GraphError, Partition, Topology};
+use gnnc_ir::program::leaves::leaves;
 
 /// Seed of the chunks of a run.
 const CHUNK_SEED: u64 = 0;
@@ -51,6 +52,27 @@ pub fn partitions(
     let mut made = made.into_iter();
     let all = found.into_iter().map(|found| found.or_else(|| made.next()));
     Ok(all.flatten().collect())
+}
+
+/// Partitions of a graph into each of several numbers of parts that own runs of its leaves, for sums whose order does not
+/// depend on their number ([`gnnc_ir::program::leaves`]). A partitioner makes the leaves.
+///
+/// # Errors
+/// As [`partitions`]; more parts than leaves.
+pub(crate) fn of_leaves(
+    graph: PartitionInput,
+    partitioner: &dyn Partitioner,
+    parts: &[u32],
+    cache: Option<&Cache>,
+) -> Result<Vec<Partition>, GraphError> {
+    let count = leaves(graph.vertices().into());
+    let whole = || Partition::whole(graph.vertices());
+    let leaves = partitions(graph, partitioner, &[count], cache)?
+        .pop()
+        .unwrap_or_else(whole);
+    let each = parts.iter();
+    each.map(|parts| Partition::of_leaves(&leaves, *parts))
+        .collect()
 }
 
 /// Cuts the parts of a partition into chunks, or takes these from the cache.

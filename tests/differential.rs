@@ -33,6 +33,8 @@ mod device;
 mod edge_sets;
 #[path = "differential/embeddings.rs"]
 mod embeddings;
+#[path = "differential/equal_bits.rs"]
+mod equal_bits;
 #[path = "differential/evaluations.rs"]
 mod evaluations;
 #[path = "differential/examples.rs"]

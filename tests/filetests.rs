@@ -291,6 +291,7 @@ fn priced(keys: &Keys, program: &Program) -> Result<String, String> {
         nodes: None,
         targets: None,
         cover: None,
+        both_ends: None,
         alpha: 1.0,
         alpha_basis: gnnc::ir::plan::AlphaBasis::Measured,
         alpha_spread: 1.0,

@@ -1,5 +1,6 @@
 //! One rank's piece of the data graph.
 
+pub(crate) mod both_ends;
 mod build;
 mod chunks;
 pub(crate) mod file;
@@ -47,8 +48,10 @@ pub struct LocalPart {
     pub chunks: LocalChunks,
     /// Degrees of each local row in the whole graph, for the plain edges and each named set.
     degrees: Vec<Degrees>,
-    /// For each inner vertex, its sources as local rows, by ascending global id. Edges of all sets. With a
-    /// [`Halo::Cover`], for each local row.
+    /// Whether the edges out of a row are by ascending global id of their destinations; by ascending local row otherwise.
+    by_global_id: bool,
+    /// For each inner vertex, its sources as local rows, by ascending global id. Edges of all sets. With targets
+    /// ([`Halo::has_targets`]), for each local row.
     edges: Csr,
     /// The type of each of these edges; empty if edges have no types.
     types: Vec<u16>,
@@ -70,7 +73,8 @@ struct Degrees {
 pub struct LocalEdges {
     /// Rows: inner vertices, or all local rows of a [`Halo::Cover`]. Entries: sources as local rows, by ascending global id.
     pub in_csr: Csr,
-    /// Rows: all local rows as sources. Entries: destinations as local inner rows, ascending.
+    /// Rows: all local rows as sources. Entries: destinations as local rows, ascending, or by ascending global id
+    /// ([`RowOrder::Canonical`]).
     pub out_csr: Csr,
     /// For each entry of `out_csr`, the position of the same edge in `in_csr.indices`.
     pub positions: Vec<u32>,
@@ -117,6 +121,9 @@ pub enum RowOrder {
     ByDegree,
     /// By ascending id. So the rows of a single part are the vertices of the graph.
     ById,
+    /// As [`ByDegree`](Self::ByDegree), with destinations of edges by ascending global id, so that sums over them do not
+    /// depend on the parts.
+    Canonical,
 }
 
 impl LocalPart {
@@ -204,9 +211,12 @@ impl LocalPart {
     /// The edges of `set` into the inner vertices.
     pub fn edges(&self, set: EdgeSet) -> LocalEdges {
         let typed = Kinds(self.sets.as_ref()).of_set(set, &self.edges, &self.types);
-        typed.listed(set, self.rows(), self.inner, |row| {
-            self.global[row as usize]
-        })
+        let global = |row: u32| self.global[row as usize];
+        let mut edges = typed.listed(set, self.rows(), self.inner, global);
+        if self.by_global_id {
+            edges.sort_destinations(global);
+        }
+        edges
     }
 }
 
@@ -334,6 +344,29 @@ impl LocalEdges {
             positions,
             destinations,
             types,
+        }
+    }
+
+    /// Sorts the edges out of each row by the global ids of their destinations.
+    fn sort_destinations(&mut self, global: impl Fn(u32) -> u32) {
+        let mut row: Vec<(u32, u32, u32)> = Vec::new();
+        for bounds in self.out_csr.indptr.windows(2) {
+            let (begin, end) = (bounds[0] as usize, bounds[1] as usize);
+            let (ends, places) = (
+                &mut self.out_csr.indices[begin..end],
+                &mut self.positions[begin..end],
+            );
+            row.clear();
+            row.extend(
+                ends.iter()
+                    .zip(&*places)
+                    .map(|(v, place)| (global(*v), *v, *place)),
+            );
+            // Edges of the same two vertices stay in the order of their places.
+            row.sort_by_key(|(id, ..)| *id);
+            for ((end, place), (_, v, from)) in ends.iter_mut().zip(places).zip(&row) {
+                (*end, *place) = (*v, *from);
+            }
         }
     }
 

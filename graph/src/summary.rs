@@ -1,6 +1,7 @@
 //! Summaries of data graphs for the planner.
 
 use crate::cover::Covers;
+use crate::local::both_ends;
 use crate::partition::{Partition, Partitioner};
 use crate::replication::{Replication, replication};
 use crate::reuse::reuse;
@@ -9,7 +10,7 @@ use crate::{Features, GraphData, GraphError, Topology};
 use gnnc_ir::EdgeSet;
 use gnnc_ir::words::types::share;
 use gnnc_ir::workload::{
-    COLUMN_RUNS, CoverLoads, NamedSet, Origin, PartLoad, PartitionSummary, Workload,
+    COLUMN_RUNS, NamedSet, Origin, PartLoad, PartitionSummary, TargetLoads, Workload,
 };
 use std::collections::BTreeMap;
 
@@ -150,6 +151,7 @@ pub fn summarise_partition(
         parts: loads,
         nodes: node_loads(partition.owner(), &replication, of_nodes),
         cover: None,
+        both_ends: None,
         groups: Vec::new(),
         messages: replication.messages.clone(),
     };
@@ -196,16 +198,25 @@ fn groups(
         messages,
         nodes: Vec::new(),
         cover: None,
+        both_ends: None,
         groups: Vec::new(),
     }
 }
 
 /// Counts what the parts of a partition send and add up if they send the fewest rows and partial sums. `None` for a graph
 /// with named sets of edges, which have sums of their own.
-pub fn cover_loads(data: &GraphData, partition: &Partition) -> Option<CoverLoads> {
+pub fn cover_loads(data: &GraphData, partition: &Partition) -> Option<TargetLoads> {
     let topology = &data.topology;
     let alone = topology.sets().is_none() && partition.check(topology).is_ok();
     alone.then(|| Covers::of(topology, partition, 1).loads(topology, partition))
+}
+
+/// Counts what the parts of a partition send and have if each has the edges into its vertices and those out of them. `None` as
+/// for [`cover_loads`].
+pub fn both_ends_loads(data: &GraphData, partition: &Partition) -> Option<TargetLoads> {
+    let topology = &data.topology;
+    let alone = topology.sets().is_none() && partition.check(topology).is_ok();
+    alone.then(|| both_ends::loads(topology, partition))
 }
 
 /// A histogram of degrees: entry 0 counts the vertices of degree 0, entry `k` those of degree

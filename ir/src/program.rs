@@ -27,6 +27,7 @@ mod buffer;
 mod chunk;
 mod group;
 pub mod instr;
+pub mod leaves;
 mod lists;
 pub mod memory;
 mod pipeline;
@@ -206,6 +207,19 @@ pub enum Halo {
     /// The sources of the edges that the rank computes, and behind them the targets of others for which it adds up what its
     /// own vertices give: the fewest of both that serve all edges between two parts.
     Cover,
+    /// The sources of edges into the rank's own vertices, and behind them the targets of edges out of these: a rank adds up
+    /// whatever belongs to its vertices, along the edges into them and along those out of them, and nobody's sum is sent.
+    BothEnds,
+}
+
+impl Halo {
+    /// Whether targets of edges are behind the sources.
+    pub fn has_targets(self) -> bool {
+        match self {
+            Self::Boundary | Self::Everything => false,
+            Self::Cover | Self::BothEnds => true,
+        }
+    }
 }
 
 /// The program of a rank.
@@ -227,6 +241,9 @@ pub struct Program {
     /// added inside their node before one crosses. `None`: owners and readers exchange rows directly.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_ranks: Option<u32>,
+    /// Whether sums over vertices are made in an order that does not depend on the number of ranks ([`leaves`]).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub equal_bits: bool,
     /// Trainable tensors.
     pub params: Vec<ParamSpec>,
     /// Buffers.

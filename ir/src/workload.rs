@@ -88,20 +88,24 @@ pub struct PartitionSummary {
     pub nodes: Vec<NodeLoads>,
     /// What the parts send if they send the fewest rows and partial sums; `None` if it was not counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cover: Option<CoverLoads>,
+    pub cover: Option<TargetLoads>,
+    /// What the parts send if each has the edges into its vertices and those out of them; `None` if it was not counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub both_ends: Option<TargetLoads>,
     /// Groups of consecutive parts, taken as parts, for several sizes of groups; empty if they were not counted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<PartitionSummary>,
 }
 
-/// What the parts of a partition send if they send the fewest rows and partial sums.
+/// What the parts of a partition send if some edges into vertices of others are there too: those that serve the edges between
+/// parts by the fewest rows and partial sums, or all edges out of a part's vertices.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CoverLoads {
+pub struct TargetLoads {
     /// `messages[i][j]`: rows that part `i` owns and part `j` reads.
     pub messages: Vec<Vec<u64>>,
-    /// `targets[i][j]`: rows that part `i` owns, for which part `j` adds up edges from its own vertices.
+    /// `targets[i][j]`: rows that part `i` owns, into which part `j` has edges from its own vertices.
     pub targets: Vec<Vec<u64>>,
-    /// Stored edges that each part adds up, without self loops.
+    /// Stored edges that each part has, without self loops.
     pub edges: Vec<u64>,
     /// Those of them that come from other parts' vertices.
     pub halo_edges: Vec<u64>,

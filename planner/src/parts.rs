@@ -3,6 +3,7 @@
 mod batch;
 mod chunks;
 mod cover;
+mod error;
 mod groups;
 mod nodes;
 mod reach;
@@ -14,13 +15,13 @@ pub use batch::{BatchPlan, BatchPlans};
 pub use chunks::ChunkShare;
 use chunks::chunk_shares;
 pub use cover::Targets;
+pub use error::PartsError;
 use gnnc_ir::cluster::Basis;
 use gnnc_ir::plan::{AlphaBasis, Partitioner};
 use gnnc_ir::program::trace::Phase;
 use gnnc_ir::program::{BatchSizes, Halo, Program, RankSizes, Reach};
-use gnnc_ir::words::spelling::counted;
 use gnnc_ir::words::types::NamedEdges;
-use gnnc_ir::workload::{CoverLoads, Origin, PartLoad, PartitionSummary, Workload};
+use gnnc_ir::workload::{Origin, PartLoad, PartitionSummary, TargetLoads, Workload};
 pub use groups::Groups;
 pub use nodes::Nodes;
 pub(crate) use nodes::Tiers;
@@ -29,7 +30,6 @@ use replication::replication;
 pub use replication::{Degrees, ReadShares};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use thiserror::Error;
 
 /// Edges of the largest part over the mean if METIS also balances edges (measured: 1.03).
 const BALANCED_EDGES: f64 = 1.05;
@@ -54,7 +54,9 @@ pub struct Parts {
     /// Targets of edges in halos, for programs that have some.
     pub targets: Option<Targets>,
     /// The fewest rows and partial sums, if they were counted.
-    pub cover: Option<CoverLoads>,
+    pub cover: Option<TargetLoads>,
+    /// What parts send that have the edges into and out of their vertices, if it was counted.
+    pub both_ends: Option<TargetLoads>,
     /// Replication factor.
     pub alpha: f64,
     /// How `alpha` was obtained.
@@ -88,53 +90,6 @@ pub enum Messages {
     Uniform,
 }
 
-/// Why there are no such parts.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum PartsError {
-    /// No ranks.
-    #[error("found 0 ranks, expected at least 1")]
-    NoRanks,
-    /// Some ranks would own no vertices.
-    #[error(
-        "found {} for a graph of {}; use at most {vertices}",
-        counted(ranks, "rank"),
-        counted(vertices, "vertex")
-    )]
-    MoreRanksThanVertices {
-        /// Ranks.
-        ranks: u32,
-        /// Vertices.
-        vertices: u64,
-    },
-    /// A partition that statistics cannot estimate.
-    #[error(
-        "partitioner {partitioner} needs the graph, as its parts follow from the edges and the split; name the graph \
-         file, or a workload with this partition into {}, or choose another partitioner",
-        counted(ranks, "part")
-    )]
-    NotCounted {
-        /// The partitioner.
-        partitioner: Partitioner,
-        /// Ranks.
-        ranks: u32,
-    },
-    /// A partition with contradictory numbers.
-    #[error(
-        "the workload's partition into {} is inconsistent: it lists {} and {} of messages; make the workload again",
-        counted(ranks, "part"),
-        counted(loads, "load"),
-        counted(rows, "row")
-    )]
-    Inconsistent {
-        /// Its number of parts.
-        ranks: u32,
-        /// Number of loads it lists.
-        loads: usize,
-        /// Rows of its message matrix.
-        rows: usize,
-    },
-}
-
 impl Parts {
     /// The parts as the ranks of a program hold them: the program may need the rows of all
     /// vertices.
@@ -146,8 +101,10 @@ impl Parts {
             self.messages = Messages::Uniform;
             self.everything_crosses();
         }
-        if program.halo == Halo::Cover {
-            self.covered();
+        match program.halo {
+            Halo::Boundary | Halo::Everything => {}
+            Halo::Cover => self.covered(),
+            Halo::BothEnds => self.with_both_ends(),
         }
         if let Some(mesh) = program.mesh {
             let copies = mesh.copies(program.ranks) as usize;
@@ -300,6 +257,7 @@ pub fn parts(
             groups: None,
             targets: None,
             cover: None,
+            both_ends: None,
             alpha: 0.0,
             alpha_basis: AlphaBasis::Measured,
             alpha_spread: 1.0,
@@ -315,8 +273,11 @@ pub fn parts(
     match workload.partition(ranks, partitioner.name()) {
         Some(summary) => {
             let found = measured(summary, partitioner, ranks, workload, origin)?;
-            let cover = found.counted_cover(workload);
-            Ok(Parts { cover, ..found })
+            Ok(Parts {
+                cover: summary.cover.clone(),
+                both_ends: summary.both_ends.clone(),
+                ..found
+            })
         }
         // How labeled vertices lie in a graph follows from no statistics.
         None if partitioner.reads_hops() => Err(PartsError::NotCounted { partitioner, ranks }),
@@ -401,6 +362,7 @@ fn measured(
         groups: None,
         targets: None,
         cover: None,
+        both_ends: None,
         alpha: summary.alpha,
         alpha_basis: counted,
         edge_imbalance_basis: counted,
@@ -483,6 +445,7 @@ fn estimated(workload: &Workload, ranks: u32, partitioner: Partitioner) -> Parts
         groups: None,
         targets: None,
         cover: None,
+        both_ends: None,
         alpha,
         alpha_basis,
         alpha_spread,

@@ -14,6 +14,7 @@ mod rows;
 mod skip;
 mod stage;
 mod tiers;
+mod tree;
 
 pub(crate) use plan::{Half, Now};
 pub(crate) use skip::{Compared, Hear};

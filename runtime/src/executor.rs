@@ -4,6 +4,7 @@ mod batch;
 mod communicate;
 mod launch;
 mod pipeline;
+mod sums;
 #[cfg(test)]
 mod tests;
 
@@ -25,7 +26,9 @@ use crate::transport::Transport;
 use gnnc_codegen::cpu::Compiled;
 use gnnc_ir::program::instr;
 use gnnc_ir::program::trace::Phase;
-use gnnc_ir::program::{BufferId, Chunk, Extent, Instr, Matrix, Program, Ref, Transfer};
+use gnnc_ir::program::{
+    BufferId, Chunk, Extent, Instr, METRICS, Matrix, Product, Program, Ref, Transfer,
+};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -212,6 +215,16 @@ impl Worker {
                     let call = finish.as_ref().map(|(kernel, args, checks)| {
                         Call::new(&self.kernels[kernel.0 as usize], *args, checks.as_ref())
                     });
+                    if *product == Product::Tn
+                        && let Some(leaves) = self.leaves(program, *rows)
+                    {
+                        let shares = self.shares(out, iteration);
+                        multiply.by_leaf(&self.team, self.scratch(), leaves, &shares);
+                        if let Some(call) = call {
+                            call.run_once(0, u64::from(*inner));
+                        }
+                        ranges.clear();
+                    }
                     for range in &ranges {
                         let first = range.start;
                         let multiply = multiply.within(range, skipped);
@@ -234,10 +247,18 @@ impl Worker {
                     ..
                 }) => {
                     let features = self.features(program, *values)?;
-                    let values = self.slot(*values, iteration);
-                    let [b, out] = [b, out].map(|matrix| self.dense(matrix, iteration));
+                    let by_leaf = (*product == Product::Tn).then(|| program.sparse_rows(*values));
+                    let leaves = by_leaf.and_then(|rows| self.leaves(program, rows));
+                    let out = sparse::Out {
+                        shares: match leaves {
+                            None => vec![self.dense(out, iteration)],
+                            Some(_) => self.shares(out, iteration),
+                        },
+                        leaves: leaves.map(|leaves| (leaves, self.scratch())),
+                    };
+                    let (values, b) = (self.slot(*values, iteration), self.dense(b, iteration));
                     let how = (*product, *columns);
-                    sparse::multiply(&self.team, features, how, values, b, out)?;
+                    sparse::multiply(&self.team, features, how, values, b, &out)?;
                 }
                 Instr::SparseDropout(instr::SparseDropout {
                     values,
@@ -307,17 +328,26 @@ impl Worker {
                     let grad = grad.map(|grad| self.tensor(program, grad, iteration));
                     let of_batch = program.buffer(logits.buffer).extent.of_batch();
                     let batch = self.own.part.batches.at_hand().filter(|_| of_batch);
+                    let leaves =
+                        self.leaves(program, program.buffer(logits.buffer).extent.without_halo());
+                    let blocks = rows.blocks(leaves);
                     let sums = &mut self.memory.sums;
-                    let share = loss::loss(
+                    let shares = loss::loss(
                         &self.team,
                         loss::Targets::of(&self.own.part, batch),
                         loss,
                         rows,
                         grad,
                         *classes as usize,
+                        &blocks,
                         sums,
                     );
-                    if let Some(out) = out {
+                    if let Some(out) = out
+                        && self.leaves(program, Extent::Inner).is_some()
+                    {
+                        self.put_shares(*out, iteration, shares.iter().map(|sum| *sum as f32), 1);
+                    } else if let Some(out) = out {
+                        let share = shares.iter().sum::<f64>();
                         let out = &mut self.slot(*out, iteration).write()[0];
                         *out = match batch {
                             None => share as f32,
@@ -342,6 +372,9 @@ impl Worker {
                     let batch = self.own.part.batches.at_hand().filter(|_| of_batch);
                     // The counts of all batches are added.
                     let adds = batch.is_some() && self.own.place.batch > Some(0);
+                    let leaves =
+                        self.leaves(program, program.buffer(logits.buffer).extent.without_halo());
+                    let blocks = rows.blocks(leaves);
                     let sums = &mut self.memory.sums;
                     let found = loss::metrics(
                         &self.team,
@@ -349,12 +382,18 @@ impl Worker {
                         loss,
                         rows,
                         *classes as usize,
+                        &blocks,
                         sums,
                     );
-                    let out = self.slot(*out, iteration).write();
-                    for (out, value) in out.iter_mut().zip(found) {
-                        let before = if adds { *out } else { 0.0 };
-                        *out = before + value as f32;
+                    let found = found.into_iter().flatten().map(|count| count as f32);
+                    if self.leaves(program, Extent::Inner).is_some() {
+                        self.put_shares(*out, iteration, found, METRICS as usize);
+                    } else {
+                        let out = self.slot(*out, iteration).write();
+                        for (out, value) in out.iter_mut().zip(found) {
+                            let before = if adds { *out } else { 0.0 };
+                            *out = before + value;
+                        }
                     }
                 }
                 Instr::Remember(instr::Remember { from, history }) => {

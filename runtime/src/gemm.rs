@@ -10,6 +10,7 @@ pub(crate) mod sparse;
 mod vectors;
 
 use crate::arena::Span;
+use crate::leaves::Leaves;
 use crate::team::Team;
 use gemm::Parallelism;
 use gnnc_ir::program::Product;
@@ -155,16 +156,8 @@ impl Multiply {
         self.out.need(m, n);
         let partial = |i: usize, dst: skinny::Rows| {
             let begin = i as u64 * block;
-            let k = (self.rows - begin).min(block) as usize;
-            // SAFETY: spans were checked; blocks have their own results.
-            unsafe {
-                if !self.a.storage.is_f32() {
-                    self.half_block((begin, k), dst);
-                    return;
-                }
-                let (a, b) = (self.a.rows_from(begin), self.b.rows_from(begin));
-                block_product((m, n, k), dst, a, b);
-            }
+            // SAFETY: blocks have their own results.
+            unsafe { self.block(&(begin..(begin + block).min(self.rows)), dst) };
         };
         if blocks <= 1 && !self.adds {
             if self.rows == 0 {
@@ -204,6 +197,75 @@ impl Multiply {
             }
         });
     }
+}
+
+impl Multiply {
+    /// `Tn` with a product for each leaf, added along the tree into the shares of the result.
+    ///
+    /// # Safety
+    /// As [`run`](Self::run).
+    pub(crate) unsafe fn by_leaf(
+        &self,
+        team: &Team,
+        scratch: Span,
+        leaves: &Leaves,
+        shares: &[Dense],
+    ) {
+        let (m, n) = (self.inner as usize, self.columns as usize);
+        self.a.need(self.rows as usize, m);
+        self.b.need(self.rows as usize, n);
+        let work = self.rows * self.inner * self.columns / 8;
+        let rows: Vec<Range<u64>> = leaves.rows().collect();
+        team.each(rows.len(), work, |leaf| {
+            let part = scratch.part(leaf * m * n, m * n);
+            let dst = skinny::Rows {
+                at: part.ptr,
+                stride: n,
+                len: part.len,
+            };
+            // SAFETY: leaves have their own results.
+            unsafe { self.block(&rows[leaf], dst) };
+        });
+        // SAFETY: the products are complete.
+        unsafe { add_leaves(team, scratch, leaves, (m, n), shares) };
+    }
+
+    /// The product of some rows of both operands of `Tn`.
+    unsafe fn block(&self, rows: &Range<u64>, dst: skinny::Rows) {
+        let (m, n) = (self.inner as usize, self.columns as usize);
+        let k = (rows.end - rows.start) as usize;
+        // SAFETY: as the caller promised; spans were checked.
+        unsafe {
+            if !self.a.storage.is_f32() {
+                self.half_block((rows.start, k), dst);
+                return;
+            }
+            let (a, b) = (self.a.rows_from(rows.start), self.b.rows_from(rows.start));
+            block_product((m, n, k), dst, a, b);
+        }
+    }
+}
+
+/// Adds the leaves' products, of `m` rows and `n` columns, into shares.
+///
+/// # Safety
+/// Nothing else uses the products or the shares meanwhile.
+pub(crate) unsafe fn add_leaves(
+    team: &Team,
+    products: Span,
+    leaves: &Leaves,
+    (m, n): (usize, usize),
+    shares: &[Dense],
+) {
+    shares.iter().for_each(|share| share.need(m, n));
+    let write = |number: usize, first: usize, piece: &[f32]| {
+        for (row, part) in piece.chunks(n.max(1)).enumerate() {
+            // SAFETY: pieces are disjoint rows of the result and in bounds.
+            unsafe { shares[number].span(first / n + row, n).write() }.copy_from_slice(part);
+        }
+    };
+    // SAFETY: as the caller promised.
+    unsafe { leaves.add(team, products, (m * n, n), &write) };
 }
 
 impl Dense {

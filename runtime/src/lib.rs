@@ -23,6 +23,7 @@ mod histories;
 mod init;
 mod labels;
 mod launch;
+mod leaves;
 mod loss;
 mod machine;
 mod options;

@@ -1,6 +1,7 @@
 //! Losses, their gradients, and counts of correct vertices.
 
 use crate::arena::Span;
+use crate::leaves::{Blocks, Leaves};
 use crate::part::Part;
 use crate::part::batch::Batch;
 use crate::team::Team;
@@ -84,7 +85,7 @@ impl<'a> Scored<'a> {
     }
 }
 
-/// The rank's share of the mean loss over all training vertices, or over those of a batch. Writes
+/// The rank's share of the mean loss over all training vertices, or over those of a batch, for each leaf of the blocks. Writes
 /// the gradient of the logits to `grad`. `sums` is kept between calls to reuse its memory.
 ///
 /// # Safety
@@ -96,16 +97,17 @@ pub(crate) unsafe fn loss(
     logits: Rows,
     grad: Option<Rows>,
     classes: usize,
+    of: &Blocks,
     sums: &mut Vec<AtomicU64>,
-) -> f64 {
+) -> Vec<f64> {
     let terms = targets.weight * f64::from(kind.per_vertex(classes as u32));
     // Without training vertices, or if all have the weight 0, the mean is 0.
     let scale = if terms == 0.0 { 0.0 } else { 1.0 / terms };
-    let blocks = logits.blocks();
+    let blocks = of.rows.len();
     sums.resize_with(blocks.max(sums.len()), AtomicU64::default);
     team.each(blocks, (blocks * BLOCK * classes * 4) as u64, |block| {
         let mut sum = 0.0;
-        for row in logits.block(block) {
+        for row in of.block(block) {
             // SAFETY: blocks are disjoint rows; `part` checks the span.
             let (z, g) = unsafe {
                 (
@@ -127,7 +129,10 @@ pub(crate) unsafe fn loss(
         }
         sums[block].store(sum.to_bits(), Ordering::Relaxed);
     });
-    in_order(&sums[..blocks]) * scale
+    let leaves = of.of_leaf.iter();
+    leaves
+        .map(|leaf| in_order(&sums[leaf.clone()]) * scale)
+        .collect()
 }
 
 /// The sum of the blocks' sums.
@@ -139,7 +144,8 @@ fn in_order(sums: &[AtomicU64]) -> f64 {
 /// Sums for the training, validation and test set: correct vertices and all; of several labels twice the
 /// true positives at threshold 0.5, and that plus false positives and false negatives; of numbers their
 /// absolute errors and how many they are. Then the sum of the validation vertices' losses and the weight
-/// of its terms. Ties go to the lower class. `sums` is kept between calls to reuse its memory.
+/// of its terms. Ties go to the lower class. All that for each leaf of the blocks. `sums` is kept between calls to reuse its
+/// memory.
 ///
 /// # Safety
 /// Nothing writes the logits meanwhile.
@@ -149,14 +155,15 @@ pub(crate) unsafe fn metrics(
     kind: &Loss,
     logits: Rows,
     classes: usize,
+    of: &Blocks,
     sums: &mut Vec<AtomicU64>,
-) -> [f64; METRICS as usize] {
+) -> Vec<[f64; METRICS as usize]> {
     const OF_BLOCK: usize = METRICS as usize;
-    let blocks = logits.blocks();
+    let blocks = of.rows.len();
     sums.resize_with((blocks * OF_BLOCK).max(sums.len()), AtomicU64::default);
     team.each(blocks, (blocks * BLOCK * classes) as u64, |block| {
         let mut own = [0.0; OF_BLOCK];
-        for row in logits.block(block) {
+        for row in of.block(block) {
             let v = scored.ids.map_or(row, |ids| ids[row] as usize);
             let Some(split) = (0..3).find(|&s| scored.splits[s][v]) else {
                 continue;
@@ -188,13 +195,16 @@ pub(crate) unsafe fn metrics(
             sum.store(own.to_bits(), Ordering::Relaxed);
         }
     });
-    let mut totals = [0.0; OF_BLOCK];
-    for own in sums[..blocks * OF_BLOCK].chunks(OF_BLOCK) {
-        for (total, own) in totals.iter_mut().zip(own) {
-            *total += f64::from_bits(own.load(Ordering::Relaxed));
+    let of_leaf = |leaf: &Range<usize>| {
+        let mut totals = [0.0; OF_BLOCK];
+        for own in sums[leaf.start * OF_BLOCK..leaf.end * OF_BLOCK].chunks(OF_BLOCK) {
+            for (total, own) in totals.iter_mut().zip(own) {
+                *total += f64::from_bits(own.load(Ordering::Relaxed));
+            }
         }
-    }
-    totals
+        totals
+    };
+    of.of_leaf.iter().map(of_leaf).collect()
 }
 
 /// The loss of a vertex, a sum over its terms. Its gradient times `scale` goes to `grad`.
@@ -227,14 +237,13 @@ fn of_vertex(
 }
 
 impl Rows {
-    fn blocks(&self) -> usize {
-        (self.end - self.begin).div_ceil(BLOCK)
-    }
-
-    /// The rows of a block.
-    fn block(&self, block: usize) -> Range<usize> {
-        let begin = self.begin + block * BLOCK;
-        begin..(begin + BLOCK).min(self.end)
+    /// The blocks of a sum over the rows: those of one leaf, or of each leaf if there are some.
+    pub(crate) fn blocks(&self, leaves: Option<&Leaves>) -> Blocks {
+        let rows = self.begin as u64..self.end as u64;
+        match leaves {
+            None => Leaves::one(rows).blocks(BLOCK as u64),
+            Some(leaves) => leaves.blocks(BLOCK as u64),
+        }
     }
 
     fn row(&self, v: usize, classes: usize) -> Span {

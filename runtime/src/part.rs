@@ -17,6 +17,7 @@ pub(crate) mod walks;
 pub(crate) mod whole;
 
 use crate::RuntimeError;
+use crate::leaves::Leaves;
 use crate::part::features::{FeatureRows, columns, slice};
 use crate::part::whole::Whole;
 use crate::weights::Weights;
@@ -53,6 +54,8 @@ pub(crate) struct Part {
     pub(crate) open: Vec<(u32, Vec<u32>)>,
     /// How rows of sources and of targets cross between nodes, if each crosses to a node once.
     routes: [Option<Routes>; 2],
+    /// The leaves of sums over own vertices, if these do not depend on the number of ranks.
+    pub(crate) leaves: Option<Leaves>,
     /// Bounds of the chunks in all these rows.
     pub(crate) chunks: LocalChunks,
     /// Stored edges between chunks, for stages: edges from chunk `s` into chunk `d` are at `d *
@@ -204,6 +207,7 @@ impl Part {
                 Some(_) => local.edges_between_chunks(),
                 None => Vec::new(),
             },
+            leaves: (program.equal_bits).then(|| Leaves::of(&local, data.vertices().into())),
             chunks: local.chunks,
             edges,
             whole,

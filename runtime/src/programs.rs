@@ -74,6 +74,15 @@ impl Programs {
                 counted(connections, "connection"),
             ));
         }
+        let vertices = partition.owner().len() as u64;
+        let leaves = first.leaves(vertices).unwrap_or(partition.chunks());
+        if leaves != partition.chunks() {
+            return wrong(format!(
+                "it sums over {}, but the partition has {}",
+                counted(leaves, "leaf"),
+                counted(partition.chunks(), "chunk")
+            ));
+        }
         if first.pipeline.is_some() {
             return stages::check(&self.0, partition).map_err(RuntimeError::Program);
         }

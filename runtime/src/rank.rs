@@ -240,6 +240,20 @@ impl Rank {
         }
     }
 
+    /// The leaves of the graph, if sums over vertices are made along their tree.
+    pub(crate) fn leaves(&self) -> Option<u32> {
+        self.program.leaves(self.part.sizes.vertices)
+    }
+
+    /// As [`summed`](Self::summed), of share `share` of the sums of subtrees.
+    pub(crate) fn summed_share(&self, at: Ref, iteration: u32, share: usize) -> Range<usize> {
+        let (words, after) = (
+            self.summed(at, iteration),
+            share * self.buffer(at.buffer).len(),
+        );
+        words.start + after..words.end + after
+    }
+
     /// The words of a buffer's slot. In a loop over batches, these are its iterations.
     pub(crate) fn slot(&self, at: Ref, iteration: u32) -> Range<usize> {
         let iteration = self.place.batch.unwrap_or(iteration);

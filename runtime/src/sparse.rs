@@ -5,6 +5,7 @@ use crate::arena::Span;
 use crate::fault::Fault;
 use crate::gemm::Dense;
 use crate::gemm::sparse::{Nonzeros, SparseMultiply};
+use crate::leaves::Leaves;
 use crate::part::features::FeatureRows;
 use crate::team::Team;
 use gnnc_graph::Csr;
@@ -113,6 +114,14 @@ impl SomeRows<'_> {
     }
 }
 
+/// Where the result of a product goes.
+pub(crate) struct Out<'a> {
+    /// The result; the shares of a sum by leaf.
+    pub(crate) shares: Vec<Dense>,
+    /// The leaves that a sum over rows is made by, and memory for their sums.
+    pub(crate) leaves: Option<(&'a Leaves, Span)>,
+}
+
 /// The product of the features with a dense matrix of so many columns: for these rows, or for all if
 /// transposed.
 ///
@@ -124,7 +133,7 @@ pub(crate) unsafe fn multiply(
     (product, columns): (Product, u32),
     values: Span,
     b: Dense,
-    out: Dense,
+    out: &Out,
 ) -> Result<(), Fault> {
     let Csr { indptr, indices } = &some.features.by_row.csr;
     let inner = some.features.columns as usize;
@@ -137,7 +146,7 @@ pub(crate) unsafe fn multiply(
             columns: inner,
         },
         b,
-        out,
+        out: out.shares[0],
         columns: columns as usize,
     };
     // SAFETY: as the caller promised.
@@ -146,7 +155,10 @@ pub(crate) unsafe fn multiply(
             Product::Tn if some.features.counts.len() != inner => {
                 return Err(Fault::Missing("the nonzeros of the columns of features"));
             }
-            Product::Tn => one.transposed(team, &some.features.counts),
+            Product::Tn => match out.leaves {
+                None => one.transposed(team, &some.features.counts),
+                Some((leaves, scratch)) => one.by_leaf(team, scratch, leaves, &out.shares),
+            },
             Product::Nn | Product::Nt => one.rows(team, &some.pieces()),
         }
     }

@@ -64,9 +64,13 @@ pub(crate) fn ranks(
     let kept = all.first().map(|program| Kept::by(program));
     let kept = kept.unwrap_or_default();
     // A single rank finds the rows of a batch by their vertices.
-    let order = match partition.parts() == 1 && all.iter().any(|program| program.hops() > 0) {
-        true => RowOrder::ById,
-        false => RowOrder::ByDegree,
+    let by_id = partition.parts() == 1 && all.iter().any(|program| program.hops() > 0);
+    let order = if by_id {
+        RowOrder::ById
+    } else if all.iter().any(|program| program.equal_bits) {
+        RowOrder::Canonical
+    } else {
+        RowOrder::ByDegree
     };
     // Every stage has all parts.
     let width = (partition.parts() as usize).max(1);
@@ -201,6 +205,8 @@ pub fn runs_on_parts(program: &Program) -> Result<(), String> {
         "cuts parts into chunks"
     } else if program.node_ranks.is_some() {
         "sends rows once for each node, to ranks that follow from what all parts read"
+    } else if program.equal_bits {
+        "adds up vertices leaf by leaf, in the order of the whole graph"
     } else if program.halo == Halo::Cover {
         "sends partial sums, for vertices that follow from the edges between all parts"
     } else if walks || whole || needs.ids || needs.owned || program.halo != Halo::Boundary {

@@ -3,7 +3,7 @@
 use super::cache::{CacheArgs, say_refused};
 use super::device::{DeviceArgs, MemoryArgs, ProcessArgs};
 use super::inputs::ModelArgs;
-use super::knobs::BatchArgs;
+use super::knobs::PlannedArgs;
 use super::output::{Answer, Output};
 use super::text::{count, facts};
 use super::turns::turn;
@@ -53,7 +53,7 @@ pub struct BenchEpoch {
     #[arg(long, help = super::inputs::storage_help(), value_name = "NAME", default_value = "f32", value_parser = gnnc::knobs::storage)]
     storage: Storage,
     #[command(flatten)]
-    batches: BatchArgs,
+    knobs: PlannedArgs,
     #[command(flatten)]
     cache: CacheArgs,
     #[command(flatten)]
@@ -84,7 +84,7 @@ impl BenchEpoch {
             knobs: Knobs {
                 storage: self.storage,
                 partitioner: self.partitioner,
-                ..self.batches.knobs.clone()
+                ..self.knobs.knobs.clone()
             },
             cache: cache.clone(),
             ..TrainOptions::default()

@@ -7,7 +7,7 @@ use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use gnnc::ir::plan::Knobs;
 use gnnc::knobs::{self, Form, KNOBS, Knob};
 use gnnc::planner::search::Pin;
-pub use some::{BatchArgs, ClassArgs};
+pub use some::{ClassArgs, PlannedArgs};
 
 /// The knobs of a run, as options.
 #[derive(Clone, Debug, Default)]

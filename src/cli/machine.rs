@@ -1,7 +1,7 @@
 //! The machines to plan for, and the constraints on plans.
 
 use super::cache::CacheArgs;
-use super::knobs::{BatchArgs, pins};
+use super::knobs::{PlannedArgs, pins};
 use super::output::{Failure, Output};
 use clap::{Args, ValueEnum};
 use gnnc::ir::graph::model::Relaxation;
@@ -54,7 +54,7 @@ pub struct SearchArgs {
     #[arg(long, help = super::inputs::storage_help(), value_name = "NAME", default_value = "f32", value_parser = gnnc::knobs::storage)]
     storage: Storage,
     #[command(flatten)]
-    batches: BatchArgs,
+    knobs: PlannedArgs,
     #[command(flatten)]
     cache: CacheArgs,
 }
@@ -110,7 +110,7 @@ impl SearchArgs {
         let knobs = Knobs {
             overlap: self.no_overlap.then_some(false),
             storage: self.storage,
-            ..self.batches.knobs.clone()
+            ..self.knobs.knobs.clone()
         };
         Ok(PlanOptions {
             cluster: cluster(self.cluster.as_deref().unwrap_or(default))?,

@@ -51,6 +51,14 @@ pub const KNOBS: &[Knob] = &[
         set: |knobs, text| text.parse().map(|cover| knobs.cover = Some(cover)),
     },
     Knob {
+        name: "equal-bits",
+        alias: None,
+        option: Form::Flag("equal-bits", "yes"),
+        values: "yes|no (whether losses and weights are the same bits on any number of workers; no by default)",
+        help: "Compute the same losses and weights, bit for bit, on any number of workers",
+        set: |knobs, text| yes_or_no(text).map(|equal| knobs.equal_bits = Some(equal)),
+    },
+    Knob {
         name: "wire",
         alias: None,
         option: Form::Value("NAME"),

@@ -1,5 +1,6 @@
 //! What plans count of a data graph: its partitions, and the batches that ranks draw on them.
 
+use crate::partitions::of_leaves;
 use crate::{Compiled, Error, partitions};
 use gnnc_files::Cache;
 use gnnc_graph::partition::{self, Partition};
@@ -8,6 +9,7 @@ use gnnc_graph::{GraphData, Topology, summary};
 use gnnc_ir::EdgeSet;
 use gnnc_ir::cluster::Cluster;
 use gnnc_ir::plan::{Knobs, Partitioner};
+use gnnc_ir::program::leaves::leaves;
 use gnnc_ir::program::trace::Phase;
 use gnnc_ir::words::sampling::Sampling;
 use gnnc_ir::workload::PartitionSummary;
@@ -26,6 +28,8 @@ pub(super) type Division = (u32, Partitioner);
 pub(super) struct Counted {
     /// Numbers of ranks a node whose crossing rows are counted.
     of_nodes: Vec<u32>,
+    /// Whether parts own runs of leaves, and have the edges into their vertices and out of them.
+    equal_bits: bool,
     /// Statistics of partitions.
     pub(super) partitions: BTreeMap<Division, PartitionSummary>,
     /// Sizes of batches, in the order of [`Draws::batches`].
@@ -50,6 +54,7 @@ impl Counted {
             of_nodes: std::iter::once(cluster.devices_per_node)
                 .chain(knobs.node_ranks)
                 .collect(),
+            equal_bits: knobs.equal_bits == Some(true),
             ..Self::default()
         }
     }
@@ -83,13 +88,29 @@ impl Counted {
             let name = partitioner.name();
             let method = partition::by_name(name, 0)
                 .ok_or_else(|| Error::Input(format!("there is no partitioner {name}")))?;
-            let made = partitions(compiled.input(data, partitioner), &*method, &counts, cache)?;
-            for (parts, partition) in counts.into_iter().zip(made) {
+            let input = compiled.input(data, partitioner);
+            let made = match self.equal_bits {
+                true => {
+                    let most = leaves(data.vertices().into());
+                    let counts: Vec<u32> = counts
+                        .iter()
+                        .copied()
+                        .filter(|count| *count <= most)
+                        .collect();
+                    of_leaves(input, &*method, &counts, cache)?
+                }
+                false => partitions(input, &*method, &counts, cache)?,
+            };
+            for partition in made {
+                let parts = partition.parts();
                 let division = (parts, partitioner);
                 let mut found =
                     summary::summarise_partition(data, &partition, name, &self.of_nodes)?;
                 if compiled.sends_sums() {
                     found.cover = summary::cover_loads(data, &partition);
+                }
+                if self.equal_bits {
+                    found.both_ends = summary::both_ends_loads(data, &partition);
                 }
                 self.partitions.insert(division, found);
                 self.draw(data, division, partition, draws)?;

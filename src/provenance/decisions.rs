@@ -63,6 +63,11 @@ const CHOICES: &[Choice] = &[
         pinned: |pin| pin.knobs.cover.is_some(),
     },
     Choice {
+        name: "equal-bits",
+        of: |spec| if spec.equal_bits() { "yes" } else { "no" }.to_owned(),
+        pinned: |pin| pin.knobs.equal_bits.is_some(),
+    },
+    Choice {
         name: "wire",
         of: |spec| spec.wire().to_string(),
         pinned: |pin| pin.knobs.wire.is_some(),

@@ -180,7 +180,11 @@ impl List<'_> {
             | Some(Collective::HaloReduce(instr::HaloReduce { end, .. })) => {
                 let mut found = vec![by(Layout::Rows)];
                 if *end == End::Dst {
-                    found.push("cover joint".to_owned());
+                    let why = match self.spec.equal_bits() {
+                        true => "equal-bits yes",
+                        false => "cover joint",
+                    };
+                    found.push(why.to_owned());
                 }
                 if let Some(ranks) = self.spec.node_ranks() {
                     found.push(format!("node-ranks {ranks}"));

@@ -50,6 +50,10 @@ pub(super) fn facts(
         fact("seed", options.seed.unwrap_or(settings.seed).to_string()),
         fact("storage", options.knobs.storage.name().to_owned()),
         fact(
+            "equal bits",
+            (options.knobs.equal_bits == Some(true)).to_string(),
+        ),
+        fact(
             "wire",
             options.knobs.wire.unwrap_or_default().name().to_owned(),
         ),

@@ -148,6 +148,7 @@ impl Division {
         };
         let size = |inner| RankSizes {
             inner,
+            vertices: data.vertices().into(),
             ..RankSizes::default()
         };
         Ok(Rows {

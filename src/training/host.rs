@@ -66,6 +66,9 @@ pub(super) fn resting(
         if spec.sends_sums() {
             found.cover = summary::cover_loads(data, partition);
         }
+        if spec.equal_bits() {
+            found.both_ends = summary::both_ends_loads(data, partition);
+        }
         workload.add_partition(count, found);
     }
     let mut parts =

@@ -1,11 +1,15 @@
 //! Placement of a run on its ranks, and partition of the graph.
 
 use super::TrainOptions;
-use crate::{Compiled, Error, Loaded, PlanOptions, cut_chunks, partitions};
-use gnnc_graph::partition::{self, Partition, PartitionInput};
+use crate::partitions::of_leaves;
+use crate::{Compiled, Device, Error, Loaded, PlanOptions, cut_chunks, partitions};
+use gnnc_files::Cache;
+use gnnc_graph::GraphError;
+use gnnc_graph::partition::{self, Partition, PartitionInput, Partitioner};
 use gnnc_ir::cluster::Cluster;
 use gnnc_ir::graph::model::Relaxation;
 use gnnc_ir::plan::{Cover, Knobs, Layouts, Placement};
+use gnnc_ir::program::leaves::leaves;
 use gnnc_ir::words::sampling::Topology;
 use gnnc_ir::words::spelling::counted;
 use gnnc_planner::lower::chunks::MOST_CHUNKS;
@@ -80,6 +84,13 @@ pub fn place(
             Placement::Minibatch
         )));
     }
+    if spec.equal_bits() && matches!(options.device, Device::Cuda(_)) {
+        return Err(Error::Input(
+            "found --equal-bits with a GPU, whose libraries give other bits for products of other shapes; train on the \
+             processor, or leave it out"
+                .to_owned(),
+        ));
+    }
     if let Some(useless) = without_effect(&spec) {
         return Err(Error::Input(useless));
     }
@@ -118,6 +129,7 @@ pub fn place(
                     stages: count.filter(|_| stages.is_some()),
                     virtual_stages: stages.as_ref().map(|stages| stages.virtual_stages),
                     storage: spec.knobs.storage,
+                    equal_bits: spec.knobs.equal_bits,
                     ..Knobs::default()
                 },
                 ..Pin::default()
@@ -198,12 +210,36 @@ pub(super) fn divide(
     options: &TrainOptions,
     spec: &PlacementSpec,
 ) -> Result<Partition, Error> {
+    if spec.equal_bits() {
+        return by_leaves(graph, options, spec.parts());
+    }
     let partition = parted(graph, options, spec.parts())?;
     let cache = options.cache.as_ref();
     Ok(match spec.stages() {
         Some(stages) => cut_chunks(graph.topology(), partition, stages.chunks, cache)?,
         None => partition,
     })
+}
+
+/// The partition of the graph into so many parts that own runs of its leaves.
+///
+/// # Errors
+/// A partitioner that fails; more parts than leaves.
+fn by_leaves(
+    graph: PartitionInput,
+    options: &TrainOptions,
+    parts: u32,
+) -> Result<Partition, Error> {
+    let count = leaves(graph.vertices().into());
+    if parts > count {
+        return Err(Error::Input(format!(
+            "found {} with --equal-bits, expected at most {count} for a graph of {}: that is how many pieces their sums are \
+             made of; use fewer workers, or leave out --equal-bits",
+            counted(parts, "worker"),
+            counted(graph.vertices(), "vertex")
+        )));
+    }
+    made(of_leaves, graph, options, parts)
 }
 
 /// The partition of the graph into so many parts.
@@ -218,11 +254,25 @@ pub(crate) fn parted(
     if parts == 1 {
         return Ok(Partition::whole(graph.vertices()));
     }
+    made(partitions, graph, options, parts)
+}
+
+/// The partition into so many parts that a way to make several gives.
+fn made(
+    how: fn(
+        PartitionInput,
+        &dyn Partitioner,
+        &[u32],
+        Option<&Cache>,
+    ) -> Result<Vec<Partition>, GraphError>,
+    graph: PartitionInput,
+    options: &TrainOptions,
+    parts: u32,
+) -> Result<Partition, Error> {
     let name = options.partitioner().name();
     let method = partition::by_name(name, 0)
         .ok_or_else(|| Error::Input(format!("there is no partitioner {name}")))?;
-    let cache = options.cache.as_ref();
-    let made = partitions(graph, &*method, &[parts], cache)?;
+    let made = how(graph, &*method, &[parts], options.cache.as_ref())?;
     let made = made.into_iter().next();
     made.ok_or_else(|| Error::Input(format!("{name} made no partition")))
 }

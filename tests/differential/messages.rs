@@ -8,6 +8,7 @@
 //! | `# placement: NAME` | how the work is placed |
 //! | `# parts: 0 0 1 ..` | the rank of each vertex |
 //! | `# cover: joint` | if partial sums are sent where they are fewer |
+//! | `# equal-bits: yes` | if bits do not depend on the ranks; vertex `v` is leaf `v` |
 //! | `# node-ranks: N` | ranks of a node, if rows cross to a node once |
 //! | `# messages:` | what follows, in comments to the end, are all messages |
 //!
@@ -42,6 +43,7 @@ struct Case {
     owner: Vec<u32>,
     node_ranks: Option<u32>,
     cover: Option<Cover>,
+    equal_bits: bool,
     expected: String,
 }
 
@@ -96,6 +98,7 @@ fn case(text: &str) -> Case {
             .map(|part| part.parse().unwrap())
             .collect(),
         cover: found("cover").map(|name| name.parse().unwrap()),
+        equal_bits: found("equal-bits") == Some("yes"),
         node_ranks: found("node-ranks").map(|ranks| ranks.parse().unwrap()),
         expected: expected.lines().map(line).collect(),
     }
@@ -108,13 +111,20 @@ fn sends(path: &Path, case: &Case) -> BTreeMap<(Phase, usize), Sends> {
     let compiled = gnnc::compile(&loaded.model, &loaded.workload).unwrap();
     let data = loaded.data.as_ref().unwrap();
     let ranks = case.owner.iter().max().unwrap() + 1;
-    let partition = Partition::new(ranks, case.owner.clone()).unwrap();
+    let mut partition = Partition::new(ranks, case.owner.clone()).unwrap();
+    if case.equal_bits {
+        let leaves = Partition::new(8, (0..8).collect()).unwrap();
+        let of_leaves = Partition::of_leaves(&leaves, ranks).unwrap();
+        assert_eq!(of_leaves.owner(), partition.owner());
+        partition = of_leaves;
+    }
     let parts = LocalPart::build_all(&data.topology, &partition).unwrap();
     let inner: Vec<u64> = parts.iter().map(|part| part.inner as u64).collect();
     // Not split, so that instructions stay in the order of the model.
     let mut place = PlacementSpec::new(case.placement, ranks);
     place.knobs.overlap = Some(false);
     (place.knobs.node_ranks, place.knobs.cover) = (case.node_ranks, case.cover);
+    place.knobs.equal_bits = Some(case.equal_bits);
     let programs = compiled.programs(&place).unwrap();
     let seen: Vec<Arc<Mutex<Vec<Sent>>>> = (0..ranks).map(|_| Arc::default()).collect();
     let pairs: Arc<Mutex<BTreeMap<(u32, u32), From>>> = Arc::default();

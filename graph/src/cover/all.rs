@@ -3,7 +3,7 @@
 use super::{Cover, Crossing};
 use crate::Topology;
 use crate::partition::Partition;
-use gnnc_ir::workload::CoverLoads;
+use gnnc_ir::workload::TargetLoads;
 use rayon::prelude::*;
 use std::collections::BTreeMap;
 
@@ -77,10 +77,10 @@ impl Covers {
     }
 
     /// What the parts send and add up.
-    pub(crate) fn loads(&self, topology: &Topology, partition: &Partition) -> CoverLoads {
+    pub(crate) fn loads(&self, topology: &Topology, partition: &Partition) -> TargetLoads {
         let owner = partition.owner();
         let parts = partition.parts() as usize;
-        let mut loads = CoverLoads {
+        let mut loads = TargetLoads {
             messages: vec![vec![0; parts]; parts],
             targets: vec![vec![0; parts]; parts],
             edges: vec![0; parts],

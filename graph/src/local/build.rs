@@ -3,6 +3,7 @@
 //! Edges are always walked by ascending destination, so those of a graph that memory does not hold are read from its file
 //! in order.
 
+use super::both_ends::BothEnds;
 use super::sums::Sums;
 use super::{Degrees, Kept, LocalChunks, LocalPart, RowOrder};
 use crate::cover::Covers;
@@ -24,6 +25,7 @@ struct Builder<'a> {
     topology: &'a Topology,
     partition: &'a Partition,
     degrees: Vec<Degrees>,
+    by_global_id: bool,
     /// Local row of each vertex in its own part.
     inner_row: Vec<u32>,
     /// Local row of each vertex in the halo of the part at hand; only valid for those that are in it.
@@ -54,6 +56,7 @@ impl LocalPart {
     ) -> Result<impl Iterator<Item = Self> + 'a, GraphError> {
         partition.check(topology)?;
         let mut builder = Builder::new(topology, partition);
+        builder.by_global_id = order == RowOrder::Canonical;
         let rows = builder.rows(kept, order)?;
         let ranked = (0u32..).zip(rows);
         Ok(ranked.map(move |(rank, rows)| builder.part(rank, rows)))
@@ -67,6 +70,7 @@ impl<'a> Builder<'a> {
             topology,
             partition,
             degrees: Degrees::of_sets(topology),
+            by_global_id: false,
             inner_row: vec![0; vertices],
             halo_row: vec![0; vertices],
         }
@@ -82,14 +86,17 @@ impl<'a> Builder<'a> {
     fn rows(&mut self, kept: Kept, order: RowOrder) -> Result<Vec<Rows>, GraphError> {
         let owner = self.partition.owner();
         let mut members = self.partition.members();
-        if order == RowOrder::ByDegree {
-            self.sort_by_degree(&mut members);
+        match order {
+            RowOrder::ByDegree | RowOrder::Canonical => self.sort_by_degree(&mut members),
+            RowOrder::ById => {}
         }
         let node_ranks = kept.node_ranks.unwrap_or(1);
         let covers = match kept.halo {
             Halo::Cover => Some(Covers::of(self.topology, self.partition, node_ranks)),
-            Halo::Boundary | Halo::Everything => None,
+            Halo::Boundary | Halo::Everything | Halo::BothEnds => None,
         };
+        let both = (kept.halo == Halo::BothEnds)
+            .then(|| BothEnds::of(self.topology, owner, self.partition.parts()));
         // Whether a vertex has edges from other parts; not needed if there are chunks.
         let mut is_border = vec![false; owner.len()];
         let mut halos = Vec::with_capacity(members.len());
@@ -143,9 +150,10 @@ impl<'a> Builder<'a> {
                 sends[owner[group[0] as usize] as usize].push((rank, rows.collect()));
             }
         }
-        let sums = |rank| match &covers {
-            Some(covers) => Sums::new(covers, rank, &self.inner_row),
-            None => Sums::default(),
+        let sums = |rank| match (&covers, &both) {
+            (Some(covers), _) => Sums::new(covers, rank, &self.inner_row),
+            (None, Some(both)) => both.of_part(rank, &self.inner_row),
+            (None, None) => Sums::default(),
         };
         let rows = members.into_iter().zip(halos).zip(sends);
         let rows = (0u32..).zip(rows);
@@ -200,6 +208,7 @@ impl<'a> Builder<'a> {
             ghosts_of,
             open: sums.open,
             chunks: LocalChunks::default(),
+            by_global_id: self.by_global_id,
             edges,
             types,
             sets: self.topology.sets().cloned(),
@@ -252,7 +261,7 @@ impl<'a> Builder<'a> {
                 place += 1;
             }
         }
-        if !sums.of_cover {
+        if !sums.has_targets {
             return (Csr { indptr, indices }, types);
         }
         // Halo rows have no edges into them here.

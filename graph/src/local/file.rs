@@ -157,6 +157,7 @@ impl LocalPart {
                 .map(|(reader, rows)| (reader, sent[rows].to_vec()))
                 .collect(),
             chunks: LocalChunks::default(),
+            by_global_id: false,
             degrees: vec![Degrees { into, out }],
             edges: Csr {
                 indptr: offsets,

@@ -1,25 +1,25 @@
-//! Partial sums in place of rows: which vertices of other parts a part adds up edges for.
+//! Edges into vertices of other parts: those that a part adds up for others, and those out of its vertices.
 
 use crate::cover::Covers;
 
 /// What a part sums for others, and others for it.
 #[derive(Default)]
 pub(super) struct Sums {
-    /// Whether the halo is a cover, though it may have no sums.
-    pub(super) of_cover: bool,
-    /// Vertices of other parts, by owner, then ascending.
+    /// Whether edges into vertices of other parts are here too, though there may be none.
+    pub(super) has_targets: bool,
+    /// Vertices of other parts that they lead into, by owner, then ascending.
     pub(super) ghosts: Vec<u32>,
     /// For each part that sums for vertices of this one, their inner rows, ascending by vertex.
     pub(super) open: Vec<(u32, Vec<u32>)>,
     /// Vertices of this part and the parts that sum for them, ascending.
-    elsewhere: Vec<(u32, u32)>,
+    pub(super) elsewhere: Vec<(u32, u32)>,
 }
 
 impl Sums {
     /// What a part sums for others, and others for it, given the inner row of each vertex.
     pub(super) fn new(covers: &Covers, rank: u32, inner_row: &[u32]) -> Self {
         let mut sums = Self {
-            of_cover: true,
+            has_targets: true,
             ..Self::default()
         };
         for into in &covers.of {

@@ -5,6 +5,7 @@ mod blocks;
 mod chunked;
 mod hash;
 mod input;
+mod leaves;
 mod metis;
 mod metis_splits;
 mod morton;

@@ -50,6 +50,9 @@ pub struct Knobs {
     /// What parts send for the edges between them. Default: rows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cover: Option<Cover>,
+    /// Whether ranks compute the same bits on any number of them. Default: false.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub equal_bits: Option<bool>,
     /// How rows travel in training epochs. Default: as they are in memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wire: Option<Wire>,

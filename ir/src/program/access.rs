@@ -166,10 +166,16 @@ fn shared(at: Ref, other: Ref, program: &Program) -> Touched {
 }
 
 fn launched(kernel: &Kernel, launch: &Launch, at: At, program: &Program) -> Touched {
+    let walk = Walk::of(&kernel.body);
     let edges = kernel.body.edge_set().is_some();
+    // Whether edges lead into rows of other ranks too.
+    let beyond = match program.halo {
+        Halo::Boundary | Halo::Everything => false,
+        Halo::Cover => edges,
+        Halo::BothEnds => walk == Walk::EdgesBySource,
+    };
     match launch.chunk {
-        // Edges lead into rows of other ranks too.
-        _ if program.halo == Halo::Cover && edges && at == At::Dst => Touched::All,
+        _ if beyond && at == At::Dst => Touched::All,
         Some(chunk) => of_chunk(&kernel.body, chunk, at),
         None => touched(&kernel.body, launch.rows, at),
     }

@@ -177,9 +177,10 @@ impl<'a> Lives<'a> {
 
     /// Floats of each buffer.
     fn floats(&self, capacity: &Capacity) -> Vec<u64> {
-        let buffers = self.program.buffers.iter();
+        let shares = self.program.room_for_shares(capacity.most().vertices);
+        let buffers = self.program.buffers.iter().zip(shares);
         buffers
-            .map(|buffer| aligned(buffer.words(capacity)))
+            .map(|(buffer, shares)| aligned(buffer.words(capacity).saturating_mul(shares)))
             .collect()
     }
 

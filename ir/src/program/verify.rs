@@ -9,6 +9,7 @@ mod features;
 mod flight;
 mod host;
 mod pipeline;
+mod ranks;
 mod reach;
 mod redistribute;
 mod skip;
@@ -18,13 +19,12 @@ mod window;
 use self::reach::Reach;
 use super::instr::MatMul;
 use super::{
-    BatchSizes, Buffer, BufferId, Capacity, Extent, Halo, Instr, Launch, Matrix, Product, Program,
+    BatchSizes, Buffer, BufferId, Capacity, Extent, Instr, Launch, Matrix, Product, Program,
     RankSizes, Ref, Role,
 };
 use crate::graph::op::Slice;
 use crate::kernel::{Body, End, Walk, result_shape};
 use crate::program::trace::Phase;
-use crate::program::traffic::for_each_skip;
 use crate::words::mesh::Mesh;
 use crate::words::sampling::{Drawn, MAX_HOPS};
 use crate::words::spelling::counted;
@@ -189,6 +189,7 @@ pub fn verify(program: &Program, data: &RankData) -> Result<(), ProgramError> {
     let check = Check { program, data };
     check.mesh()?;
     check.nodes()?;
+    check.equal_bits()?;
     check.hosted()?;
     check.buffers()?;
     for phase in Phase::ALL {
@@ -231,34 +232,6 @@ impl Check<'_> {
                 counted(slices, "slice"),
                 counted(ranks, "rank")
             ))),
-        }
-    }
-
-    /// Checks that halo rows may cross to nodes once, and be targets: exchanges are of all rows, never of chunks or with some
-    /// left out.
-    fn nodes(&self) -> Result<(), ProgramError> {
-        let (ranks, node_ranks) = (self.program.ranks, self.program.node_ranks);
-        let has_targets = self.program.halo == Halo::Cover;
-        if node_ranks.is_none() && !has_targets {
-            return Ok(());
-        }
-        let mut skips = false;
-        for phase in Phase::ALL {
-            for_each_skip(self.program.list(phase), &mut |_, _, _| skips = true);
-        }
-        let divides = node_ranks.is_none_or(|of| of > 0 && ranks.is_multiple_of(of));
-        match divides && self.program.pipeline.is_none() && !skips {
-            true => Ok(()),
-            false => Err(ProgramError::new(match node_ranks {
-                Some(of) => format!(
-                    "nodes of {} for {}, expected a number that divides the ranks, no stages, and no exchanges left out",
-                    counted(of, "rank"),
-                    counted(ranks, "rank")
-                ),
-                None => {
-                    "targets in halos, expected no stages, and no exchanges left out".to_owned()
-                }
-            })),
         }
     }
 
@@ -354,7 +327,7 @@ impl Check<'_> {
 
     /// Checks that the rank has such halo rows.
     pub(in crate::program) fn halo_of(&self, end: End) -> Checked {
-        match end == End::Src || self.program.halo == Halo::Cover {
+        match end == End::Src || self.program.halo.has_targets() {
             true => Ok(()),
             false => {
                 Err("an exchange of targets, expected a halo of sources and targets".to_owned())

@@ -171,6 +171,8 @@ pub struct Ranks {
     pub rank: u32,
     /// How slices are spread over the ranks, if several have the same.
     pub mesh: Option<Mesh>,
+    /// Whether the program computes the same bits on any number of ranks.
+    pub equal_bits: bool,
 }
 
 impl Ranks {
@@ -180,6 +182,7 @@ impl Ranks {
             ranks,
             rank,
             mesh: None,
+            equal_bits: false,
         }
     }
 

@@ -16,6 +16,7 @@ mod copies;
 pub mod cover;
 pub mod delay;
 mod embeddings;
+pub mod equal_bits;
 pub mod fetch;
 mod forward;
 mod halos;
@@ -97,6 +98,8 @@ pub struct Lowerer {
     pub distributed: bool,
     /// Whether groups of ranks divide the vertices, and the ranks of a group the columns.
     pub in_groups: bool,
+    /// Whether shares of a sum are added before anything reads it, so that the order of additions does not depend on ranks.
+    pub adds_at_once: bool,
     features: u32,
     sparse: bool,
     /// Whether products with fetched rows of the features are rows of the other factor.
@@ -118,12 +121,11 @@ pub struct Lowerer {
     lazy: Vec<bool>,
 }
 
-/// Lowers a model to a program whose vertex tensors are by rows over `ranks` parts.
+/// Lowers a model to a program whose vertex tensors are by rows over as many parts as there are ranks.
 ///
 /// # Errors
 /// If a program cannot express the model.
-pub fn by_rows(training: &Training, ranks: u32) -> Result<Program, LowerError> {
-    let ranks = Ranks::new(ranks, 0);
+pub fn by_rows(training: &Training, ranks: Ranks) -> Result<Program, LowerError> {
     program(training, ranks, None, None, &Ok)
 }
 
@@ -384,7 +386,10 @@ fn program(
 }
 
 impl Lowerer {
-    fn new(graph: &Graph, sparse: bool, Ranks { ranks, rank, mesh }: Ranks) -> Self {
+    fn new(graph: &Graph, sparse: bool, of: Ranks) -> Self {
+        let Ranks {
+            ranks, rank, mesh, ..
+        } = of;
         let specs = &graph.params;
         let mut lowerer = Self {
             program: Program {
@@ -397,6 +402,7 @@ impl Lowerer {
             },
             distributed: ranks > 1,
             in_groups: false,
+            adds_at_once: of.equal_bits,
             features: graph.features,
             sparse,
             looks_up: false,

@@ -27,6 +27,8 @@ pub struct Spread {
     several_copies: bool,
     /// Whether groups of ranks divide the vertices.
     in_groups: bool,
+    /// Whether shares are added before anything reads them.
+    at_once: bool,
 }
 
 impl Spread {
@@ -35,6 +37,7 @@ impl Spread {
         let several = |among| lowerer.program.group_ranks(among) > 1;
         Self {
             in_groups: lowerer.in_groups,
+            at_once: lowerer.adds_at_once,
             several_slices: several(Among::Slices),
             several_copies: several(Among::Copies),
         }
@@ -157,6 +160,10 @@ fn transfer(
     let both = || flags.iter().all(Option::is_some) && flags.len() == 2;
     // Ranks add numbers of fixed rows only: a sum is whole before rows of vertices or edges read it.
     if any.is_some() && !matches!(node.ty.rows, Rows::Fixed(_)) {
+        return (None, all_partial());
+    }
+    let passes_on = matches!(node.op, Op::Scan(_) | Op::Out(_) | Op::Reshape { .. });
+    if any.is_some() && spread.at_once && !passes_on {
         return (None, all_partial());
     }
     match &node.op {

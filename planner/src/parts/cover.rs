@@ -1,8 +1,8 @@
-//! Halos of sources and targets, if parts send the fewest rows and partial sums.
+//! Halos of sources and targets: if parts send the fewest rows and partial sums, or have edges into and out of their vertices.
 
 use super::{Messages, Parts};
 use gnnc_ir::plan::AlphaBasis;
-use gnnc_ir::workload::{CoverLoads, Workload};
+use gnnc_ir::workload::TargetLoads;
 
 /// Rows and sums of smallest covers over the rows alone: the median of nine graphs in eight parts, which range from 0.32 to
 /// 0.97.
@@ -26,28 +26,8 @@ impl Parts {
             return;
         }
         self.forget_loads();
-        let vertices = self
-            .sizes
-            .first()
-            .map_or(0, |sizes| sizes.of_graph())
-            .max(1) as f64;
         match self.cover.take() {
-            Some(cover) => {
-                let sum = |rows: &[Vec<u64>]| rows.iter().flatten().sum::<u64>() as f64;
-                let (rows, sums) = (sum(&cover.messages), sum(&cover.targets));
-                for (rank, sizes) in self.sizes.iter_mut().enumerate() {
-                    let of_rank = |all: &[Vec<u64>]| all.iter().map(|row| row[rank]).sum::<u64>();
-                    sizes.halo = of_rank(&cover.messages) + of_rank(&cover.targets);
-                    sizes.edges = cover.edges[rank];
-                    sizes.reach.halo_edges = cover.halo_edges[rank];
-                }
-                self.alpha = (rows + sums) / vertices;
-                self.messages = Messages::Matrix(cover.messages);
-                self.targets = Some(Targets {
-                    rows: Some(cover.targets),
-                    share: sums / (rows + sums).max(1.0),
-                });
-            }
+            Some(cover) => self.have(cover),
             None => {
                 let fewer = self.with_replication(COVER * self.alpha);
                 *self = Self {
@@ -64,6 +44,53 @@ impl Parts {
         }
     }
 
+    /// The parts as a program sees them whose halos have the ends of edges both ways, unless they are that already. Where
+    /// nothing was counted, as many rows are targets as sources, which is so in symmetric graphs.
+    pub(super) fn with_both_ends(&mut self) {
+        if self.targets.is_some() {
+            return;
+        }
+        self.forget_loads();
+        match self.both_ends.take() {
+            Some(loads) => self.have(loads),
+            None => {
+                for sizes in &mut self.sizes {
+                    sizes.halo *= 2;
+                    sizes.edges += sizes.reach.halo_edges;
+                }
+                self.alpha *= 2.0;
+                self.targets = Some(Targets {
+                    rows: None,
+                    share: 0.5,
+                });
+                self.messages = Messages::Uniform;
+            }
+        }
+    }
+
+    /// The parts with counted rows of sources and of targets.
+    fn have(&mut self, loads: TargetLoads) {
+        let vertices = self
+            .sizes
+            .first()
+            .map_or(0, |sizes| sizes.of_graph())
+            .max(1) as f64;
+        let sum = |rows: &[Vec<u64>]| rows.iter().flatten().sum::<u64>() as f64;
+        let (rows, targets) = (sum(&loads.messages), sum(&loads.targets));
+        for (rank, sizes) in self.sizes.iter_mut().enumerate() {
+            let of_rank = |all: &[Vec<u64>]| all.iter().map(|row| row[rank]).sum::<u64>();
+            sizes.halo = of_rank(&loads.messages) + of_rank(&loads.targets);
+            sizes.edges = loads.edges[rank];
+            sizes.reach.halo_edges = loads.halo_edges[rank];
+        }
+        self.alpha = (rows + targets) / vertices;
+        self.messages = Messages::Matrix(loads.messages);
+        self.targets = Some(Targets {
+            rows: Some(loads.targets),
+            share: targets / (rows + targets).max(1.0),
+        });
+    }
+
     /// How many fewer rows ranks send if they send sums too, all ranks together.
     pub(crate) fn rows_saved_by_sums(&self) -> f64 {
         let rows = self.halo_rows() as f64;
@@ -74,11 +101,5 @@ impl Parts {
             }
             None => (1.0 - COVER) * rows,
         }
-    }
-
-    /// The counted covers of a partition of these parts, if there are any.
-    pub(super) fn counted_cover(&self, workload: &Workload) -> Option<CoverLoads> {
-        let partition = workload.partition(self.sizes.len() as u32, self.partitioner.name())?;
-        partition.cover.clone()
     }
 }

@@ -164,6 +164,7 @@ fn measured_partitions_are_taken_as_they_are() {
         messages: vec![vec![0, 1], vec![2, 0]],
         nodes: Vec::new(),
         cover: None,
+        both_ends: None,
     };
     w.add_partition(2, summary);
     let p = parts(&w, 2, Partitioner::Metis).unwrap();
@@ -221,6 +222,7 @@ fn blocks_are_never_estimated() {
             messages: Vec::new(),
             nodes: Vec::new(),
             cover: None,
+            both_ends: None,
         },
     );
     assert_eq!(parts(&w, 4, Partitioner::Blocks).unwrap().alpha, 0.5);

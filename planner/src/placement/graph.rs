@@ -4,10 +4,11 @@
 //! gradients all-reduced once per epoch.
 
 use crate::error::LowerError;
+use crate::layout::Ranks;
 use crate::lower::{Training, by_rows};
 use gnnc_ir::program::Program;
 
-/// Lowers a model for `ranks` parts.
-pub fn lower(training: &Training, ranks: u32) -> Result<Program, LowerError> {
+/// Lowers a model for as many parts as there are ranks.
+pub fn lower(training: &Training, ranks: Ranks) -> Result<Program, LowerError> {
     by_rows(training, ranks)
 }

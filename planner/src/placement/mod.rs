@@ -23,6 +23,7 @@ use crate::lower::checked::{check, checked};
 use crate::lower::chunks::{MOST_CHUNKS, chunks};
 use crate::lower::cover::cover;
 use crate::lower::delay::delayed;
+use crate::lower::equal_bits::{check_knobs, equal_bits};
 use crate::lower::interior::interior;
 use crate::lower::overlap::overlap;
 use crate::lower::prefetch::{Ahead, prefetch};
@@ -94,7 +95,7 @@ pub const TABLE: &[Row] = &[
         moves: false,
         batches: OnBatches::Never,
         relaxations: &[],
-        lower: Lower::Rank(|training, ranks, _| graph::lower(training, ranks.ranks)),
+        lower: Lower::Rank(|training, ranks, _| graph::lower(training, ranks)),
     },
     Row {
         placement: Placement::Tensor,
@@ -250,6 +251,11 @@ pub fn names() -> Vec<&'static str> {
 /// If a program cannot express the model, or the placement has no lowering.
 pub fn lower(training: &Training, spec: &PlacementSpec) -> Result<Vec<Program>, LowerError> {
     match row(spec.placement).map(|row| &row.lower) {
+        Some(Lower::Stages(_)) if spec.equal_bits() => Err(LowerError::Illegal(format!(
+            "placement `{}` reads histories that are as old as there are stages, so it gives other bits on another number of \
+             workers; choose another placement, or leave out --equal-bits",
+            spec.placement
+        ))),
         Some(Lower::Stages(lower)) => {
             let features = Some(training.form.features);
             let programs = lower(training, spec)?;
@@ -291,7 +297,12 @@ fn on_rank(training: &Training, spec: &PlacementSpec, rank: u32) -> Result<Progr
             Some(skipping) => with_gradients(training, 1, skipping)?,
             None => Cow::Borrowed(training),
         };
-        return Ok(stored(one_rank::lower(&training)?, spec.knobs.storage));
+        let ranks = Ranks {
+            equal_bits: spec.equal_bits(),
+            ..Ranks::new(1, 0)
+        };
+        let program = in_order(one_rank::lower(&training, ranks)?, spec)?;
+        return Ok(stored(program, spec.knobs.storage));
     }
     let features = Some(training.form.features);
     let program = checked(in_words(training, spec, rank)?, features, "lowering");
@@ -313,23 +324,34 @@ fn on_rank(training: &Training, spec: &PlacementSpec, rank: u32) -> Result<Progr
 fn in_words(training: &Training, spec: &PlacementSpec, rank: u32) -> Result<Program, LowerError> {
     let ranks = Ranks {
         mesh: spec.mesh(),
+        equal_bits: spec.equal_bits(),
         ..Ranks::new(spec.ranks, rank)
     };
+    let mut rows = false;
     if let Some(mesh) = ranks.mesh.filter(|_| !spec.samples()) {
         in_groups(mesh, spec.ranks)?;
         // Ranks that have whole rows share no columns.
-        if mesh.slices == 1 {
-            return graph::lower(training, spec.ranks);
-        }
+        rows = mesh.slices == 1;
     }
-    match row(spec.placement).map(|row| &row.lower) {
+    let program = match row(spec.placement).map(|row| &row.lower) {
+        _ if rows => graph::lower(training, ranks),
         Some(Lower::Rank(lower)) => lower(training, ranks, spec),
         _ => Err(LowerError::Unsupported(format!(
             "placement `{}` (known placements: {})",
             spec.placement,
             names().join(", ")
         ))),
+    }?;
+    in_order(program, spec)
+}
+
+/// A program whose sums are made in the order that is asked for.
+fn in_order(program: Program, spec: &PlacementSpec) -> Result<Program, LowerError> {
+    if !spec.equal_bits() {
+        return Ok(program);
     }
+    check_knobs(spec)?;
+    equal_bits(program)
 }
 
 /// Checks that groups of ranks can divide the vertices, and the ranks of a group the columns.

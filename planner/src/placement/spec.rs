@@ -146,6 +146,11 @@ impl PlacementSpec {
         self.knobs.partitioner.unwrap_or(Partitioner::Range)
     }
 
+    /// Whether it computes the same bits on any number of ranks.
+    pub fn equal_bits(&self) -> bool {
+        self.knobs.equal_bits.unwrap_or(false)
+    }
+
     /// Whether messages may be in flight during computation.
     pub fn overlap(&self) -> bool {
         self.knobs.overlap.unwrap_or(true)
@@ -153,7 +158,8 @@ impl PlacementSpec {
 
     /// Whether interior rows are computed while halo rows are in flight.
     pub fn interior(&self) -> bool {
-        self.knobs.interior.unwrap_or(false) && self.group_ranks().is_none()
+        let apart = self.group_ranks().is_none() && !self.equal_bits();
+        self.knobs.interior.unwrap_or(false) && apart
     }
 
     /// Ranks of a node, if a halo row crosses to a node once.
@@ -249,6 +255,7 @@ impl PlacementSpec {
                 interior: self.interior().then_some(true),
                 node_ranks: self.node_ranks(),
                 cover: self.sends_sums().then_some(Cover::Joint),
+                equal_bits: self.equal_bits().then_some(true),
                 wire: Some(self.wire()).filter(|wire| !wire.is_f32()),
                 offload: self.offload().then_some(true),
                 slices: self.mesh(),
@@ -291,6 +298,7 @@ impl Pin {
                 interior: Some(spec.interior()),
                 node_ranks: Some(spec.node_ranks().unwrap_or(1)),
                 cover: Some(spec.cover()),
+                equal_bits: Some(spec.equal_bits()),
                 wire: Some(spec.wire()),
                 slices: Some(spec.mesh().unwrap_or(Mesh::whole(spec.ranks))),
                 offload: Some(spec.offload()),
@@ -307,6 +315,7 @@ impl Pin {
         self.placement.is_none_or(|p| p == spec.placement)
             && pinned.node_ranks.is_none_or(|ranks| ranks == nodes)
             && pinned.cover.is_none_or(|cover| cover == spec.cover())
+            && (pinned.equal_bits).is_none_or(|equal| equal == spec.equal_bits())
             && pinned.wire.is_none_or(|wire| wire == spec.wire())
             && self.ranks.is_none_or(|r| r == spec.ranks)
             && pinned.chunks.is_none_or(|c| c == spec.chunks())

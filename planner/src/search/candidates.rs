@@ -64,6 +64,7 @@ impl PlanRequest<'_> {
     fn common(&self) -> Knobs {
         Knobs {
             overlap: self.pin.knobs.overlap,
+            equal_bits: self.pin.knobs.equal_bits,
             storage: self.pin.knobs.storage,
             ..Knobs::default()
         }

@@ -9,6 +9,7 @@ use crate::parts::{Messages, Parts};
 use gnnc_ir::cluster::{Cluster, DeviceKind};
 use gnnc_ir::kernel::{Body, End, Walk};
 use gnnc_ir::program::instr;
+use gnnc_ir::program::leaves::{Additions, leaves, most_shares};
 use gnnc_ir::program::memory::Lives;
 use gnnc_ir::program::trace::Phase;
 use gnnc_ir::program::{
@@ -83,6 +84,7 @@ fn each(
 ) {
     let mut needs = Needs {
         by_column: kind == DeviceKind::Gpu,
+        equal_bits: program.equal_bits,
         ..Needs::default()
     };
     for phase in Phase::ALL {
@@ -239,10 +241,20 @@ struct Needs {
     under_way: Vec<(u32, Sent)>,
     /// Messages in flight at once, after each sending instruction.
     sent: Vec<Sent>,
+    /// Whether sums over ranks are made along the tree of leaves.
+    equal_bits: bool,
     /// Floats of labels per vertex.
     labels: u64,
     /// Lists of the batches at hand, by the list that runs over them.
     batches: Vec<(Phase, BatchNeeds)>,
+}
+
+/// Sums of an all-reduce.
+struct Tree {
+    /// Most that a rank gives.
+    shares: u64,
+    /// Those that a rank keeps at once.
+    slots: u64,
 }
 
 /// Edges of one kind.
@@ -329,6 +341,22 @@ impl Needs {
         edges.kept[usize::from(by_source)] |= !fetched;
     }
 
+    /// How many sums a rank gives to an all-reduce, and keeps of the chunk that it sums.
+    fn tree(&self, parts: &Parts) -> Tree {
+        let vertices = parts.sizes.first().map_or(0, |sizes| sizes.vertices);
+        let (leaves, ranks) = (leaves(vertices), parts.sizes.len() as u32);
+        match self.equal_bits && leaves >= ranks {
+            false => Tree {
+                shares: 1,
+                slots: 1,
+            },
+            true => Tree {
+                shares: u64::from(most_shares(leaves, ranks)),
+                slots: Additions::new(leaves, ranks).slots as u64,
+            },
+        }
+    }
+
     /// Words a rank needs for messages: for each other rank the longest message to it, or all those
     /// in flight at once; and an all-reduce message with the chunk the rank sums.
     fn messages(&self, parts: &Parts, rank: usize) -> u64 {
@@ -336,13 +364,15 @@ impl Needs {
         if ranks < 2 {
             return 0;
         }
+        let tree = self.tree(parts);
         // Message memory for a rank that reads `read` of the rows, and has `owned` that this one reads.
         let most = |read: u64, owned: u64| -> u64 {
             let one = |s: &Sent| {
                 let rows = read.saturating_mul(s.exchanged);
                 let back = owned.saturating_mul(s.returned);
                 let rows = rows.saturating_add(back);
-                s.reduced.saturating_add(rows)
+                let reduced = s.reduced.saturating_mul(tree.shares);
+                reduced.saturating_add(rows)
             };
             self.sent.iter().map(one).max().unwrap_or(0)
         };
@@ -384,11 +414,11 @@ impl Needs {
         let of_levels = self.sent.iter();
         let of_levels = of_levels.map(|sent| sent.words_of_levels(&parts.sizes[rank]));
         let moved = moved.max(of_levels.max().unwrap_or(0));
-        // The sum of the own chunk, and the message that sends it to all others.
+        // The sums of the own chunk, and the message that sends one to all others.
         let sums = self
             .sent
             .iter()
-            .map(|sent| sent.summed.saturating_mul(2))
+            .map(|sent| sent.summed.saturating_mul(tree.slots + 1))
             .max();
         // About as many rows of the group go to others as come from them.
         let of_groups = self.sent.iter().map(|sent| sent.of_groups).max();

@@ -45,6 +45,7 @@ pub fn measured(messages: Vec<Vec<u64>>, edges: &[u64]) -> Parts {
         nodes: None,
         targets: None,
         cover: None,
+        both_ends: None,
         alpha: 1.0,
         alpha_basis: AlphaBasis::Measured,
         alpha_spread: 1.0,

@@ -78,6 +78,7 @@ fn a_measured_partition_is_counted_to_the_byte() {
         messages: vec![vec![0, 1], vec![2, 0]],
         nodes: Vec::new(),
         cover: None,
+        both_ends: None,
     };
     graph.add_partition(2, summary);
     let parts = parts(&graph, 2, Partitioner::Range).unwrap();

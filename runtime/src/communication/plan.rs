@@ -264,6 +264,9 @@ impl Plan<'_> {
         if group.ranks == 1 {
             return;
         }
+        if let Some(leaves) = own.leaves() {
+            return self.sum_subtrees(one, leaves);
+        }
         let spans = || buffers.iter().map(|at| own.summed(*at, what.iteration));
         let total = spans().map(|span| span.len()).sum::<usize>() as u64;
         let mine = own_chunk(total, group.ranks, rank);
@@ -350,19 +353,19 @@ impl Plan<'_> {
 }
 
 /// The chunk of floats a rank sums.
-fn own_chunk(floats: u64, ranks: u32, rank: u32) -> Range<usize> {
+pub(super) fn own_chunk(floats: u64, ranks: u32, rank: u32) -> Range<usize> {
     let chunk = chunk(floats, ranks, rank);
     chunk.start as usize..chunk.end as usize
 }
 
 /// For a message of `floats`, each rank that sums a chunk of it, with the chunk.
-fn owners(floats: u64, ranks: u32) -> impl Iterator<Item = (u32, Range<usize>)> {
+pub(super) fn owners(floats: u64, ranks: u32) -> impl Iterator<Item = (u32, Range<usize>)> {
     let chunks = (0..ranks).map(move |rank| (rank, own_chunk(floats, ranks, rank)));
     chunks.take_while(|(_, chunk)| !chunk.is_empty())
 }
 
 /// The pieces of consecutive buffers that a range of their message covers.
-fn pieces(
+pub(super) fn pieces(
     buffers: impl Iterator<Item = Range<usize>>,
     range: Range<usize>,
 ) -> impl Iterator<Item = Rows> {

@@ -1,6 +1,7 @@
 //! Calls of generated kernels on the CPU.
 
 use crate::arena::Span;
+use crate::leaves::Leaves;
 use crate::team::Team;
 use gnnc_codegen::args::checks::Checks;
 use gnnc_codegen::args::{ArgsError, RawArgs};
@@ -81,39 +82,39 @@ impl<'a> Call<'a> {
         });
     }
 
-    /// Runs a column reduction over rows: one partial row in `scratch` per block of rows, then
-    /// their sum, in block order, to `out`. Adds to the existing content of `out` if `adds`.
+    /// Runs a column reduction over rows: one partial row in the scratch memory for each block of rows. Those of a leaf are added
+    /// in order, and those of leaves along the tree, to one row for each share.
     ///
     /// # Safety
-    /// As [`Self::run`]; nothing else uses `scratch` and `out` meanwhile.
+    /// As [`Self::run`]; nothing else uses the scratch memory and the shares meanwhile.
     pub(crate) unsafe fn reduce_columns(
         &self,
         team: &Team,
-        (rows, adds): (Range<u64>, bool),
-        scratch: Span,
-        out: Span,
+        sum: ColumnSum,
+        shares: &[Span],
         accesses: u64,
     ) {
         let spec = self.kernel.kernel();
         let columns = (spec.heads * spec.width) as usize;
-        let block = COLUMN_BLOCK as u64;
-        let blocks = (rows.end - rows.start).div_ceil(block) as usize;
-        team.each(blocks, accesses, |i| {
-            let partial = scratch.part(i * columns, columns);
+        let blocks = sum.leaves.blocks(COLUMN_BLOCK as u64);
+        team.each(blocks.rows.len(), accesses, |i| {
+            let partial = sum.scratch.part(i * columns, columns);
             let checks = (self.checks).map(|checks| checks.with_outputs(&[partial.range()]));
             let args = RawArgs {
                 outputs: &raw const partial.ptr,
                 ..checked(self.args, checks.as_ref())
             };
-            let begin = rows.start + i as u64 * block;
             // SAFETY: every block has its own partial row; the caller vouches for the rest.
-            unsafe { self.kernel.run(&args, begin, (begin + block).min(rows.end)) };
+            unsafe {
+                self.kernel
+                    .run(&args, blocks.rows[i].start, blocks.rows[i].end)
+            };
             if let (Some(checks), Some(own)) = (self.checks, &checks) {
                 checks.include(own);
             }
         });
         // SAFETY: the blocks are complete.
-        let (partials, out) = unsafe { (scratch.part(0, blocks * columns).read(), out.write()) };
+        let partials = unsafe { sum.scratch.part(0, blocks.rows.len() * columns).read() };
         let operand = spec.outputs.first().copied().unwrap_or(Operand {
             at: gnnc_ir::kernel::At::One,
             stride: 0,
@@ -123,14 +124,39 @@ impl<'a> Call<'a> {
             storage: Default::default(),
             picked: None,
         });
-        for h in 0..spec.heads {
-            for c in 0..spec.width {
-                let place = operand.offset + h * operand.head_step + c * operand.column_step;
-                let column = (h * spec.width + c) as usize;
-                let total = (0..blocks).map(|b| partials[b * columns + column]);
-                let before = if adds { out[place as usize] } else { 0.0 };
-                out[place as usize] = total.fold(before, |sum, x| sum + x);
+        let place = |column: usize| {
+            let (h, c) = (column as u32 / spec.width, column as u32 % spec.width);
+            (operand.offset + h * operand.head_step + c * operand.column_step) as usize
+        };
+        let before = |column: usize| match sum.adds {
+            // SAFETY: the caller vouches for it.
+            true => unsafe { shares[0].read()[place(column)] },
+            false => 0.0,
+        };
+        let mut rows = Vec::with_capacity(blocks.of_leaf.len() * columns);
+        for leaf in &blocks.of_leaf {
+            rows.extend((0..columns).map(|column| {
+                let of_blocks = leaf.clone().map(|block| partials[block * columns + column]);
+                of_blocks.fold(before(column), |sum, x| sum + x)
+            }));
+        }
+        let found = sum.leaves.shares(team, rows, columns);
+        for (share, row) in shares.iter().zip(found.chunks(columns)) {
+            // SAFETY: the caller vouches for it.
+            let out = unsafe { share.write() };
+            for (column, total) in row.iter().enumerate() {
+                out[place(column)] = *total;
             }
         }
     }
+}
+
+/// What a column reduction adds up, and how.
+pub(crate) struct ColumnSum<'a> {
+    /// The rows.
+    pub(crate) leaves: &'a Leaves,
+    /// Whether the sum is added to what is there.
+    pub(crate) adds: bool,
+    /// Memory for a partial row of each block.
+    pub(crate) scratch: Span,
 }

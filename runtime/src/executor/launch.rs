@@ -1,8 +1,10 @@
 //! Runs generated kernels.
 
 use super::Worker;
-use crate::device::cpu::Call;
+use crate::arena::Span;
+use crate::device::cpu::{Call, ColumnSum};
 use crate::fault::Fault;
+use crate::leaves::Leaves;
 use crate::part::Walkable;
 use crate::part::lists::{List, Numbers, Over, Table};
 use crate::step_context::StepContext;
@@ -55,11 +57,16 @@ impl Worker {
         // SAFETY: as the caller promised.
         unsafe {
             if matches!(spec.body, Body::ColReduce { .. }) {
-                let out = self.slot(launch.outputs[0], iteration);
-                for range in &ranges {
-                    let rows = (range.clone(), launch.chunk.is_some_and(|c| c.index > 0));
-                    call.reduce_columns(&self.team, rows, self.scratch(), out, accesses);
-                }
+                let leaves = self.leaves(program, launch.rows);
+                let one = Leaves::one(ranges.first().cloned().unwrap_or_default());
+                let sum = ColumnSum {
+                    leaves: leaves.unwrap_or(&one),
+                    adds: launch.chunk.is_some_and(|chunk| chunk.index > 0),
+                    scratch: self.scratch(),
+                };
+                let out = |share| self.share(launch.outputs[0], iteration, share);
+                let shares: Vec<Span> = (0..sum.leaves.shared()).map(out).collect();
+                call.reduce_columns(&self.team, sum, &shares, accesses);
             } else if let Some(walkable) = walkable {
                 for range in &ranges {
                     bounds.clear();

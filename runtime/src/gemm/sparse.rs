@@ -6,10 +6,13 @@
 //! row for each vertex, is read once. Threads own columns of the matrix, so each sum is in the order of
 //! rows, and results do not depend on their number.
 
-use super::Dense;
 use super::skinny::Rows;
 use super::vectors::{LANES, Vector, VectorTask, dispatch};
+use super::{Dense, add_leaves};
+use crate::arena::Span;
+use crate::leaves::Leaves;
 use crate::team::Team;
+use gnnc_ir::words::storage::Storage;
 use std::ops::Range;
 
 /// Columns of the result computed at a time; their sums stay in registers.
@@ -122,6 +125,50 @@ impl SparseMultiply<'_> {
                 unsafe { self.some_columns(bounds[piece]..bounds[piece + 1], first) };
             }
         });
+    }
+
+    /// The transposed product of the rows of each leaf, added along the tree into the shares of the result.
+    ///
+    /// # Panics
+    /// As [`Self::rows`].
+    ///
+    /// # Safety
+    /// As [`Self::rows`]; nothing else uses `scratch`.
+    pub(crate) unsafe fn by_leaf(
+        &self,
+        team: &Team,
+        scratch: Span,
+        leaves: &Leaves,
+        shares: &[Dense],
+    ) {
+        let (m, n) = (self.a.columns, self.columns);
+        self.a.check();
+        self.b.need(self.a.indptr.len().saturating_sub(1), n);
+        let rows: Vec<Range<u64>> = leaves.rows().collect();
+        let work = (self.a.indices.len() * n) as u64;
+        team.each(rows.len(), work, |leaf| {
+            let (begin, end) = (rows[leaf].start as usize, rows[leaf].end as usize);
+            let one = Self {
+                a: Nonzeros {
+                    indptr: &self.a.indptr[begin..=end],
+                    ..self.a
+                },
+                b: self.b.after(begin as u64),
+                out: Dense {
+                    at: scratch.part(leaf * m * n, m * n),
+                    first: 0,
+                    stride: n,
+                    storage: Storage::F32,
+                },
+                ..*self
+            };
+            for first in (0..n).step_by(PANEL) {
+                // SAFETY: leaves have their own results.
+                unsafe { one.some_columns(0..m, first) };
+            }
+        });
+        // SAFETY: the products are complete.
+        unsafe { add_leaves(team, scratch, leaves, (m, n), shares) };
     }
 
     /// Some rows of the transposed product, in the panel that begins at a column.

@@ -20,16 +20,17 @@ pub trait Which: Default {
     const NAMES: &'static [&'static str];
 }
 
-/// Those of sampled batches.
+/// Those that a plan is made for: equal bits and sampled batches.
 #[derive(Clone, Debug, Default)]
-pub struct OfBatches;
+pub struct OfPlans;
 
 /// Those that make another statistical class, but for the size of batches.
 #[derive(Clone, Debug, Default)]
 pub struct OfClasses;
 
-impl Which for OfBatches {
+impl Which for OfPlans {
     const NAMES: &'static [&'static str] = &[
+        "equal-bits",
         "batch",
         "fanouts",
         "eval-fanouts",
@@ -71,8 +72,8 @@ impl Which for OfClasses {
     ];
 }
 
-/// The knobs of sampled batches, as options of commands that plan.
-pub type BatchArgs = SomeKnobs<OfBatches>;
+/// The knobs that a plan is made for, as options of commands that plan or time epochs.
+pub type PlannedArgs = SomeKnobs<OfPlans>;
 
 /// The knobs of statistical classes, as options of a pilot.
 pub type ClassArgs = SomeKnobs<OfClasses>;

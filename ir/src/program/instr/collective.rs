@@ -4,9 +4,10 @@ use super::encoded::{as_encoded, encoded};
 use super::{Collective, Encoded, Instruction, Operand, Use};
 use crate::graph::op;
 use crate::program::access::Touched;
+use crate::program::leaves::shares;
 use crate::program::text::line::{after, arrow, matrix, matrix_at, words};
 use crate::program::text::{Reader, Text, TextError};
-use crate::program::traffic::{Reads, Traffic, redistribute_total};
+use crate::program::traffic::{Reads, Traffic, chunk, redistribute_total};
 use crate::program::verify::{Check, Checked};
 use crate::program::work::{Counts, Terms, Work};
 use crate::program::{
@@ -14,7 +15,7 @@ use crate::program::{
 };
 use serde::{Deserialize, Serialize};
 
-/// Sums buffers over ranks, in rank order, as one message.
+/// Sums buffers over ranks, in rank order or along the tree of leaves, as one message.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AllReduce {
     /// Buffers with fixed rows: with all their slots, or the slot of an iteration.
@@ -106,8 +107,14 @@ impl Instruction for AllReduce {
 
     unpriced!();
 
-    fn traffic(&self, program: &Program, _: &Reads, _: &[RankSizes], sum: &mut Traffic) {
+    fn traffic(&self, program: &Program, _: &Reads, sizes: &[RankSizes], sum: &mut Traffic) {
         // Every chunk goes from each rank to its owner, and its sum from there to each rank.
+        let vertices = sizes.first().map_or(0, |sizes| sizes.vertices);
+        if let Some(leaves) = program.leaves(vertices) {
+            let floats = 4 * self.floats_of_subtrees(program, leaves);
+            sum.all_reduce = sum.all_reduce.saturating_add(floats);
+            return;
+        }
         for group in program.groups(self.among) {
             let floats = self.floats_on(program, group.rank(0));
             let bytes = floats.saturating_mul(8 * u64::from(group.ranks - 1));
@@ -161,6 +168,18 @@ impl AllReduce {
             let other = program.slice(slice.axis, slice.of, rank);
             floats / u64::from(slice.len.max(1)) * u64::from(other.len)
         })
+    }
+
+    /// Floats that all ranks send if each gives the sums of its subtrees of so many leaves.
+    fn floats_of_subtrees(&self, program: &Program, leaves: u32) -> u64 {
+        let (floats, ranks) = (self.floats(program), program.ranks);
+        let to_owners = (0..ranks).map(|rank| {
+            let own = chunk(floats, ranks, rank);
+            let others = floats - (own.end - own.start);
+            others.saturating_mul(u64::from(shares(leaves, ranks, rank)))
+        });
+        let back = floats.saturating_mul(u64::from(ranks.saturating_sub(1)));
+        to_owners.fold(back, u64::saturating_add)
     }
 
     pub(super) fn parse(from: &mut Reader<'_>) -> Result<Self, TextError> {

@@ -3,6 +3,7 @@
 use super::{Instruction, Operand, Use};
 use crate::graph::op::Site;
 use crate::kernel::{At, Body, COLUMN_BLOCK, Kernel};
+use crate::program::leaves::leaves;
 use crate::program::memory::at_once;
 use crate::program::text::line::{after, optional, refs, words};
 use crate::program::text::{Reader, Text, TextError};
@@ -158,7 +159,11 @@ impl Instruction for Launch {
             return 0;
         };
         let rows = at_once(self.chunk, self.rows, capacity);
-        let blocks = rows.div_ceil(COLUMN_BLOCK as u64).max(1);
+        let mut blocks = rows.div_ceil(COLUMN_BLOCK as u64).max(1);
+        if program.sums_leaves(self.rows) {
+            // The last block of each leaf may be a short one.
+            blocks += u64::from(leaves(capacity.most().vertices));
+        }
         blocks
             .saturating_mul(u64::from(kernel.heads))
             .saturating_mul(u64::from(kernel.width))

@@ -3,6 +3,7 @@
 use super::{Instruction, Launch, Operand, Use};
 pub use crate::graph::op::Product;
 use crate::program::access::{Touched, over};
+use crate::program::leaves::leaves;
 use crate::program::memory::{at_once, most_product_blocks, product_block};
 use crate::program::text::line::{after, factor_and_result, matrix, matrix_at};
 use crate::program::text::{Reader, Text, TextError};
@@ -177,11 +178,15 @@ impl Instruction for MatMul {
         }
     }
 
-    fn scratch_floats(&self, _: &Program, capacity: &Capacity) -> u64 {
+    fn scratch_floats(&self, program: &Program, capacity: &Capacity) -> u64 {
         if self.product != Product::Tn {
             return 0;
         }
         let (rows, inner, columns) = self.shape(capacity.most());
+        if program.sums_leaves(self.rows) {
+            let leaves = u64::from(leaves(capacity.most().vertices));
+            return leaves.saturating_mul(inner).saturating_mul(columns);
+        }
         let blocks = match self.rows.of_batch() {
             true => most_product_blocks(rows),
             false => at_once(self.chunk, self.rows, capacity).div_ceil(product_block(rows)),

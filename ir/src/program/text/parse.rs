@@ -254,6 +254,7 @@ impl<'a> Reader<'a> {
             self.program.node_ranks = Some(self.number()?);
             self.expect("ranks")?;
         }
+        self.program.equal_bits = self.skip("equal-bits");
         self.program.sparse_features = self.skip("sparse-features");
         if self.skip("pipeline") {
             self.program.pipeline = Some(self.pipeline()?);

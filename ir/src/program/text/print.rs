@@ -125,6 +125,9 @@ fn head(program: &Program) -> String {
     if let Some(node_ranks) = program.node_ranks {
         out += &format!("nodes of {node_ranks} ranks\n");
     }
+    if program.equal_bits {
+        out.push_str("equal-bits\n");
+    }
     if program.sparse_features {
         out.push_str("sparse-features\n");
     }

@@ -145,6 +145,7 @@ impl Named for Halo {
         ("boundary", Self::Boundary),
         ("everything", Self::Everything),
         ("cover", Self::Cover),
+        ("both-ends", Self::BothEnds),
     ];
 }
 

@@ -133,6 +133,9 @@ impl Check<'_> {
         } else if self.program.halo == Halo::Cover {
             // Edges lead into own rows and into targets of other ranks.
             (of(Extent::Local), of(Extent::Local))
+        } else if self.program.halo == Halo::BothEnds && walk == Walk::EdgesBySource {
+            // Edges out of own rows, or also those out of halo rows into own ones.
+            (of(Extent::Local), rows.max(of(Extent::Inner)))
         } else {
             (of(Extent::Inner), of(Extent::Local))
         };

@@ -29,6 +29,7 @@ fn path() -> Workload {
         messages: vec![vec![0, 1], vec![1, 0]],
         nodes: Vec::new(),
         cover: None,
+        both_ends: None,
     };
     Workload {
         edge_sets: Vec::new(),

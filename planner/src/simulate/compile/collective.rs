@@ -5,6 +5,7 @@ use super::{CollectiveCost, Compiler, TransferCost};
 use crate::simulate::fabric::Node;
 use gnnc_ir::graph::op::Redistribute;
 use gnnc_ir::program::instr::{self, Collective, Encoded};
+use gnnc_ir::program::leaves::all_shares;
 use gnnc_ir::program::traffic::{Reads, traffic};
 use gnnc_ir::program::work::strips;
 use gnnc_ir::program::{Among, Chunk, Instr, Moved};
@@ -41,7 +42,7 @@ impl Compiler<'_> {
             }
             Some(Collective::AllReduce(sum)) => {
                 let bytes = sum.floats(self.program).saturating_mul(4);
-                let cost = self.all_reduce(sum.among, bytes);
+                let cost = self.all_reduce(sum.among, bytes, self.shares());
                 TransferCost::Everyone(self.as_measured(cost, instr, name))
             }
             Some(Collective::Redistribute(one)) => {
@@ -172,21 +173,39 @@ impl Compiler<'_> {
     }
 
     /// A reduce-scatter, then an all-gather: in each, every rank sends a chunk of `1 / ranks` of
-    /// the bytes to every other rank of its group. Includes the additions.
-    fn all_reduce(&self, among: Among, total: u64) -> CollectiveCost {
+    /// the bytes, or of each of its `shares`, to every other rank of its group. Includes the additions.
+    fn all_reduce(&self, among: Among, total: u64, shares: f64) -> CollectiveCost {
         let ranks = u64::from(self.program.group_ranks(among));
         if ranks < 2 || total == 0 {
             return CollectiveCost::default();
         }
         let bytes = total as f64;
         let chunk = bytes / ranks as f64;
-        let messages = self.everyone(among, chunk);
+        let back = self.everyone(among, chunk);
+        let messages = match shares == 1.0 {
+            true => back,
+            false => self.everyone(among, chunk * shares),
+        };
         let sent = (ranks - 1) * total / ranks;
+        let given = bytes * shares;
         CollectiveCost {
             before: 0.0,
             messages,
-            after: self.pass(bytes, chunk, bytes / 4.0) + messages,
-            bytes_sent: [sent, 2 * (ranks - 1) * total / ranks - sent],
+            after: self.pass(given, chunk, given / 4.0) + back,
+            bytes_sent: [
+                (sent as f64 * shares) as u64,
+                2 * (ranks - 1) * total / ranks - sent,
+            ],
+        }
+    }
+
+    /// Shares that a rank gives to a sum over ranks, in the mean.
+    fn shares(&self) -> f64 {
+        let vertices = self.parts.sizes.first().map_or(0, |sizes| sizes.vertices);
+        let ranks = self.program.ranks.max(1);
+        match self.program.leaves(vertices) {
+            Some(leaves) => f64::from(all_shares(leaves, ranks)) / f64::from(ranks),
+            None => 1.0,
         }
     }
 
