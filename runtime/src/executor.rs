@@ -254,7 +254,7 @@ impl Worker {
                             None => vec![self.dense(out, iteration)],
                             Some(_) => self.shares(out, iteration),
                         },
-                        leaves: leaves.map(|leaves| (leaves, self.scratch())),
+                        leaves,
                     };
                     let (values, b) = (self.slot(*values, iteration), self.dense(b, iteration));
                     let how = (*product, *columns);
@@ -330,7 +330,7 @@ impl Worker {
                     let batch = self.own.part.batches.at_hand().filter(|_| of_batch);
                     let leaves =
                         self.leaves(program, program.buffer(logits.buffer).extent.without_halo());
-                    let blocks = rows.blocks(leaves);
+                    let (blocks, by_leaf) = (rows.blocks(leaves), leaves.is_some());
                     let sums = &mut self.memory.sums;
                     let shares = loss::loss(
                         &self.team,
@@ -343,7 +343,7 @@ impl Worker {
                         sums,
                     );
                     if let Some(out) = out
-                        && self.leaves(program, Extent::Inner).is_some()
+                        && by_leaf
                     {
                         self.put_shares(*out, iteration, shares.iter().map(|sum| *sum as f32), 1);
                     } else if let Some(out) = out {
@@ -374,7 +374,7 @@ impl Worker {
                     let adds = batch.is_some() && self.own.place.batch > Some(0);
                     let leaves =
                         self.leaves(program, program.buffer(logits.buffer).extent.without_halo());
-                    let blocks = rows.blocks(leaves);
+                    let (blocks, by_leaf) = (rows.blocks(leaves), leaves.is_some());
                     let sums = &mut self.memory.sums;
                     let found = loss::metrics(
                         &self.team,
@@ -386,7 +386,7 @@ impl Worker {
                         sums,
                     );
                     let found = found.into_iter().flatten().map(|count| count as f32);
-                    if self.leaves(program, Extent::Inner).is_some() {
+                    if by_leaf {
                         self.put_shares(*out, iteration, found, METRICS as usize);
                     } else {
                         let out = self.slot(*out, iteration).write();

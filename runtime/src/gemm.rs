@@ -258,14 +258,18 @@ pub(crate) unsafe fn add_leaves(
     shares: &[Dense],
 ) {
     shares.iter().for_each(|share| share.need(m, n));
-    let write = |number: usize, first: usize, piece: &[f32]| {
-        for (row, part) in piece.chunks(n.max(1)).enumerate() {
-            // SAFETY: pieces are disjoint rows of the result and in bounds.
-            unsafe { shares[number].span(first / n + row, n).write() }.copy_from_slice(part);
+    let write = |number: usize, mut first: usize, mut piece: &[f32]| {
+        while !piece.is_empty() {
+            let (row, column) = (first / n, first % n);
+            let (of_row, rest) = piece.split_at(piece.len().min(n - column));
+            let to = shares[number].span(row, n).part(column, of_row.len());
+            // SAFETY: pieces are disjoint and in bounds.
+            unsafe { to.write() }.copy_from_slice(of_row);
+            (first, piece) = (first + of_row.len(), rest);
         }
     };
     // SAFETY: as the caller promised.
-    unsafe { leaves.add(team, products, (m * n, n), &write) };
+    unsafe { leaves.add(team, products, m * n, &write) };
 }
 
 impl Dense {

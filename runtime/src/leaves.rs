@@ -6,11 +6,18 @@
 use crate::arena::Span;
 use crate::team::Team;
 use gnnc_graph::LocalPart;
-use gnnc_ir::program::leaves::{Subtree, leaves, owned, subtrees};
+use gnnc_ir::program::leaves::{MOST_LEAVES, Subtree, leaves, owned, subtrees};
+use std::cell::RefCell;
 use std::ops::Range;
 
-/// Floats of a partial sum that are added at a time; those of all leaves fit into a cache.
-const PIECE: usize = 1024;
+/// Floats of partial sums that are added at a time, in registers.
+const PIECE: usize = 32;
+
+/// Floats of a task for a thread.
+const TASK: usize = 128 * PIECE;
+
+/// Numbers of leaves that a subtree may have.
+pub(crate) const DEPTH: usize = MOST_LEAVES.ilog2() as usize + 1;
 
 /// The leaves of a rank.
 #[derive(Clone, Debug)]
@@ -43,7 +50,7 @@ impl Leaves {
     pub(crate) fn one(rows: Range<u64>) -> Self {
         Self {
             bounds: vec![rows.start, rows.end],
-            subtrees: vec![0..1],
+            subtrees: std::iter::once(0..1).collect(),
         }
     }
 
@@ -64,6 +71,11 @@ impl Leaves {
         self.bounds.windows(2).map(|pair| pair[0]..pair[1])
     }
 
+    /// First rows of the leaves, and one past the last row.
+    pub(crate) fn bounds(&self) -> &[u64] {
+        &self.bounds
+    }
+
     /// Number of leaves.
     pub(crate) fn count(&self) -> usize {
         self.bounds.len() - 1
@@ -72,6 +84,11 @@ impl Leaves {
     /// Number of subtrees, each of which gives a share.
     pub(crate) fn shared(&self) -> usize {
         self.subtrees.len()
+    }
+
+    /// The leaves of each subtree, counted from the rank's first.
+    pub(crate) fn subtrees(&self) -> &[Range<usize>] {
+        &self.subtrees
     }
 
     /// The leaves in blocks of at most so many rows.
@@ -94,57 +111,62 @@ impl Leaves {
     }
 
     /// Adds the partial sums of leaves, of `floats` each, and calls `share` with the number of each share and pieces of it:
-    /// their first float, and the piece. Pieces have whole rows of `width` floats.
+    /// their first float, and the piece.
     ///
     /// # Safety
-    /// Nothing else uses `partials` meanwhile.
+    /// Nothing writes `partials` meanwhile.
     pub(crate) unsafe fn add(
         &self,
         team: &Team,
         partials: Span,
-        (floats, width): (usize, usize),
+        floats: usize,
         share: &(dyn Fn(usize, usize, &[f32]) + Sync),
     ) {
-        let piece = (PIECE / width.max(1)).max(1) * width.max(1);
-        let work = (self.count() * floats) as u64;
-        team.each(floats.div_ceil(piece), work, |n| {
-            let first = n * piece;
-            let len = piece.min(floats - first);
-            let of_leaf = |leaf: usize| partials.part(leaf * floats + first, len);
-            for (number, subtree) in self.subtrees.iter().enumerate() {
-                let mut step = 1;
-                while step < subtree.len() {
-                    for left in subtree.clone().step_by(2 * step) {
-                        // SAFETY: leaves and pieces are disjoint.
-                        let (sum, x) =
-                            unsafe { (of_leaf(left).write(), of_leaf(left + step).read()) };
-                        sum.iter_mut().zip(x).for_each(|(sum, x)| *sum += x);
-                    }
-                    step *= 2;
-                }
-                // SAFETY: nothing writes it any more.
-                share(number, first, unsafe { of_leaf(subtree.start).read() });
+        // SAFETY: as the caller promised.
+        let rows = unsafe { partials.part(0, self.count() * floats).read() };
+        let work = rows.len() as u64;
+        team.each(floats.div_ceil(TASK), work, |task| {
+            let end = ((task + 1) * TASK).min(floats);
+            for first in (task * TASK..end).step_by(PIECE) {
+                self.each_share(rows, floats, first..(first + PIECE).min(end), share);
             }
         });
     }
 
     /// The shares of a few numbers, of which each leaf has a row: those of share 0, then those of share 1, and so on.
-    pub(crate) fn shares(&self, team: &Team, mut rows: Vec<f32>, width: usize) -> Vec<f32> {
-        let partials = Span {
-            ptr: rows.as_mut_ptr(),
-            len: rows.len(),
-        };
-        let found = std::sync::Mutex::new(vec![0.0; self.subtrees.len() * width]);
+    pub(crate) fn shares(&self, rows: &[f32], width: usize) -> Vec<f32> {
+        let found = RefCell::new(vec![0.0; self.shared() * width]);
         let keep = |number: usize, first: usize, piece: &[f32]| {
-            let mut found = found
-                .lock()
-                .unwrap_or_else(std::sync::PoisonError::into_inner);
-            found[number * width + first..][..piece.len()].copy_from_slice(piece);
+            found.borrow_mut()[number * width + first..][..piece.len()].copy_from_slice(piece);
         };
-        // SAFETY: the rows are here only.
-        unsafe { self.add(team, partials, (width, width), &keep) };
-        found
-            .into_inner()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
+        for first in (0..width).step_by(PIECE) {
+            self.each_share(rows, width, first..(first + PIECE).min(width), &keep);
+        }
+        found.into_inner()
+    }
+
+    /// Some columns of each share of rows of `width` floats, at most [`PIECE`].
+    fn each_share(
+        &self,
+        rows: &[f32],
+        width: usize,
+        columns: Range<usize>,
+        share: &dyn Fn(usize, usize, &[f32]),
+    ) {
+        for (number, subtree) in self.subtrees.iter().enumerate() {
+            // Sums of subtrees of 1, 2, 4, ... leaves that wait for their siblings.
+            let mut waiting = [[0.0; PIECE]; DEPTH];
+            let mut sum = [0.0; PIECE];
+            for (leaf, row) in subtree.clone().enumerate() {
+                let row = &rows[row * width..][columns.clone()];
+                sum[..row.len()].copy_from_slice(row);
+                let siblings = leaf.trailing_ones() as usize;
+                for left in &waiting[..siblings] {
+                    sum.iter_mut().zip(left).for_each(|(sum, x)| *sum += x);
+                }
+                waiting[siblings] = sum;
+            }
+            share(number, columns.start, &sum[..columns.len()]);
+        }
     }
 }

@@ -230,6 +230,9 @@ impl Part {
             routes,
         };
         part.cuts = part.cuts(program);
+        if program.equal_bits {
+            part.list_features_by_column();
+        }
         Ok(part)
     }
 

@@ -118,8 +118,8 @@ impl SomeRows<'_> {
 pub(crate) struct Out<'a> {
     /// The result; the shares of a sum by leaf.
     pub(crate) shares: Vec<Dense>,
-    /// The leaves that a sum over rows is made by, and memory for their sums.
-    pub(crate) leaves: Option<(&'a Leaves, Span)>,
+    /// The leaves that a sum over rows is made by.
+    pub(crate) leaves: Option<&'a Leaves>,
 }
 
 /// The product of the features with a dense matrix of so many columns: for these rows, or for all if
@@ -155,9 +155,12 @@ pub(crate) unsafe fn multiply(
             Product::Tn if some.features.counts.len() != inner => {
                 return Err(Fault::Missing("the nonzeros of the columns of features"));
             }
-            Product::Tn => match out.leaves {
-                None => one.transposed(team, &some.features.counts),
-                Some((leaves, scratch)) => one.by_leaf(team, scratch, leaves, &out.shares),
+            Product::Tn => match (out.leaves, &some.features.by_column) {
+                (None, _) => one.transposed(team, &some.features.counts),
+                (Some(leaves), Some((by_column, places))) => {
+                    one.by_leaf(team, by_column, places, leaves, &out.shares)
+                }
+                (Some(_), None) => return Err(Fault::Missing("the nonzeros by column")),
             },
             Product::Nn | Product::Nt => one.rows(team, &some.pieces()),
         }

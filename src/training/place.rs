@@ -3,9 +3,7 @@
 use super::TrainOptions;
 use crate::partitions::of_leaves;
 use crate::{Compiled, Device, Error, Loaded, PlanOptions, cut_chunks, partitions};
-use gnnc_files::Cache;
-use gnnc_graph::GraphError;
-use gnnc_graph::partition::{self, Partition, PartitionInput, Partitioner};
+use gnnc_graph::partition::{self, Partition, PartitionInput};
 use gnnc_ir::cluster::Cluster;
 use gnnc_ir::graph::model::Relaxation;
 use gnnc_ir::plan::{Cover, Knobs, Layouts, Placement};
@@ -239,7 +237,7 @@ fn by_leaves(
             counted(graph.vertices(), "vertex")
         )));
     }
-    made(of_leaves, graph, options, parts)
+    made(graph, options, parts, true)
 }
 
 /// The partition of the graph into so many parts.
@@ -254,25 +252,24 @@ pub(crate) fn parted(
     if parts == 1 {
         return Ok(Partition::whole(graph.vertices()));
     }
-    made(partitions, graph, options, parts)
+    made(graph, options, parts, false)
 }
 
-/// The partition into so many parts that a way to make several gives.
+/// The partition into so many parts, which own runs of leaves if they are to be made of such.
 fn made(
-    how: fn(
-        PartitionInput,
-        &dyn Partitioner,
-        &[u32],
-        Option<&Cache>,
-    ) -> Result<Vec<Partition>, GraphError>,
     graph: PartitionInput,
     options: &TrainOptions,
     parts: u32,
+    by_leaves: bool,
 ) -> Result<Partition, Error> {
     let name = options.partitioner().name();
     let method = partition::by_name(name, 0)
         .ok_or_else(|| Error::Input(format!("there is no partitioner {name}")))?;
-    let made = how(graph, &*method, &[parts], options.cache.as_ref())?;
+    let cache = options.cache.as_ref();
+    let made = match by_leaves {
+        true => of_leaves(graph, &*method, &[parts], cache)?,
+        false => partitions(graph, &*method, &[parts], cache)?,
+    };
     let made = made.into_iter().next();
     made.ok_or_else(|| Error::Input(format!("{name} made no partition")))
 }

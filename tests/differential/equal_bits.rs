@@ -12,12 +12,13 @@ use gnnc::planner::placement::PlacementSpec;
 
 const MODELS: [&str; 7] = [GCN, SAGE, GAT, GIN, GCNII, APPNP, SHARED];
 
-/// A weight that a loop reads in every iteration, attention of both GAT's kinds, and a scale whose gradient is one number.
+/// A weight and a scale that a loop reads in every iteration, means and variances over all vertices, and one tensor with two
+/// biases.
 const SHARED: &str = "let w = parameter(6, rows = 6)
      let s = parameter(1)
-     let h = x |> linear(6)
-     repeat i in 1..=3 { h = tanh(h @ w) + 0.1 * s * (h |> aggregate(mean)) }
-     let h = h |> gatv2_conv(3, heads = 2, dropout = 0.2) |> elu
+     let h = x |> linear(6) |> batch_norm
+     repeat i in 1..=3 { h = tanh(matmul(h, w)) + 0.1 * s * (h |> aggregate(mean)) }
+     let h = h + parameter(6) |> sage_conv(6) |> layer_norm |> tanh
      loss cross_entropy(h |> linear(classes), labels, on = train)";
 
 fn equal() -> Knobs {

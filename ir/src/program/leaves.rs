@@ -5,7 +5,7 @@
 //! again, and so on: a perfect binary tree, whatever the number of ranks. Of its leaves, a rank adds up the largest subtrees;
 //! an all-reduce adds the rest. After TBIK (arXiv 2511.17826), which does so for tensor parallelism.
 
-use super::{Among, BufferId, Chunk, Extent, Halo, Instr, Product, Program};
+use super::{Among, BufferId, Chunk, Extent, Halo, Instr, Product, Program, Ref};
 use crate::graph::op::Redistribute;
 use crate::kernel::Body;
 use crate::program::trace::Phase;
@@ -217,23 +217,74 @@ pub fn unequal(program: &Program) -> Option<&'static str> {
         Halo::Cover => return Some("partial sums, one for each part"),
         Halo::Everything => return Some("blocks of rows that are sent whole"),
     }
-    let mut lists = Phase::ALL.into_iter();
-    lists.find_map(|phase| in_list(program.list(phase), program))
+    let mut by_leaf = BTreeSet::new();
+    for phase in Phase::ALL {
+        if let Some(found) = in_list(program.list(phase), program, &mut by_leaf) {
+            return Some(found);
+        }
+    }
+    let mut added = program.summed_over_ranks().into_iter();
+    let other = added.any(|id| !by_leaf.contains(&id));
+    other.then_some("sums over the slices that ranks have of a parameter")
 }
 
-fn in_list(instrs: &[Instr], program: &Program) -> Option<&'static str> {
+/// The same of a list. Collects the buffers with sums over leaves.
+fn in_list(
+    instrs: &[Instr],
+    program: &Program,
+    by_leaf: &mut BTreeSet<BufferId>,
+) -> Option<&'static str> {
     instrs.iter().find_map(|instr| {
         let whole = instr.whole();
-        of_instr(whole, program).or_else(|| in_list(whole.body().unwrap_or_default(), program))
+        if let Some(sum) = sum_over_rows(whole, program) {
+            let leaves = sum.rows == Extent::Inner && sum.chunk.is_none();
+            if !leaves && !matches!(sum.rows, Extent::Fixed(_)) {
+                return Some(
+                    "sums over chunks of vertices, over edges, or over columns that ranks divide",
+                );
+            }
+            by_leaf.extend(sum.out.filter(|_| leaves));
+        }
+        let inside = whole.body().unwrap_or_default();
+        of_instr(whole, program).or_else(|| in_list(inside, program, by_leaf))
     })
 }
 
-fn of_instr(instr: &Instr, program: &Program) -> Option<&'static str> {
-    let by_leaf = |rows: Extent, chunk: Option<Chunk>| match rows {
-        Extent::Fixed(_) => None,
-        Extent::Inner if chunk.is_none() => None,
-        _ => Some("sums over chunks of vertices, over edges, or over columns that ranks divide"),
+/// A sum over rows, which ranks may divide.
+struct RowSum {
+    rows: Extent,
+    chunk: Option<Chunk>,
+    out: Option<BufferId>,
+}
+
+fn sum_over_rows(instr: &Instr, program: &Program) -> Option<RowSum> {
+    let of = |rows, out: Option<Ref>| RowSum {
+        rows,
+        chunk: instr.chunk(),
+        out: out.map(|at| at.buffer),
     };
+    let logits = |at: Ref| program.buffer(at.buffer).extent.without_halo();
+    if let Instr::MatMul(one) = instr {
+        let sum = one.product == Product::Tn;
+        return sum.then(|| of(one.rows, Some(one.out.at)));
+    }
+    if let Instr::SparseMatMul(one) = instr {
+        let sum = one.product == Product::Tn;
+        return sum.then(|| of(program.sparse_rows(one.values), Some(one.out.at)));
+    }
+    if let Instr::Loss(one) = instr {
+        return Some(of(logits(one.logits), one.out));
+    }
+    if let Instr::Metrics(one) = instr {
+        return Some(of(logits(one.logits), Some(one.out)));
+    }
+    let launch = instr.launch()?;
+    let body = &program.kernels.get(launch.kernel.0 as usize)?.body;
+    let sum = matches!(body, Body::ColReduce { .. });
+    sum.then(|| of(launch.rows, launch.outputs.first().copied()))
+}
+
+fn of_instr(instr: &Instr, program: &Program) -> Option<&'static str> {
     if matches!(instr, Instr::HaloReduce(_)) && program.ranks > 1 {
         return Some("gradients of halo rows, of which each rank sends a sum");
     }
@@ -253,25 +304,9 @@ fn of_instr(instr: &Instr, program: &Program) -> Option<&'static str> {
         let shares = one.how == Redistribute::Reduce;
         return shares.then_some("shares of a product that ranks divide by columns");
     }
-    if let Instr::MatMul(one) = instr
-        && one.product == Product::Tn
-    {
-        return by_leaf(one.rows, one.chunk);
-    }
-    if let Instr::SparseMatMul(one) = instr
-        && one.product == Product::Tn
-    {
-        return match program.sparse_rows(one.values) {
-            Extent::Inner => None,
-            _ => Some("products with slices of the features"),
-        };
-    }
     let launch = instr.launch()?;
-    match &program.kernels.get(launch.kernel.0 as usize)?.body {
-        Body::ColReduce { .. } => by_leaf(launch.rows, launch.chunk),
-        Body::TypeSum { .. } => Some("sums over the edges of each type"),
-        Body::Map { .. } | Body::Gather { .. } | Body::RowReduce { .. } | Body::EdgePass(_) => None,
-    }
+    let body = &program.kernels.get(launch.kernel.0 as usize)?.body;
+    matches!(body, Body::TypeSum { .. }).then_some("sums over the edges of each type")
 }
 
 fn summed(instrs: &[Instr], found: &mut BTreeSet<BufferId>) {

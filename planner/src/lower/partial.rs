@@ -162,7 +162,7 @@ fn transfer(
     if any.is_some() && !matches!(node.ty.rows, Rows::Fixed(_)) {
         return (None, all_partial());
     }
-    let passes_on = matches!(node.op, Op::Scan(_) | Op::Out(_) | Op::Reshape { .. });
+    let passes_on = matches!(node.op, Op::Scan(_) | Op::Out(_));
     if any.is_some() && spread.at_once && !passes_on {
         return (None, all_partial());
     }

@@ -83,7 +83,7 @@ fn each(
     visit: &mut dyn FnMut(&RankSizes, u64),
 ) {
     let mut needs = Needs {
-        by_column: kind == DeviceKind::Gpu,
+        by_column: kind == DeviceKind::Gpu || program.equal_bits,
         equal_bits: program.equal_bits,
         ..Needs::default()
     };

@@ -140,7 +140,7 @@ impl<'a> Call<'a> {
                 of_blocks.fold(before(column), |sum, x| sum + x)
             }));
         }
-        let found = sum.leaves.shares(team, rows, columns);
+        let found = sum.leaves.shares(&rows, columns);
         for (share, row) in shares.iter().zip(found.chunks(columns)) {
             // SAFETY: the caller vouches for it.
             let out = unsafe { share.write() };

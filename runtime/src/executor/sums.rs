@@ -37,7 +37,7 @@ impl Worker {
         let Some(leaves) = &self.own.part.leaves else {
             return;
         };
-        let shares = leaves.shares(&self.team, rows.collect(), width);
+        let shares = leaves.shares(&Vec::from_iter(rows), width);
         for (share, numbers) in shares.chunks(width).enumerate() {
             // SAFETY: as the caller promised.
             let to = unsafe { self.share(at, iteration, share).write() };

@@ -6,13 +6,13 @@
 //! row for each vertex, is read once. Threads own columns of the matrix, so each sum is in the order of
 //! rows, and results do not depend on their number.
 
+use super::Dense;
 use super::skinny::Rows;
 use super::vectors::{LANES, Vector, VectorTask, dispatch};
-use super::{Dense, add_leaves};
-use crate::arena::Span;
-use crate::leaves::Leaves;
+use crate::leaves::{DEPTH, Leaves};
+use crate::part::Walkable;
 use crate::team::Team;
-use gnnc_ir::words::storage::Storage;
+use gnnc_graph::Csr;
 use std::ops::Range;
 
 /// Columns of the result computed at a time; their sums stay in registers.
@@ -127,48 +127,61 @@ impl SparseMultiply<'_> {
         });
     }
 
-    /// The transposed product of the rows of each leaf, added along the tree into the shares of the result.
+    /// The transposed product of the rows of each leaf, added along the tree into the shares of the result. `by_column` has the
+    /// rows of the nonzeros of each column, ascending, and `places` where their values are. So sums stay in registers, and
+    /// there is one for each leaf and column of the matrix, not a whole product for each leaf.
     ///
     /// # Panics
     /// As [`Self::rows`].
     ///
     /// # Safety
-    /// As [`Self::rows`]; nothing else uses `scratch`.
+    /// As [`Self::rows`].
     pub(crate) unsafe fn by_leaf(
         &self,
         team: &Team,
-        scratch: Span,
+        by_column: &Walkable,
+        places: &[u32],
         leaves: &Leaves,
         shares: &[Dense],
     ) {
-        let (m, n) = (self.a.columns, self.columns);
-        self.a.check();
-        self.b.need(self.a.indptr.len().saturating_sub(1), n);
-        let rows: Vec<Range<u64>> = leaves.rows().collect();
-        let work = (self.a.indices.len() * n) as u64;
-        team.each(rows.len(), work, |leaf| {
-            let (begin, end) = (rows[leaf].start as usize, rows[leaf].end as usize);
-            let one = Self {
-                a: Nonzeros {
-                    indptr: &self.a.indptr[begin..=end],
-                    ..self.a
-                },
-                b: self.b.after(begin as u64),
-                out: Dense {
-                    at: scratch.part(leaf * m * n, m * n),
-                    first: 0,
-                    stride: n,
-                    storage: Storage::F32,
-                },
-                ..*self
-            };
+        let (a, n) = (self.a, self.columns);
+        a.check();
+        let Csr { indptr, indices } = &by_column.csr;
+        assert!(indptr.len() == a.columns + 1 && places.len() == indices.len());
+        self.b.need(a.indptr.len().saturating_sub(1), n);
+        shares.iter().for_each(|share| share.need(a.columns, n));
+        let in_place = self.b.storage.is_f32() && n.is_multiple_of(LANES);
+        let work = (indices.len() * n) as u64;
+        team.each(by_column.pieces.len() - 1, work, |piece| {
+            let columns = by_column.pieces[piece] as usize..by_column.pieces[piece + 1] as usize;
             for first in (0..n).step_by(PANEL) {
-                // SAFETY: leaves have their own results.
-                unsafe { one.some_columns(0..m, first) };
+                let width = (n - first).min(PANEL);
+                let mut read = |row: usize, to: &mut PanelRow| {
+                    // SAFETY: nothing writes the operand.
+                    unsafe { self.b.read(row, first, &mut to[..width]) };
+                };
+                let mut finish = |column: usize, share: usize, sum: &PanelRow| {
+                    // SAFETY: pieces are disjoint rows of the shares.
+                    unsafe { shares[share].write(column, first, &sum[..width]) };
+                };
+                let b = in_place.then(|| Operand(self.b.rows_from(0)).after_columns(first));
+                let task = Task::Leaves {
+                    a: Nonzeros {
+                        indptr,
+                        indices,
+                        ..a
+                    },
+                    places,
+                    columns: columns.clone(),
+                    leaves,
+                    b,
+                    read: &mut read,
+                    finish: &mut finish,
+                };
+                // SAFETY: sizes were checked; rows are those of the operand.
+                unsafe { dispatch(task, width.div_ceil(LANES)) };
             }
         });
-        // SAFETY: the products are complete.
-        unsafe { add_leaves(team, scratch, leaves, (m, n), shares) };
     }
 
     /// Some rows of the transposed product, in the panel that begins at a column.
@@ -312,6 +325,17 @@ enum Task<'a> {
         b: Rows,
         finish: &'a mut dyn FnMut(usize, &PanelRow),
     },
+    /// Sums of rows of `b`, which are `read` unless they lie in whole vectors, for some rows of `a`: by leaf, and those of leaves
+    /// along the tree. Values lie in `places`. Shares of a row are finished one by one.
+    Leaves {
+        a: Nonzeros<'a>,
+        places: &'a [u32],
+        columns: Range<usize>,
+        leaves: &'a Leaves,
+        b: Option<Rows>,
+        read: &'a mut dyn FnMut(usize, &mut PanelRow),
+        finish: &'a mut dyn FnMut(usize, usize, &PanelRow),
+    },
     /// Adds rows that are `read` to the sums of their nonzeros, of which some columns are wanted.
     Columns {
         a: Nonzeros<'a>,
@@ -346,6 +370,64 @@ impl VectorTask for Task<'_> {
                         }
                     }
                     finish(row, &row_of);
+                }
+            }
+            Task::Leaves {
+                a,
+                places,
+                columns,
+                leaves,
+                b,
+                read,
+                finish,
+            } => {
+                let bounds = leaves.bounds();
+                // Sums of subtrees of 1, 2, 4, ... leaves that wait for their siblings.
+                // SAFETY: as the caller promised.
+                let mut waiting = [[unsafe { V::zero() }; N]; DEPTH];
+                for column in columns {
+                    let mut at = a.indptr[column] as usize;
+                    let end = a.indptr[column + 1] as usize;
+                    for (share, subtree) in leaves.subtrees().iter().enumerate() {
+                        for (number, leaf) in subtree.clone().enumerate() {
+                            let siblings = number.trailing_ones() as usize;
+                            // SAFETY: as the caller promised; fetched rows need not exist.
+                            unsafe {
+                                let mut sums = [V::zero(); N];
+                                while at < end && u64::from(a.indices[at]) < bounds[leaf + 1] {
+                                    let row = a.indices[at] as usize;
+                                    let from = match b {
+                                        Some(b) => {
+                                            fetch::<V, N>(&a, at, b, 0);
+                                            b.at.add(row * b.stride).cast_const()
+                                        }
+                                        None => {
+                                            read(row, &mut row_of);
+                                            row_of.as_ptr()
+                                        }
+                                    };
+                                    let value = a.values[places[at] as usize];
+                                    for (i, sum) in sums.iter_mut().enumerate() {
+                                        *sum = sum.fma(value, V::load(from.add(i * LANES)));
+                                    }
+                                    at += 1;
+                                }
+                                for left in &waiting[..siblings] {
+                                    for (sum, left) in sums.iter_mut().zip(left) {
+                                        *sum = sum.add(*left);
+                                    }
+                                }
+                                waiting[siblings] = sums;
+                            }
+                        }
+                        let whole = &waiting[subtree.len().ilog2() as usize];
+                        let mut found = [0.0; PANEL];
+                        for (i, sum) in whole.iter().enumerate() {
+                            // SAFETY: as above.
+                            unsafe { sum.store(found.as_mut_ptr().add(i * LANES)) };
+                        }
+                        finish(column, share, &found);
+                    }
                 }
             }
             Task::Columns {

@@ -11,7 +11,7 @@ use std::ops::Range;
 /// The nonzeros' positions in some feature rows.
 pub(crate) struct FeatureRows {
     pub(crate) by_row: Walkable,
-    /// Also the position of each nonzero by row. Only GPUs multiply by column.
+    /// Also the position of each nonzero by row. Only GPUs multiply by column, and sums by leaf.
     pub(crate) by_column: Option<(Walkable, Vec<u32>)>,
     /// Nonzeros of each column; empty if no product needs them.
     pub(crate) counts: Vec<u32>,

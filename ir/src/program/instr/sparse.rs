@@ -3,7 +3,6 @@
 use super::{Instruction, Operand, Product, Use};
 use crate::graph::op::Site;
 use crate::program::access::Touched;
-use crate::program::leaves::leaves;
 use crate::program::text::line::{arrow, factor_and_result, matrix};
 use crate::program::text::{Reader, Text, TextError};
 use crate::program::verify::{Check, Checked};
@@ -11,7 +10,7 @@ use crate::program::work::{
     Counts, FLOAT, INDEX, KernelClass, OFFSET, SparseProduct, Stored, TRANSCENDENTAL, Terms, Work,
     copy, element, stored,
 };
-use crate::program::{Capacity, Matrix, Program, RankSizes, Ref};
+use crate::program::{Matrix, Program, RankSizes, Ref};
 use crate::words::units::{Bytes, Flops};
 use serde::{Deserialize, Serialize};
 
@@ -125,17 +124,6 @@ impl Instruction for SparseMatMul {
             read: element(program, self.b.at),
             written: element(program, self.out.at),
         }))
-    }
-
-    fn scratch_floats(&self, program: &Program, capacity: &Capacity) -> u64 {
-        let of_leaves =
-            self.product == Product::Tn && program.sums_leaves(program.sparse_rows(self.values));
-        let leaves = match of_leaves {
-            true => u64::from(leaves(capacity.most().vertices)),
-            false => 0,
-        };
-        let floats = u64::from(self.inner).saturating_mul(self.columns.into());
-        leaves.saturating_mul(floats)
     }
 
     fn print(&self, program: &Program) -> String {
