@@ -34,7 +34,7 @@ EPOCHS = 50
 RATE = re.compile(r"lr = ([0-9.]+)")
 
 
-REFUSES = "equal bits on any number of workers do not go with"
+REFUSES = "equal bits on any number of workers cannot be combined with"
 
 
 def losses(model, graph, workers, placement="graph", file=None, equal_bits=False):

@@ -132,13 +132,13 @@ fn possible(plan: &Plan, choice: &Candidate) -> Result<(), Error> {
         let expected = format!("at most {}, one per vertex", plan.workload.vertices);
         return refuse(&place("ranks"), &ranks.to_string(), &expected);
     }
-    let parts = PlacementSpec::of(choice).parts();
+    let divided = PlacementSpec::of(choice).has_partitioner();
     match choice.parameters.knobs.partitioner {
-        None if parts > 1 => {
+        None if divided => {
             let names: Vec<_> = Partitioner::ALL.iter().map(|p| p.name()).collect();
             return refuse(&place("partitioner"), "missing", &names.join(", "));
         }
-        Some(found) if parts == 1 => {
+        Some(found) if !divided => {
             return refuse(
                 &place("partitioner"),
                 found.name(),

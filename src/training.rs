@@ -37,7 +37,7 @@ use gnnc_runtime::{
     Stop, Tensor,
 };
 use host::{budget, resting};
-use place::permitted;
+use place::{on_device, permitted};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -280,6 +280,7 @@ impl Trainer {
             ));
         }
         permitted(loaded, options)?;
+        on_device(options)?;
         options.check_schedule(loaded)?;
         options.check_target(loaded)?;
         let judge = Judge::new(loaded, data)?;

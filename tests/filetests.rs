@@ -35,6 +35,7 @@ const KEYS: &[&str] = &[
     "bytes",
     "chunks",
     "cluster",
+    "equal-bits",
     "eval-layouts",
     "features",
     "graph-chunks",
@@ -252,6 +253,7 @@ fn lowered(keys: &Keys, text: &str) -> Result<Vec<Program>, String> {
         let storage = Storage::ALL.iter().find(|one| one.name() == storage);
         knobs.storage = *storage.unwrap();
     }
+    knobs.equal_bits = keys.get("equal-bits").map(|value| value == "yes");
     knobs.skip = keys.get("skip").map(|rule| rule.parse().unwrap());
     knobs.slices = keys.get("slices").map(|mesh| mesh.parse().unwrap());
     if let Some(count) = keys.number("stages") {

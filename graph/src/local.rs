@@ -39,10 +39,10 @@ pub struct LocalPart {
     /// For each rank that reads rows of this part, the inner rows to send; ascending by rank. The
     /// rows are sorted by chunk, then by ascending global id: the order of the reader's halo.
     pub send: Vec<(u32, Vec<u32>)>,
-    /// For each rank for whose vertices this part adds up what its own give, its local rows, which are the last ones of the
-    /// halo; ascending by rank, then by global id. Empty unless the halo is [`Halo::Cover`].
+    /// For each rank that owns targets of edges of this part, their local rows, which are the last ones of the halo; ascending by
+    /// rank, then by global id. Empty unless the halo has targets ([`Halo::has_targets`]).
     pub ghosts_of: Vec<(u32, Range<usize>)>,
-    /// For each rank that does so for vertices of this part, their inner rows; in the order of its ghosts.
+    /// For each rank with targets that this part owns, their inner rows; in the order of its ghosts.
     pub open: Vec<(u32, Vec<u32>)>,
     /// Bounds of the chunks in all these rows.
     pub chunks: LocalChunks,
@@ -71,7 +71,7 @@ struct Degrees {
 /// The edges into the inner vertices of a part, indexed from both ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LocalEdges {
-    /// Rows: inner vertices, or all local rows of a [`Halo::Cover`]. Entries: sources as local rows, by ascending global id.
+    /// Rows: inner vertices, or all local rows if the halo has targets. Entries: sources as local rows, by ascending global id.
     pub in_csr: Csr,
     /// Rows: all local rows as sources. Entries: destinations as local rows, ascending, or by ascending global id
     /// ([`RowOrder::Canonical`]).

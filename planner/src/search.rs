@@ -25,7 +25,7 @@ pub use offload::offload_to_fit;
 
 use crate::error::LowerError;
 use crate::layout::Pure;
-use crate::parts::{BatchPlans, Parts, PartsError, parts};
+use crate::parts::{BatchPlans, Parts, parts};
 use crate::placement::{Stages, row};
 use crate::simulate::{
     Doubts, Draws, Estimate, bound_all, busy_seconds, least_memory, peak_memory, simulate_all,
@@ -36,7 +36,6 @@ use gnnc_ir::plan::{
     Host, Knobs, Layouts, Objective, PLAN_VERSION, Partitioner, Pilot, Placement, Plan, Rejected,
     ToTarget,
 };
-use gnnc_ir::program::leaves::leaves;
 use gnnc_ir::program::trace::Phase;
 use gnnc_ir::program::{Buffer, Capacity, Program, Role};
 use gnnc_ir::words::units::Bytes;
@@ -347,11 +346,7 @@ fn ready(
 }
 
 fn divided(request: &PlanRequest, spec: &PlacementSpec) -> Result<Parts, String> {
-    let leaves = leaves(request.workload.vertices);
-    if spec.equal_bits() && spec.ranks > leaves {
-        let ranks = spec.ranks;
-        return Err(PartsError::MoreRanksThanLeaves { ranks, leaves }.to_string());
-    }
+    request.check_equal_bits(spec)?;
     let found = parts(request.workload, spec.parts(), spec.partitioner());
     let mut found = found.map_err(|e| e.to_string())?;
     if let Some(node_ranks) = spec.node_ranks() {

@@ -60,7 +60,7 @@ pub(crate) struct Memory {
     scalars: Vec<f32>,
     keys: Vec<u64>,
     steps: CommSteps,
-    /// The chunk of an all-reduce that the rank sums.
+    /// The chunk of an all-reduce that the rank sums, several times if it adds shares along the tree.
     sum: Vec<f32>,
     ranges: Vec<Range<u64>>,
     bounds: Vec<u64>,

@@ -78,10 +78,14 @@ impl Programs {
         let leaves = first.leaves(vertices).unwrap_or(partition.chunks());
         if leaves != partition.chunks() {
             return wrong(format!(
-                "it sums over {}, but the partition has {}",
-                counted(leaves, "leaf"),
+                "it sums over {leaves} leaves, but the partition has {}",
                 counted(partition.chunks(), "chunk")
             ));
+        }
+        if first.equal_bits && !partition.owns_runs() {
+            return wrong(
+                "its ranks own runs of leaves, but those of the partition do not".to_owned(),
+            );
         }
         if first.pipeline.is_some() {
             return stages::check(&self.0, partition).map_err(RuntimeError::Program);

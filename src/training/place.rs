@@ -30,6 +30,22 @@ pub(super) fn permitted(loaded: &Loaded, options: &TrainOptions) -> Result<(), E
     }
 }
 
+/// Refuses options that the device of a run does not have.
+pub(super) fn on_device(options: &TrainOptions) -> Result<(), Error> {
+    let equal_bits = options.knobs.equal_bits == Some(true);
+    match &options.device {
+        Device::Cuda(_) if equal_bits => Err(Error::Input(
+            "found --equal-bits with a GPU, whose libraries give other bits for products of other shapes; train on the \
+             processor, or leave it out"
+                .to_owned(),
+        )),
+        Device::Cpu if equal_bits && options.device_memory.is_some() => Err(Error::Input(
+            "found --equal-bits with --device-memory, which lets tensors rest on the host; leave one of them out".to_owned(),
+        )),
+        Device::Cpu | Device::Cuda(_) => Ok(()),
+    }
+}
+
 fn allowed(loaded: &Loaded, options: &TrainOptions) -> Vec<Relaxation> {
     [&options.allow[..], &loaded.model.train.allow].concat()
 }
@@ -81,13 +97,6 @@ pub fn place(
             spec.placement,
             Placement::Minibatch
         )));
-    }
-    if spec.equal_bits() && matches!(options.device, Device::Cuda(_)) {
-        return Err(Error::Input(
-            "found --equal-bits with a GPU, whose libraries give other bits for products of other shapes; train on the \
-             processor, or leave it out"
-                .to_owned(),
-        ));
     }
     if let Some(useless) = without_effect(&spec) {
         return Err(Error::Input(useless));
@@ -231,8 +240,8 @@ fn by_leaves(
     let count = leaves(graph.vertices().into());
     if parts > count {
         return Err(Error::Input(format!(
-            "found {} with --equal-bits, expected at most {count} for a graph of {}: that is how many pieces their sums are \
-             made of; use fewer workers, or leave out --equal-bits",
+            "found {} with --equal-bits, which divides a graph of {} into {count} leaves; use at most {count} workers, or \
+             leave it out",
             counted(parts, "worker"),
             counted(graph.vertices(), "vertex")
         )));

@@ -12,6 +12,7 @@ mod commands;
 mod data;
 mod devices;
 mod embeddings;
+mod equal_bits;
 mod examples;
 mod folders;
 mod formats;

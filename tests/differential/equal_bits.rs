@@ -91,7 +91,7 @@ fn sliced_columns_compute_the_same_bits() {
     }
 }
 
-/// With more leaves than the fewest, and weights and activations in 16 bits.
+/// With more leaves than the fewest.
 #[test]
 fn many_leaves_compute_the_same_bits() {
     let data = planted(Shape {
@@ -104,8 +104,6 @@ fn many_leaves_compute_the_same_bits() {
     let mut case = Case::new("", SAGE, data);
     case.knobs = equal();
     same_on_all(&case, Placement::Graph, [3, 4, 7].into_iter());
-    case.knobs.storage = Storage::Bf16;
-    same_on_all(&case, Placement::Graph, [5].into_iter());
 }
 
 #[test]
@@ -192,6 +190,8 @@ fn what_depends_on_the_number_of_ranks_is_refused() {
     assert!(knob(Knobs { cover, ..open() }).contains("cover=joint"));
     let wire = Some(Wire::Bf16);
     assert!(knob(Knobs { wire, ..open() }).contains("fewer bits"));
+    let storage = Storage::Bf16;
+    assert!(knob(Knobs { storage, ..open() }).contains("16 bits"));
     let interior = Some(true);
     assert!(knob(Knobs { interior, ..open() }).contains("interior=yes"));
     let slices = Some(Mesh {

@@ -23,6 +23,14 @@ impl Partition {
         let owners = leaf.iter().map(of).collect();
         Self::new(parts, owners)?.with_chunks(count, leaf)
     }
+
+    /// Whether parts own runs of chunks as those that are made of leaves do.
+    pub fn owns_runs(&self) -> bool {
+        let owners = (0u32..).zip(&self.owner);
+        owners
+            .into_iter()
+            .all(|(v, part)| owner(self.chunks, self.parts, self.chunk_of(v)) == *part)
+    }
 }
 
 #[cfg(test)]
@@ -38,6 +46,14 @@ mod tests {
         // One leaf, one leaf, and two leaves.
         assert_eq!(parts(3).owner(), [2, 0, 1, 2, 1]);
         assert_eq!(parts(3).chunk_of(0), 3);
+        assert!(parts(3).owns_runs() && parts(1).owns_runs());
+        let other = Partition::new(2, vec![0, 1, 1, 0, 0]).unwrap();
+        assert!(
+            !other
+                .with_chunks(4, vec![3, 0, 1, 2, 1])
+                .unwrap()
+                .owns_runs()
+        );
         assert!(Partition::of_leaves(&leaves, 5).is_err());
     }
 }

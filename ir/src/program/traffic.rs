@@ -43,8 +43,7 @@ pub struct Reads {
     pub pairs: u64,
     /// Rows that cross between nodes; 0 if nodes are not known.
     pub crossing: u64,
-    /// Partial sums that ranks add up for vertices of others; 0 unless the halo is
-    /// [`Halo::Cover`](crate::program::Halo::Cover).
+    /// Targets of others in the halos of ranks: rows of an exchange of targets, and partial sums of a reduction of them.
     pub sums: u64,
     /// Those of them that cross between nodes.
     pub crossing_sums: u64,

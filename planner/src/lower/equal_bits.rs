@@ -5,32 +5,12 @@
 //! of others, each rank adds up all edges out of its own, for which others send the rows of their targets.
 
 use crate::error::LowerError;
-use crate::placement::PlacementSpec;
 use gnnc_ir::kernel::End;
 use gnnc_ir::kernel::{At, Kernel, Walk};
 use gnnc_ir::program::instr::HaloExchange;
 use gnnc_ir::program::leaves::unequal;
 use gnnc_ir::program::trace::Phase;
 use gnnc_ir::program::{Extent, Halo, Instr, Launch, Program, Ref, Role, access};
-
-/// Knobs of a candidate whose results depend on the number of ranks.
-///
-/// # Errors
-/// Which knob, if there is one.
-pub fn check_knobs(spec: &PlacementSpec) -> Result<(), LowerError> {
-    let found = if spec.sends_sums() {
-        "cover=joint, whose partial sums follow the parts"
-    } else if !spec.wire().is_f32() {
-        "fewer bits on the wire, which round only rows that travel"
-    } else if spec.knobs.interior == Some(true) {
-        "interior=yes, which needs own rows in another order"
-    } else {
-        return Ok(());
-    };
-    Err(LowerError::Illegal(format!(
-        "equal bits on any number of workers do not go with {found}; leave one of them out"
-    )))
-}
 
 /// Lets a program whose shares are added at once compute the same bits on any number of ranks.
 ///
@@ -57,7 +37,8 @@ pub fn equal_bits(mut program: Program) -> Result<Program, LowerError> {
 
 fn refused(what: &str) -> LowerError {
     LowerError::Illegal(format!(
-        "equal bits on any number of workers do not go with {what}; choose another placement, or leave out --equal-bits"
+        "equal bits on any number of workers cannot be combined with {what}; leave out --equal-bits, or choose another \
+         placement if this one needs it"
     ))
 }
 

@@ -51,8 +51,7 @@ pub enum PartsError {
     },
     /// More ranks than leaves, of which each rank needs one to compute equal bits on any number of ranks.
     #[error(
-        "found {} for equal bits, expected at most {leaves}: of so many pieces sums over this graph are made; use fewer, or leave \
-         out --equal-bits",
+        "found {} for equal bits, which divide this graph into {leaves} leaves; use at most {leaves}, or leave out --equal-bits",
         counted(ranks, "rank")
     )]
     MoreRanksThanLeaves {

@@ -23,7 +23,7 @@ use crate::lower::checked::{check, checked};
 use crate::lower::chunks::{MOST_CHUNKS, chunks};
 use crate::lower::cover::cover;
 use crate::lower::delay::delayed;
-use crate::lower::equal_bits::{check_knobs, equal_bits};
+use crate::lower::equal_bits::equal_bits;
 use crate::lower::interior::interior;
 use crate::lower::overlap::overlap;
 use crate::lower::prefetch::{Ahead, prefetch};
@@ -334,7 +334,13 @@ fn in_words(training: &Training, spec: &PlacementSpec, rank: u32) -> Result<Prog
         rows = mesh.slices == 1;
     }
     let program = match row(spec.placement).map(|row| &row.lower) {
-        _ if rows => graph::lower(training, ranks),
+        _ if rows => graph::lower(
+            training,
+            Ranks {
+                mesh: None,
+                ..ranks
+            },
+        ),
         Some(Lower::Rank(lower)) => lower(training, ranks, spec),
         _ => Err(LowerError::Unsupported(format!(
             "placement `{}` (known placements: {})",
@@ -350,8 +356,12 @@ fn in_order(program: Program, spec: &PlacementSpec) -> Result<Program, LowerErro
     if !spec.equal_bits() {
         return Ok(program);
     }
-    check_knobs(spec)?;
-    equal_bits(program)
+    match spec.unequal() {
+        None => equal_bits(program),
+        Some(knob) => Err(LowerError::Illegal(format!(
+            "equal bits on any number of workers cannot be combined with {knob}; leave one of them out"
+        ))),
+    }
 }
 
 /// Checks that groups of ranks can divide the vertices, and the ranks of a group the columns.

@@ -151,6 +151,23 @@ impl PlacementSpec {
         self.knobs.equal_bits.unwrap_or(false)
     }
 
+    /// A knob with which bits depend on the number of ranks, if there is one.
+    pub fn unequal(&self) -> Option<&'static str> {
+        if self.sends_sums() {
+            Some("cover=joint, whose partial sums follow the parts")
+        } else if !self.wire().is_f32() {
+            Some("fewer bits on the wire, which round only rows that travel")
+        } else if !self.knobs.storage.is_f32() {
+            Some("16-bit storage: which tensors are in 16 bits depends on what workers send")
+        } else if self.offload() {
+            Some("tensors that rest on the host")
+        } else if self.knobs.interior == Some(true) {
+            Some("interior=yes, which needs own rows in another order")
+        } else {
+            None
+        }
+    }
+
     /// Whether messages may be in flight during computation.
     pub fn overlap(&self) -> bool {
         self.knobs.overlap.unwrap_or(true)
@@ -222,6 +239,11 @@ impl PlacementSpec {
         }
     }
 
+    /// Whether a partitioner divides the vertices: into parts, or into leaves of which one rank owns all.
+    pub fn has_partitioner(&self) -> bool {
+        self.parts() > 1 || self.equal_bits()
+    }
+
     /// Number of parts of the vertices: one per rank of a stage.
     pub fn parts(&self) -> u32 {
         match self.stages() {
@@ -245,7 +267,7 @@ impl PlacementSpec {
         Parameters {
             ranks: self.ranks,
             knobs: Knobs {
-                partitioner: divided.then_some(self.partitioner()),
+                partitioner: self.has_partitioner().then_some(self.partitioner()),
                 stages: stages.map(|stages| stages.count),
                 virtual_stages: virtual_stages.filter(|virtual_stages| *virtual_stages != 1),
                 interval: stages.map(|stages| stages.interval),
@@ -292,7 +314,7 @@ impl Pin {
             ranks: Some(spec.ranks),
             features: None,
             knobs: Knobs {
-                partitioner: (spec.parts() > 1).then_some(spec.partitioner()),
+                partitioner: spec.has_partitioner().then_some(spec.partitioner()),
                 virtual_stages: stages.map(|stages| stages.virtual_stages),
                 chunks: Some(spec.chunks()),
                 interior: Some(spec.interior()),

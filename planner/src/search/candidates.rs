@@ -1,8 +1,11 @@
 //! The candidates to price.
 
 use super::PlanRequest;
+use crate::parts::PartsError;
 use crate::placement::{OnBatches, PlacementSpec, Row, Stages, TABLE};
+use gnnc_ir::cluster::DeviceKind;
 use gnnc_ir::plan::{Knobs, Layouts, Method, Partitioner, Placement};
+use gnnc_ir::program::leaves::leaves;
 use gnnc_ir::program::{Rule, Skipping};
 use gnnc_ir::words::mesh::Mesh;
 use gnnc_ir::words::sampling::SamplingSettings;
@@ -343,13 +346,40 @@ impl PlanRequest<'_> {
         }
     }
 
+    /// Refuses equal bits on GPUs, and on more ranks than there are leaves.
+    pub(super) fn check_equal_bits(&self, spec: &PlacementSpec) -> Result<(), String> {
+        if !spec.equal_bits() {
+            return Ok(());
+        }
+        if self.cluster.device.kind == DeviceKind::Gpu {
+            return Err(
+                "GPUs give other bits for products of other shapes; plan equal bits for processors, such as --cluster cpu, \
+                 or leave out --equal-bits"
+                    .to_owned(),
+            );
+        }
+        let (ranks, leaves) = (spec.ranks, leaves(self.workload.vertices));
+        match ranks <= leaves {
+            true => Ok(()),
+            false => Err(PartsError::MoreRanksThanLeaves { ranks, leaves }.to_string()),
+        }
+    }
+
+    /// The partitioner of leaves: the same for all candidates, and that of runs on processors, as other leaves give other bits.
+    pub(super) fn of_leaves(&self) -> Option<Partitioner> {
+        let mut all = self.partitioners.iter();
+        let usual = all.find(|one| **one == Partitioner::MetisEdges);
+        usual.or(self.partitioners.first()).copied()
+    }
+
     /// The partitioners to try.
     fn partitioners(&self, spec: &PlacementSpec) -> Vec<Partitioner> {
         let cut = spec.knobs.skip.is_some_and(|skipping| skipping.cut);
         let in_groups = spec.group_ranks().is_some();
         match self.pin.knobs.partitioner {
-            _ if spec.parts() == 1 => vec![Partitioner::Range],
+            _ if spec.parts() == 1 && !spec.equal_bits() => vec![Partitioner::Range],
             Some(pinned) => vec![pinned],
+            None if spec.equal_bits() => Vec::from_iter(self.of_leaves()),
             // One of the best suffices: without a rule, there is another candidate for every
             // partitioner.
             None if cut && self.partitioners.contains(&Partitioner::Metis) => {

@@ -111,7 +111,7 @@ impl Ready {
                 return Ok(fits(plain.clone(), estimate));
             }
         }
-        if host == Some(false) {
+        if host == Some(false) || self.spec.equal_bits() {
             return Ok(fits(self, estimate));
         }
         let mut whys = Vec::new();

@@ -3,13 +3,12 @@
 use super::Room;
 use super::batch::{self, BatchNeeds};
 
-use super::sent::Sent;
+use super::sent::{Sent, Tree};
 use crate::lower::offload::MemoryBudget;
 use crate::parts::{Messages, Parts};
 use gnnc_ir::cluster::{Cluster, DeviceKind};
 use gnnc_ir::kernel::{Body, End, Walk};
 use gnnc_ir::program::instr;
-use gnnc_ir::program::leaves::{Additions, leaves, most_shares};
 use gnnc_ir::program::memory::Lives;
 use gnnc_ir::program::trace::Phase;
 use gnnc_ir::program::{
@@ -85,6 +84,7 @@ fn each(
     let mut needs = Needs {
         by_column: kind == DeviceKind::Gpu || program.equal_bits,
         equal_bits: program.equal_bits,
+        has_targets: program.halo.has_targets(),
         ..Needs::default()
     };
     for phase in Phase::ALL {
@@ -243,18 +243,12 @@ struct Needs {
     sent: Vec<Sent>,
     /// Whether sums over ranks are made along the tree of leaves.
     equal_bits: bool,
+    /// Whether halos have targets of edges.
+    has_targets: bool,
     /// Floats of labels per vertex.
     labels: u64,
     /// Lists of the batches at hand, by the list that runs over them.
     batches: Vec<(Phase, BatchNeeds)>,
-}
-
-/// Sums of an all-reduce.
-struct Tree {
-    /// Most that a rank gives.
-    shares: u64,
-    /// Those that a rank keeps at once.
-    slots: u64,
 }
 
 /// Edges of one kind.
@@ -341,22 +335,6 @@ impl Needs {
         edges.kept[usize::from(by_source)] |= !fetched;
     }
 
-    /// How many sums a rank gives to an all-reduce, and keeps of the chunk that it sums.
-    fn tree(&self, parts: &Parts) -> Tree {
-        let vertices = parts.sizes.first().map_or(0, |sizes| sizes.vertices);
-        let (leaves, ranks) = (leaves(vertices), parts.sizes.len() as u32);
-        match self.equal_bits && leaves >= ranks {
-            false => Tree {
-                shares: 1,
-                slots: 1,
-            },
-            true => Tree {
-                shares: u64::from(most_shares(leaves, ranks)),
-                slots: Additions::new(leaves, ranks).slots as u64,
-            },
-        }
-    }
-
     /// Words a rank needs for messages: for each other rank the longest message to it, or all those
     /// in flight at once; and an all-reduce message with the chunk the rank sums.
     fn messages(&self, parts: &Parts, rank: usize) -> u64 {
@@ -364,7 +342,7 @@ impl Needs {
         if ranks < 2 {
             return 0;
         }
-        let tree = self.tree(parts);
+        let tree = Tree::of(self.equal_bits, parts);
         // Message memory for a rank that reads `read` of the rows, and has `owned` that this one reads.
         let most = |read: u64, owned: u64| -> u64 {
             let one = |s: &Sent| {
@@ -446,7 +424,13 @@ impl Needs {
     /// Topology, splits, labels and indices of sparse features of one rank.
     fn bytes(&self, sizes: &RankSizes, sent: u64) -> u64 {
         let local = sizes.rows(Extent::Local);
-        let mut bytes = edge_bytes(&self.edges[0], sizes, Extent::Inner, local)
+        // With targets, halo rows may have edges into them too.
+        let rows = if self.has_targets {
+            Extent::Local
+        } else {
+            Extent::Inner
+        };
+        let mut bytes = edge_bytes(&self.edges[0], sizes, rows, local)
             + type_bytes(self.types[0], sizes, Extent::Inner);
         // Global ids, rows to send; labels and splits.
         bytes += 4 * local + 4 * sent;

@@ -1,7 +1,9 @@
 //! Messages that are in flight at once.
 
+use crate::parts::Parts;
 use gnnc_ir::graph::op::Redistribute;
 use gnnc_ir::program::instr::{self, Collective, Encoded};
+use gnnc_ir::program::leaves::{Additions, leaves, most_shares};
 use gnnc_ir::program::traffic::chunk;
 use gnnc_ir::program::{Among, Instr, Moved, Program, RankSizes, Ref};
 use gnnc_ir::words::sampling::MAX_HOPS;
@@ -40,6 +42,32 @@ fn halo_words(program: &Program, at: Ref, encoded: &Option<Encoded>) -> u64 {
         None => Encoded::row_words(encoded, buffer),
         Some(_) => buffer.row_words(),
     })
+}
+
+/// Sums of an all-reduce.
+pub(super) struct Tree {
+    /// Most that a rank gives.
+    pub(super) shares: u64,
+    /// Those that a rank keeps at once, of the chunk that it sums.
+    pub(super) slots: u64,
+}
+
+impl Tree {
+    /// One each, or those of subtrees of leaves.
+    pub(super) fn of(equal_bits: bool, parts: &Parts) -> Self {
+        let vertices = parts.sizes.first().map_or(0, |sizes| sizes.vertices);
+        let (leaves, ranks) = (leaves(vertices), parts.sizes.len() as u32);
+        match equal_bits && leaves >= ranks {
+            false => Self {
+                shares: 1,
+                slots: 1,
+            },
+            true => Self {
+                shares: u64::from(most_shares(leaves, ranks)),
+                slots: Additions::new(leaves, ranks).slots as u64,
+            },
+        }
+    }
 }
 
 /// Levels that a rank gives to so many others.

@@ -82,6 +82,7 @@ impl OnDevice {
         }
         for program in programs.all() {
             refuse_batches(program, here.len() < count)?;
+            refuse_equal_bits(program)?;
         }
         let places = here.start as usize..here.end as usize;
         let ranks = start::ranks(programs, data, partition, options, (places, count))?;
@@ -174,6 +175,17 @@ fn refuse_batches(program: &gnnc_ir::program::Program, several: bool) -> Result<
         return Err(RuntimeError::Program(why.to_owned()));
     }
     Ok(())
+}
+
+/// Refuses programs that compute the same bits on any number of ranks: libraries give other bits for products of other shapes.
+fn refuse_equal_bits(program: &gnnc_ir::program::Program) -> Result<(), RuntimeError> {
+    match program.equal_bits {
+        false => Ok(()),
+        true => Err(RuntimeError::Program(
+            "it computes equal bits on any number of ranks, which ranks do on processors only"
+                .to_owned(),
+        )),
+    }
 }
 
 /// Refuses rules by distance across processes: their ranks cannot tell each other which blocks they
