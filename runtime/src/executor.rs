@@ -52,7 +52,7 @@ pub(crate) struct Worker {
     pub(crate) first_change: usize,
 }
 
-/// Memory reused between instructions, so that they allocate nothing.
+/// Memory reused between instructions, so that most allocate nothing.
 #[derive(Default)]
 pub(crate) struct Memory {
     inputs: Vec<*const f32>,

@@ -288,17 +288,20 @@ struct RowSum {
 impl RowSum {
     /// Why it is made in another order on another number of ranks, if it is.
     fn unequal(&self) -> Option<&'static str> {
-        match self.rows {
-            Extent::Fixed(_) => None,
-            Extent::Inner if self.chunk.is_some() => {
-                Some("sums over one chunk of vertices after the other")
-            }
-            Extent::Inner => self
-                .finished
-                .then_some("kernels that compute with a share of a product"),
-            rows if rows.of_edges() => Some("sums over edges"),
-            _ => Some("sums of columns that ranks divide over all vertices"),
+        if let Extent::Fixed(_) = self.rows {
+            return None;
         }
+        if self.rows.of_edges() {
+            return Some("sums over edges");
+        }
+        if self.rows != Extent::Inner {
+            return Some("sums of columns that ranks divide over all vertices");
+        }
+        if self.chunk.is_some() {
+            return Some("sums over one chunk of vertices after the other");
+        }
+        let computes = "kernels that compute with a share of a product";
+        self.finished.then_some(computes)
     }
 }
 

@@ -177,10 +177,14 @@ impl<'a> Lives<'a> {
 
     /// Floats of each buffer.
     fn floats(&self, capacity: &Capacity) -> Vec<u64> {
+        let buffers = self.program.buffers.iter();
+        let words = buffers.map(|buffer| buffer.words(capacity));
+        if !self.program.equal_bits {
+            return words.map(aligned).collect();
+        }
         let shares = self.program.room_for_shares(capacity.most().vertices);
-        let buffers = self.program.buffers.iter().zip(shares);
-        buffers
-            .map(|(buffer, shares)| aligned(buffer.words(capacity).saturating_mul(shares)))
+        let all = words.zip(shares);
+        all.map(|(words, shares)| aligned(words.saturating_mul(shares)))
             .collect()
     }
 
