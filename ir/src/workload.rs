@@ -111,6 +111,18 @@ pub struct TargetLoads {
     pub halo_edges: Vec<u64>,
 }
 
+impl TargetLoads {
+    /// Nothing, for so many parts.
+    pub fn none(parts: usize) -> Self {
+        Self {
+            messages: vec![vec![0; parts]; parts],
+            targets: vec![vec![0; parts]; parts],
+            edges: vec![0; parts],
+            halo_edges: vec![0; parts],
+        }
+    }
+}
+
 /// What the parts of a partition send if consecutive ranks share a node, and a row crosses to a node once.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeLoads {

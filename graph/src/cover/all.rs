@@ -80,12 +80,7 @@ impl Covers {
     pub(crate) fn loads(&self, topology: &Topology, partition: &Partition) -> TargetLoads {
         let owner = partition.owner();
         let parts = partition.parts() as usize;
-        let mut loads = TargetLoads {
-            messages: vec![vec![0; parts]; parts],
-            targets: vec![vec![0; parts]; parts],
-            edges: vec![0; parts],
-            halo_edges: vec![0; parts],
-        };
+        let mut loads = TargetLoads::none(parts);
         for (v, part) in (0u32..).zip(owner) {
             let sources = topology.in_neighbours(v);
             let far = sources.iter().filter(|u| owner[**u as usize] != *part);

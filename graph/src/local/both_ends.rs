@@ -50,12 +50,7 @@ impl BothEnds {
 pub(crate) fn loads(topology: &Topology, partition: &Partition) -> TargetLoads {
     let owner = partition.owner();
     let parts = partition.parts() as usize;
-    let mut loads = TargetLoads {
-        messages: vec![vec![0; parts]; parts],
-        targets: vec![vec![0; parts]; parts],
-        edges: vec![0; parts],
-        halo_edges: vec![0; parts],
-    };
+    let mut loads = TargetLoads::none(parts);
     let targets = BothEnds::of(topology, owner, partition.parts()).targets;
     for (from, into) in targets.iter().enumerate() {
         for (own, vertices) in into.iter().enumerate() {
@@ -79,4 +74,49 @@ pub(crate) fn loads(topology: &Topology, partition: &Partition) -> TargetLoads {
         }
     }
     loads
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::partition::{Hash, Partitioner};
+    use crate::{LocalPart, RowOrder};
+    use gnnc_ir::EdgeSet;
+    use gnnc_ir::program::Halo;
+
+    /// A directed graph: vertex `v` has edges from `v / 2`, `3 v + 1` and `v v`, modulo its 40 vertices.
+    #[test]
+    fn parts_have_all_edges_of_their_vertices_as_counted() {
+        let sources = |v: u32| [v / 2, (3 * v + 1) % 40, v * v % 40];
+        let edges = (0..40).flat_map(|v| sources(v).map(|u| (u, v)));
+        let (topology, _) = Topology::from_edges(40, edges).unwrap();
+        let partition = Hash.partition((&topology).into(), 3).unwrap();
+        let order = RowOrder::Canonical;
+        let parts = LocalPart::build(&topology, &partition, Halo::BothEnds, order).unwrap();
+        let loads = loads(&topology, &partition);
+        for part in &parts {
+            let rank = part.rank as usize;
+            let of_rank = |rows: &[Vec<u64>]| rows.iter().map(|row| row[rank]).sum::<u64>();
+            let ghosts: usize = part.ghosts_of.iter().map(|(_, rows)| rows.len()).sum();
+            assert_eq!(ghosts as u64, of_rank(&loads.targets));
+            assert_eq!((part.halo() - ghosts) as u64, of_rank(&loads.messages));
+            assert_eq!(part.edges_of(EdgeSet::Plain), loads.edges[rank]);
+            assert_eq!(part.reach().halo_edges, loads.halo_edges[rank]);
+            let local = part.edges(EdgeSet::Plain);
+            for row in 0..part.inner {
+                let u = part.global[row];
+                let ends = local.out_csr.row(row).iter();
+                let found: Vec<u32> = ends.map(|v| part.global[*v as usize]).collect();
+                let all = (0..40).filter(|v| topology.in_neighbours(*v).contains(&u));
+                assert_eq!(found, Vec::from_iter(all), "out of {u}");
+                // The same edges, as the other list has them.
+                let first = local.out_csr.indptr[row] as usize;
+                for (n, v) in local.out_csr.row(row).iter().enumerate() {
+                    let place = local.positions[first + n] as usize;
+                    assert_eq!(local.destinations[place], *v);
+                    assert_eq!(local.in_csr.indices[place] as usize, row);
+                }
+            }
+        }
+    }
 }

@@ -11,7 +11,7 @@ use crate::rank::Rank;
 use gnnc_ir::kernel::End;
 use gnnc_ir::program::instr::{AllReduce, Encoded, MOST_LAG, Shift};
 use gnnc_ir::program::traffic::chunk;
-use gnnc_ir::program::{Instr, Ref, StageMessage, Transfer};
+use gnnc_ir::program::{Group, Instr, Ref, StageMessage, Transfer};
 use std::ops::Range;
 
 /// Tags of programs are below this bit.
@@ -307,26 +307,7 @@ impl Plan<'_> {
             }
             write = Write::Add;
         }
-        for other in others() {
-            steps.send(group.rank(other), [Rows::words(sum)]);
-        }
-        for (other, chunk) in owners() {
-            steps.expect(group.rank(other), chunk.len());
-        }
-        steps.share();
-        let mut at = 0;
-        for piece in pieces(spans(), mine) {
-            let source = Rows::words(sum.part(at, piece.floats()));
-            steps.add(CommStep::Put(source, piece, Write::Replace));
-            at += piece.floats();
-        }
-        if sum.count > 0 {
-            steps.add(CommStep::Packed);
-        }
-        steps.add(CommStep::Await);
-        for (other, chunk) in owners() {
-            steps.receive(group.rank(other), pieces(spans(), chunk), Write::Replace);
-        }
+        hand_out(steps, (group, rank), sum, spans);
     }
 
     /// Buffers go on with the model of the set at hand, as one message, and those of the model that comes
@@ -349,6 +330,37 @@ impl Plan<'_> {
         steps.add(CommStep::Packed);
         steps.add(CommStep::Await);
         steps.receive(from, rows(), Write::Replace);
+    }
+}
+
+/// The second half of an all-reduce: a rank gives the sum of its chunk to the others of its group and takes theirs.
+pub(super) fn hand_out<I: Iterator<Item = Range<usize>>>(
+    steps: &mut CommSteps,
+    (group, rank): (Group, u32),
+    sum: Words,
+    spans: impl Fn() -> I,
+) {
+    let total = spans().map(|span| span.len()).sum::<usize>() as u64;
+    let owners = || owners(total, group.ranks).filter(|(other, _)| *other != rank);
+    for other in (0..group.ranks).filter(|other| *other != rank) {
+        steps.send(group.rank(other), [Rows::words(sum)]);
+    }
+    for (other, chunk) in owners() {
+        steps.expect(group.rank(other), chunk.len());
+    }
+    steps.share();
+    let mut at = 0;
+    for piece in pieces(spans(), own_chunk(total, group.ranks, rank)) {
+        let source = Rows::words(sum.part(at, piece.floats()));
+        steps.add(CommStep::Put(source, piece, Write::Replace));
+        at += piece.floats();
+    }
+    if sum.count > 0 {
+        steps.add(CommStep::Packed);
+    }
+    steps.add(CommStep::Await);
+    for (other, chunk) in owners() {
+        steps.receive(group.rank(other), pieces(spans(), chunk), Write::Replace);
     }
 }
 

@@ -1,8 +1,9 @@
 //! All-reduces along the tree of leaves.
 
 use super::moves::Write;
-use super::plan::{Plan, own_chunk, owners, pieces};
+use super::plan::{Plan, hand_out, own_chunk, owners, pieces};
 use super::{CommStep, Memory, Rows, Words};
+use gnnc_ir::program::Among;
 use gnnc_ir::program::instr::AllReduce;
 use gnnc_ir::program::leaves::{Additions, shares};
 
@@ -65,26 +66,7 @@ impl Plan<'_> {
                 steps.add(CommStep::Put(from, to, Write::Add));
             }
         }
-        let sum = slot(0);
-        for other in others() {
-            steps.send(other, [Rows::words(sum)]);
-        }
-        for (other, chunk) in owners() {
-            steps.expect(other, chunk.len());
-        }
-        steps.share();
-        let mut at = 0;
-        for piece in pieces(spans(0), mine.clone()) {
-            let source = Rows::words(sum.part(at, piece.floats()));
-            steps.add(CommStep::Put(source, piece, Write::Replace));
-            at += piece.floats();
-        }
-        if sum.count > 0 {
-            steps.add(CommStep::Packed);
-        }
-        steps.add(CommStep::Await);
-        for (other, chunk) in owners() {
-            steps.receive(other, pieces(spans(0), chunk), Write::Replace);
-        }
+        let group = own.group(Among::All);
+        hand_out(steps, (group, rank), slot(0), || spans(0));
     }
 }
