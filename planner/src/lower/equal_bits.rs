@@ -5,12 +5,12 @@
 //! of others, each rank adds up all edges out of its own, for which others send the rows of their targets.
 
 use crate::error::LowerError;
-use gnnc_ir::kernel::End;
-use gnnc_ir::kernel::{At, Kernel, Walk};
+use gnnc_ir::kernel::{At, End, Kernel, Walk};
 use gnnc_ir::program::instr::HaloExchange;
 use gnnc_ir::program::leaves::unequal;
 use gnnc_ir::program::trace::Phase;
-use gnnc_ir::program::{Extent, Halo, Instr, Launch, Program, Ref, Role, access};
+use gnnc_ir::program::{BufferId, Extent, Halo, Instr, Launch, Program, Ref, Role, access};
+use std::collections::BTreeSet;
 
 /// Lets a program whose shares are added at once compute the same bits on any number of ranks.
 ///
@@ -20,11 +20,12 @@ pub fn equal_bits(mut program: Program) -> Result<Program, LowerError> {
     if program.ranks > 1 && program.halo == Halo::Boundary && program.pipeline.is_none() {
         let mut pass = Pass::default();
         for phase in Phase::ALL {
+            pass.in_setup = phase == Phase::Setup;
             let instrs = std::mem::take(program.list_mut(phase));
             *program.list_mut(phase) = pass.list(instrs, &mut program)?;
         }
         program.setup.extend(pass.once.into_iter().map(exchange));
-        if pass.found {
+        if !pass.summed.is_empty() {
             program.halo = Halo::BothEnds;
         }
     }
@@ -52,8 +53,10 @@ fn exchange(at: Ref) -> Instr {
 
 #[derive(Default)]
 struct Pass {
-    /// Whether edges out of vertices of several ranks are summed.
-    found: bool,
+    /// Whether the list at hand is `setup`, which writes what is the same in all epochs.
+    in_setup: bool,
+    /// Tensors that kernels over the edges out of vertices write.
+    summed: BTreeSet<BufferId>,
     /// Tensors of all epochs whose targets are exchanged once.
     once: Vec<Ref>,
 }
@@ -72,32 +75,32 @@ impl Pass {
                 repeat.body = self.list(std::mem::take(&mut repeat.body), program)?;
                 here.clear();
             }
-            if let Instr::HaloReduce(_) = instr {
-                self.found = true;
+            if let Instr::HaloReduce(one) = &instr
+                && one.skip.is_none()
+                && self.summed.contains(&one.buffer.buffer)
+            {
                 continue;
             }
             if let Instr::Launch(launch) = &mut instr
                 && launch.rows == Extent::Local
                 && Walk::of(&program.kernel(launch.kernel).body) == Walk::EdgesBySource
             {
-                self.found = true;
+                let outputs = launch.outputs.iter();
+                self.summed.extend(outputs.map(|at| at.buffer));
                 for at in targets(launch, program.kernel(launch.kernel))? {
                     let buffer = &mut program.buffers[at.buffer.0 as usize];
-                    if buffer.role.is_filled() {
-                        buffer.extent = buffer.extent.with_halo();
+                    buffer.extent = buffer.extent.with_halo();
+                    if buffer.role.is_filled() || here.contains(&at) || self.once.contains(&at) {
                         continue;
                     }
-                    buffer.extent = buffer.extent.with_halo();
-                    if buffer.role == Role::Static {
-                        if !self.once.contains(&at) {
-                            self.once.push(at);
-                        }
-                    } else if !here.contains(&at) {
+                    if buffer.role == Role::Static && !self.in_setup {
+                        self.once.push(at);
+                    } else {
                         out.push(exchange(at));
                         here.push(at);
                     }
                 }
-                // The number of an edge into an own vertex is needed too, wherever the edge comes from.
+                // Who sums by target needs the number of every edge into an own vertex, wherever the edge comes from.
                 let numbers = program.kernel(launch.kernel).outputs.iter();
                 if !numbers.into_iter().any(|operand| operand.at == At::Edge) {
                     launch.rows = Extent::Inner;
