@@ -96,9 +96,16 @@ pub fn report_panics() {
     }));
 }
 
-/// Reports the lack of memory and ends the process, without allocating.
+/// Whether a thread has begun to report the lack of memory.
+static REPORTED: AtomicBool = AtomicBool::new(false);
+
+/// Reports the lack of memory and ends the process, without allocating. Threads that lack memory later wait for that.
 #[cold]
 fn refused(size: usize) -> ! {
+    while REPORTED.swap(true, Ordering::Relaxed) {
+        // SAFETY: a call without arguments, which may be made in signal handlers.
+        unsafe { libc::pause() };
+    }
     let mut text = [0; 512];
     let mut rest = &mut text[..];
     let json = JSON.load(Ordering::Relaxed);

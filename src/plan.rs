@@ -25,10 +25,10 @@ use gnnc_planner::layout::Pure;
 use gnnc_planner::lower::{Batches, pure};
 use gnnc_planner::parts::{BatchPlans, Parts, parts};
 use gnnc_planner::placement;
-use gnnc_planner::search::{self, Lower, Pin, PlacementSpec, PlanRequest};
+use gnnc_planner::search::{self, Lower, Pin, PlacementSpec, PlanRequest, Programs};
 use gnnc_planner::simulate::{Room, timeline_all};
-use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// What to plan for, and the constraints on the search.
 #[derive(Clone, Debug)]
@@ -118,17 +118,20 @@ pub fn best(
 const CHUNKED_EDGES: u64 = 4_000_000;
 
 impl Lower for Planner<'_> {
-    fn programs(&self, spec: &PlacementSpec) -> Result<Vec<Program>, LowerError> {
+    fn programs(&self, spec: &PlacementSpec) -> Result<Programs, LowerError> {
         // The program does not depend on the partitioner.
         let mut key = spec.clone();
         key.knobs.partitioner = None;
-        if let Some(known) = self.made.borrow().get(&key) {
-            return Ok(known.clone());
-        }
-        let training = self.compiled.training(spec)?;
-        let programs = placement::lower(training, spec)?;
-        self.made.borrow_mut().insert(key, programs.clone());
-        Ok(programs)
+        let known = {
+            let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+            made.entry(key).or_default().clone()
+        };
+        // A second thread that wants the same programs waits for the first.
+        let made = known.get_or_init(|| {
+            let training = self.compiled.training(spec)?;
+            placement::lower(training, spec).map(Arc::new)
+        });
+        made.clone()
     }
 
     fn pure(&self, ranks: u32) -> Result<Pure, LowerError> {
@@ -153,7 +156,7 @@ pub struct Planner<'a> {
     /// The batches that may be trained on.
     batches: Vec<BatchPlans>,
     /// Cache of lowered programs.
-    made: RefCell<BTreeMap<PlacementSpec, Vec<Program>>>,
+    made: Mutex<BTreeMap<PlacementSpec, Arc<OnceLock<Result<Programs, LowerError>>>>>,
 }
 
 impl<'a> Planner<'a> {
@@ -186,7 +189,7 @@ impl<'a> Planner<'a> {
                 ..options.pin.clone()
             },
             batches: Vec::new(),
-            made: RefCell::default(),
+            made: Mutex::default(),
         };
         planner.batches = planner.sampled();
         planner

@@ -18,6 +18,7 @@ mod order;
 mod reason;
 mod sums;
 mod target;
+mod threads;
 mod training;
 
 pub use crate::placement::{Pin, PlacementSpec};
@@ -42,6 +43,7 @@ use gnnc_ir::words::units::Bytes;
 use gnnc_ir::workload::Workload;
 use more_ranks::{MoreRanks, more_ranks};
 use order::{cost, measures, order};
+use std::sync::Arc;
 
 /// Why a candidate is not listed though it could run.
 const NOT_CUT: &str = "interior=yes asks for interior rows computed while halo rows are in flight, but nothing here \
@@ -79,13 +81,18 @@ pub struct PlanRequest<'a> {
     pub evaluate_every: Option<u32>,
 }
 
-/// Makes the programs of candidates. A candidate without a program is listed with its error.
-pub trait Lower {
-    /// The programs of a candidate: one that represents all ranks, or one per stage.
+/// The programs of a candidate: one that represents all ranks, or one per stage. Candidates that
+/// differ only in their partition share them.
+pub type Programs = Arc<Vec<Program>>;
+
+/// Makes the programs of candidates, on several threads. A candidate without a program is listed
+/// with its error.
+pub trait Lower: Sync {
+    /// The programs of a candidate.
     ///
     /// # Errors
     /// Why there are none.
-    fn programs(&self, spec: &PlacementSpec) -> Result<Vec<Program>, LowerError>;
+    fn programs(&self, spec: &PlacementSpec) -> Result<Programs, LowerError>;
 
     /// The layouts of the pure placements on `ranks` ranks.
     ///
@@ -98,6 +105,7 @@ pub trait Lower {
 
 /// Prices the candidates of a request and ranks them. If only the best few are requested,
 /// candidates whose lower bound rules them out are not simulated. Drops duplicate candidates.
+/// Works on several candidates at a time, on a thread for each core.
 ///
 /// The same request gives the same plan, byte for byte.
 pub fn plan(request: &PlanRequest, lower: &dyn Lower) -> Plan {
@@ -110,20 +118,25 @@ pub fn plan(request: &PlanRequest, lower: &dyn Lower) -> Plan {
         true => seconds_of_layers(request, lower).unwrap_or_default(),
         false => Vec::new(),
     };
-    for spec in &specs {
-        match ready(request, spec, lower, &seconds_of_layers) {
-            // Only cut candidates were requested.
-            Ok(found) if request.pin.knobs.interior == Some(true) && !found.is_cut() => {
-                without.push(refused(&found.spec, NOT_CUT.to_owned()));
-            }
-            Ok(found) if !found.exchanges_on_nodes() => {
-                without.push(refused(&found.spec, nodes::NO_HALO.to_owned()));
-            }
-            Ok(found) => {
-                waiting.extend(found.variants(request, lower));
-                waiting.push(found);
-            }
-            Err(reason) => rejected.push(refused(spec, reason)),
+    let made = threads::each(specs.iter().collect(), |spec| {
+        let found = ready(request, spec, lower, &seconds_of_layers);
+        let found = found.map_err(|reason| refused(spec, reason))?;
+        // Only cut candidates were requested.
+        Ok(
+            if request.pin.knobs.interior == Some(true) && !found.is_cut() {
+                Made::Without(refused(&found.spec, NOT_CUT.to_owned()))
+            } else if !found.exchanges_on_nodes() {
+                Made::Without(refused(&found.spec, nodes::NO_HALO.to_owned()))
+            } else {
+                Made::Variants(found.with_variants(request, lower))
+            },
+        )
+    });
+    for made in made {
+        match made {
+            Ok(Made::Variants(all)) => waiting.extend(all),
+            Ok(Made::Without(refused)) => without.push(refused),
+            Err(refused) => rejected.push(refused),
         }
     }
     let again: Vec<bool> = waiting.iter().map(|r| r.is_another(&waiting)).collect();
@@ -133,25 +146,41 @@ pub fn plan(request: &PlanRequest, lower: &dyn Lower) -> Plan {
     // Caches that do not fit are all cut to the same size.
     waiting.dedup_by(|a, b| a.spec == b.spec);
     let mut priced: Vec<Priced> = Vec::new();
-    for candidate in waiting {
+    let is_beaten = |least: f64, priced: &[Priced]| {
         let better = priced.iter().filter(|p| {
-            p.allowed() && p.estimate.fits && measures(request, &p.estimate)[0] < candidate.least
+            p.allowed() && p.estimate.fits && measures(request, &p.estimate)[0] < least
         });
-        if request.top.is_some_and(|top| better.count() >= top) {
-            continue;
-        }
-        let spec = candidate.spec.clone();
-        match candidate.priced(request, lower) {
-            // Only candidates that need the host were requested.
-            Ok(found) if request.pin.knobs.offload == Some(true) && found.host.is_none() => {
-                let why = found.helpless.clone();
-                without.push(refused(
-                    &spec,
-                    why.unwrap_or_else(|| NOT_OFFLOADED.to_owned()),
-                ));
+        request.top.is_some_and(|top| better.count() >= top)
+    };
+    // If candidates can be beaten unseen, as many are priced at a time as there are threads. What
+    // others of the same round beat is dropped, so the number of threads changes nothing.
+    let at_a_time = match request.top {
+        Some(_) => threads::count(),
+        None => usize::MAX,
+    };
+    let mut waiting = waiting.into_iter().peekable();
+    while waiting.peek().is_some() {
+        let round = waiting.by_ref().take(at_a_time);
+        let round = round.filter(|candidate| !is_beaten(candidate.least, &priced));
+        let round: Vec<Ready> = round.collect();
+        let found = threads::each(round, |candidate: Ready| {
+            let (spec, least) = (candidate.spec.clone(), candidate.least);
+            (spec, least, candidate.priced(request, lower))
+        });
+        for (spec, least, found) in found {
+            match found {
+                _ if is_beaten(least, &priced) => {}
+                // Only candidates that need the host were requested.
+                Ok(found) if request.pin.knobs.offload == Some(true) && found.host.is_none() => {
+                    let why = found.helpless.clone();
+                    without.push(refused(
+                        &spec,
+                        why.unwrap_or_else(|| NOT_OFFLOADED.to_owned()),
+                    ));
+                }
+                Ok(found) => priced.push(found),
+                Err(reason) => rejected.push(refused(&spec, reason)),
             }
-            Ok(found) => priced.push(found),
-            Err(reason) => rejected.push(refused(&spec, reason)),
         }
     }
     let doubts = Doubts::of(request.cluster);
@@ -168,12 +197,12 @@ pub fn plan(request: &PlanRequest, lower: &dyn Lower) -> Plan {
         priced.insert(0, better);
     }
     priced.truncate(request.top.unwrap_or(usize::MAX));
-    for missing in priced.iter_mut().filter(|p| !p.estimate.fits) {
-        missing.more_ranks = more_ranks(request, &missing.spec, lower);
-    }
-    for listed in &mut priced {
+    threads::each(priced.iter_mut().collect(), |listed| {
+        if !listed.estimate.fits {
+            listed.more_ranks = more_ranks(request, &listed.spec, lower);
+        }
         listed.draws = listed.drawn(&doubts, Phase::Step);
-    }
+    });
     let chosen = priced
         .first()
         .filter(|best| best.allowed() && best.estimate.fits && best.may_win(request))
@@ -223,11 +252,19 @@ fn refused(spec: &PlacementSpec, reason: String) -> Rejected {
     }
 }
 
+/// What became of a candidate before it is priced.
+enum Made {
+    /// It and its variants.
+    Variants(Vec<Ready>),
+    /// It lacks what a pin asks for.
+    Without(Rejected),
+}
+
 /// A candidate with its programs and a lower bound of its cost.
 #[derive(Clone)]
 struct Ready {
     spec: PlacementSpec,
-    programs: Vec<Program>,
+    programs: Programs,
     parts: Parts,
     /// Lower bound of the objective's measure; 0 if not needed.
     least: f64,
@@ -240,7 +277,7 @@ struct Ready {
 /// A candidate with its estimate.
 struct Priced<'a> {
     spec: PlacementSpec,
-    programs: Vec<Program>,
+    programs: Programs,
     /// Whether other layouts were left that might be better.
     ended: bool,
     allow: &'a [Permission],
@@ -271,7 +308,7 @@ fn ready(
 ) -> Result<Ready, String> {
     let parts = divided(request, spec)?;
     let lowered = |spec: &PlacementSpec| lower.programs(spec).map_err(|e| e.to_string());
-    let made = |spec: PlacementSpec, programs: Vec<Program>, bounded: bool| {
+    let made = |spec: PlacementSpec, programs: Programs, bounded: bool| {
         let parts = programs
             .first()
             .map_or_else(|| parts.clone(), |program| parts.clone().of(program));

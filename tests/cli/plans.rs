@@ -126,54 +126,40 @@ fn fewest_seconds<const N: usize>(args: [&str; N], part: &str) -> f64 {
     })
 }
 
+/// Plans are compared with the time METIS takes to divide a graph into 64 parts, in the same
+/// minutes: no second is equally long on two machines, or twice on a busy one. METIS takes most
+/// of the time of plans whose graph is at hand, and those are compared with their own graph;
+/// graphs that are statistics are compared with squirrel.
 #[test]
-fn models_are_planned_for_64_gpus_within_a_second() {
-    for (name, most) in [
-        ("gcnii_128_reddit", 1.0),
-        ("gat_papers100m", 2.0),
-        // Graphs with data, which are partitioned.
-        ("gat_cora", 1.0),
-        ("gcnii_cora", 1.5),
-    ] {
-        let model = example(&format!("{name}.gir"));
-        let args = ["plan", &model, "--gpus", "64", "--no-cache", "--all"];
-        let fewest = fewest_seconds(args, "graph x 64 metis");
-        assert!(
-            fewest < most || cfg!(debug_assertions),
-            "{name} took {fewest:.2} s of {most}"
-        );
-    }
-}
-
-/// METIS takes most of the time, and nothing makes it faster. Plans are therefore compared with
-/// the time for partitioning the graph into 64 parts once, so that a busy machine does not
-/// matter.
-#[test]
-fn plans_of_graphs_at_hand_take_little_longer_than_their_parts() {
-    for (name, graph, most) in [
-        ("gat_ppr_squirrel", "squirrel", 2.3),
-        ("res_plus_32_photo", "photo", 2.6),
+fn models_are_planned_in_little_more_time_than_metis_takes() {
+    for (name, gpus, graph, most) in [
+        ("gcnii_128_reddit", "64", "squirrel", 2.0),
+        ("gcnii_128_reddit", "1024", "squirrel", 2.6),
+        ("gat_papers100m", "64", "squirrel", 2.6),
+        ("gat_cora", "64", "squirrel", 1.4),
+        ("gat_ppr_squirrel", "64", "squirrel", 2.3),
+        ("res_plus_32_photo", "64", "photo", 2.6),
         // Ranges take up to a fifth of these two.
-        ("gcnii_cora", "cora", 6.2),
-        ("res_plus_64_cora", "cora", 9.4),
+        ("gcnii_cora", "64", "cora", 6.2),
+        ("res_plus_64_cora", "64", "cora", 9.4),
     ] {
         let model = example(&format!("{name}.gir"));
         let data = example(&format!("data/{graph}.npz"));
         let by = "--partitioner=metis-edges";
         let cut = ["graph", "partition", &data, by, "--parts=64", "--no-cache"];
-        let args = ["plan", &model, "--gpus", "64", "--no-cache", "--all"];
+        let args = ["plan", &model, "--gpus", gpus, "--no-cache", "--all"];
         // Other tests share the processor: both are timed again until a round was quiet.
         let (mut once, mut plan) = (f64::MAX, f64::MAX);
         for _ in 0..4 {
             once = once.min(fewest_seconds(cut, "metis-edges"));
-            plan = plan.min(fewest_seconds(args, "graph x 64 metis"));
+            plan = plan.min(fewest_seconds(args, &format!("graph x {gpus} metis")));
             if plan < most * once {
                 break;
             }
         }
         assert!(
             plan < most * once || cfg!(debug_assertions),
-            "{name} took {plan:.2} s, {:.2} times the {once:.2} s of METIS, of {most}",
+            "{name} for {gpus} GPUs took {plan:.2} s, {:.2} times the {once:.2} s of METIS, of {most}",
             plan / once
         );
     }

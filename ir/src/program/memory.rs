@@ -4,11 +4,12 @@
 //! predicted buffer memory is the allocated one.
 
 mod lifetime;
+mod shelves;
 
-use lifetime::meet;
 pub use lifetime::{Lifetime, begins, lifetimes, positions};
 
 use crate::program::{BufferId, Capacity, Chunk, Extent, Instr, Program};
+use shelves::Shelves;
 
 /// Alignment of every offset, in floats: 64 bytes.
 pub const ALIGN: u64 = 16;
@@ -263,43 +264,22 @@ impl<'a> Lives<'a> {
 
     /// Places each buffer at the lowest free offset; `None` if that does not stay `below` a limit.
     fn first_fit(&self, order: Vec<usize>, floats: &[u64], below: Option<u64>) -> Option<Placed> {
-        /// A placed buffer.
-        struct Lies {
-            begin: u64,
-            end: u64,
-            life: [(u32, u32); 3],
-            id: usize,
-        }
-        // Sorted by offset.
-        let mut placed: Vec<Lies> = Vec::with_capacity(order.len());
-        let mut top = 0;
+        let mut shelves = Shelves::default();
+        let mut placed = Placed::default();
         for id in order {
-            let life = self.lifetimes[id].stretches();
-            let mut offset = 0u64;
-            for other in &placed {
-                if offset.saturating_add(floats[id]) <= other.begin {
-                    break;
-                }
-                if other.end > offset && meet(&life, &other.life) {
-                    offset = other.end;
-                }
-            }
+            let Lifetime::During(life) = &self.lifetimes[id] else {
+                continue;
+            };
+            let offset = shelves.lowest(floats[id], life);
             let end = offset.saturating_add(floats[id]);
-            top = top.max(end);
-            if below.is_some_and(|below| top >= below) {
+            placed.top = placed.top.max(end);
+            if below.is_some_and(|below| placed.top >= below) {
                 return None;
             }
-            let lies = Lies {
-                begin: offset,
-                end,
-                life,
-                id,
-            };
-            let at = placed.partition_point(|other| other.begin <= offset);
-            placed.insert(at, lies);
+            shelves.take(offset, end, life);
+            placed.offsets.push((id, offset));
         }
-        let offsets = placed.iter().map(|lies| (lies.id, lies.begin)).collect();
-        Some(Placed { top, offsets })
+        Some(placed)
     }
 }
 

@@ -1,9 +1,8 @@
 //! Groups of independent element-wise launches, such as the updates of all parameters. A device
 //! may run a group in one launch.
 
-use super::{BufferId, Extent, Instr, Launch, Program, Ref};
+use super::{Extent, Instr, Launch, Program, Ref};
 use crate::program::instr;
-use std::collections::BTreeSet;
 use std::ops::Range;
 
 /// Several launches from consecutive instructions of a list.
@@ -51,7 +50,7 @@ impl<'a> Together<'a> {
 /// a single element-wise launch.
 pub fn together<'a>(list: &'a [Instr], program: &Program) -> Vec<Together<'a>> {
     let mut found: Vec<Together> = Vec::new();
-    let mut before = Uses::default();
+    let mut before = Uses::of(program);
     for (at, instr) in list.iter().enumerate() {
         let Some((launch, count)) = flat(instr, program) else {
             continue;
@@ -72,7 +71,7 @@ pub fn together<'a>(list: &'a [Instr], program: &Program) -> Vec<Together<'a>> {
                     instrs: at..at + 1,
                     launches: (0..count).map(once).collect(),
                 });
-                before = Uses::default();
+                before.clear();
                 before.add(launch);
             }
         }
@@ -81,25 +80,49 @@ pub fn together<'a>(list: &'a [Instr], program: &Program) -> Vec<Together<'a>> {
     found
 }
 
-/// Buffers that launches use, in any slot. A set, because there may be hundreds of updates,
-/// each with its own buffers.
-#[derive(Default)]
+/// Buffers that the launches of a group use, in any slot.
 struct Uses {
-    read: BTreeSet<BufferId>,
-    written: BTreeSet<BufferId>,
+    /// The group, counted from 1.
+    group: u32,
+    /// The last group that read each buffer; 0 if there is none.
+    read: Vec<u32>,
+    /// The last group that wrote each buffer; 0 if there is none.
+    written: Vec<u32>,
 }
 
 impl Uses {
+    fn of(program: &Program) -> Self {
+        let none = vec![0; program.buffers.len()];
+        Self {
+            group: 1,
+            read: none.clone(),
+            written: none,
+        }
+    }
+
+    /// Begins another group.
+    fn clear(&mut self) {
+        self.group += 1;
+    }
+
     fn add(&mut self, launch: &Launch) {
-        self.read.extend(launch.inputs.iter().map(|at| at.buffer));
-        self.written
-            .extend(launch.outputs.iter().map(|at| at.buffer));
+        let now = self.group;
+        let mark = |groups: &mut [u32], used: &[Ref]| {
+            for at in used {
+                // A program that was not verified may name buffers that do not exist.
+                if let Some(group) = groups.get_mut(at.buffer.0 as usize) {
+                    *group = now;
+                }
+            }
+        };
+        mark(&mut self.read, &launch.inputs);
+        mark(&mut self.written, &launch.outputs);
     }
 
     /// Whether a launch may have to wait for one of these.
     fn meet(&self, launch: &Launch) -> bool {
-        let written = |at: &Ref| self.written.contains(&at.buffer);
-        let read = |at: &Ref| self.read.contains(&at.buffer);
+        let written = |at: &Ref| self.written.get(at.buffer.0 as usize) == Some(&self.group);
+        let read = |at: &Ref| self.read.get(at.buffer.0 as usize) == Some(&self.group);
         launch.inputs.iter().any(written) || launch.outputs.iter().any(|at| written(at) || read(at))
     }
 }
@@ -135,7 +158,7 @@ mod tests {
     use super::*;
     use crate::kernel::expr::{Expr, Value};
     use crate::kernel::{At, Body, Kernel, Operand, Over};
-    use crate::program::{Buffer, KernelId, Role};
+    use crate::program::{Buffer, BufferId, KernelId, Role};
     use crate::words::scalar::Unary;
 
     fn program() -> Program {

@@ -5,7 +5,7 @@
 //! half times the best of these. It does so for statistics only: the parts of a graph at hand are counted, and only
 //! for the numbers of ranks that all candidates have.
 
-use super::{Lower, PlanRequest, Priced, Ready, least, measures, ready};
+use super::{Lower, PlanRequest, Priced, Ready, least, measures, ready, threads};
 use crate::placement::PlacementSpec;
 use gnnc_ir::plan::Objective;
 use gnnc_ir::words::mesh::Mesh;
@@ -49,11 +49,9 @@ pub(super) fn between<'a>(
         let mut all = Vec::new();
         for slices in meshes(&base.spec, ranks, node) {
             spec.knobs.slices = slices;
-            let Ok(flat) = ready(request, &spec, lower, &[]) else {
-                continue;
-            };
-            all.extend(flat.variants(request, lower));
-            all.push(flat);
+            if let Ok(flat) = ready(request, &spec, lower, &[]) {
+                all.extend(flat.with_variants(request, lower));
+            }
         }
         let priced = |found: Ready| {
             let bound = least(request, &found.programs, &found.parts).ok()?;
@@ -78,10 +76,9 @@ pub(super) fn between<'a>(
                 *own = Some(found);
             }
         };
-        for ranks in tried {
-            on(base, ranks)
-                .into_iter()
-                .for_each(|found| keep(&mut own, found));
+        let found = threads::each(tried.collect(), |ranks| on(base, ranks));
+        for found in found.into_iter().flatten() {
+            keep(&mut own, found);
         }
         let Some(ranks) = own.as_ref().map(|own| own.spec.ranks) else {
             continue;

@@ -5,14 +5,16 @@ use gnnc_ir::graph::model::Relaxation;
 use gnnc_ir::words::wire::Wire;
 
 impl Ready {
-    /// The candidate in each of its variants that is to be tried and may be better: with fewer rows, with fewer bits, and
-    /// with both.
-    pub(super) fn variants(&self, request: &PlanRequest, lower: &dyn Lower) -> Vec<Self> {
-        let fewer = self.with_fewer_rows(request, lower);
-        let all = std::iter::once(self).chain(&fewer);
+    /// The candidate's variants that are to be tried and may be better: with fewer rows, with fewer bits, and with both.
+    /// The candidate itself is last.
+    pub(super) fn with_variants(self, request: &PlanRequest, lower: &dyn Lower) -> Vec<Self> {
+        let mut found = self.with_fewer_rows(request, lower);
+        let all = std::iter::once(&self).chain(&found);
         let encoded = all.flat_map(|one| one.with_fewer_bits(request, lower));
         let encoded: Vec<Self> = encoded.collect();
-        fewer.into_iter().chain(encoded).collect()
+        found.extend(encoded);
+        found.push(self);
+        found
     }
 
     /// The candidate whose rows travel in each format of fewer bits, if that is permitted and open.

@@ -1,7 +1,7 @@
 //! How many ranks would have enough memory for a candidate that does not fit.
 
 use super::offload::offload_somehow;
-use super::{Lower, PlanRequest, divided};
+use super::{Lower, PlanRequest, Programs, divided};
 use crate::parts::Parts;
 use crate::placement::PlacementSpec;
 use crate::simulate::{Room, host_memory, least_memory, peak_memory};
@@ -72,7 +72,7 @@ fn divided_among(
     spec: &PlacementSpec,
     ranks: u32,
     lower: &dyn Lower,
-) -> Option<(Vec<Program>, Parts)> {
+) -> Option<(Programs, Parts)> {
     let partitioner = if spec.ranks == 1 {
         request.partitioners.first().copied()?
     } else {

@@ -5,6 +5,7 @@ use gnnc_ir::cluster::{Cluster, Link};
 use gnnc_ir::program::instr::{Collective, HaloExchange, HaloReduce};
 use gnnc_ir::program::trace::Phase;
 use gnnc_ir::program::{Halo, Instr, Program};
+use std::sync::Arc;
 
 /// Why a pinned number of ranks a node is refused.
 pub(super) const NO_HALO: &str = "node-ranks asks for halo rows that cross to a node once, but nothing here exchanges halo rows; leave it out";
@@ -49,7 +50,7 @@ impl Ready {
         let of_node = request.nodes_to_try(&self.spec)?;
         let mut found = self.clone();
         found.spec.knobs.node_ranks = Some(of_node);
-        for program in &mut found.programs {
+        for program in Arc::make_mut(&mut found.programs) {
             *program = crate::placement::on_nodes(program.clone(), of_node).ok()?;
         }
         let first = found.programs.first()?;

@@ -8,6 +8,7 @@ use gnnc_ir::plan::Host;
 use gnnc_ir::program::traffic::moved;
 use gnnc_ir::program::{Instr, Program};
 use gnnc_ir::words::units::Bytes;
+use std::sync::Arc;
 
 /// Offloads tensors of programs so that they fit ranks with so much memory each. Takes
 /// one program that represents all ranks, one per rank, or one per stage. Programs that fit are
@@ -119,7 +120,7 @@ impl Ready {
             match ready.rested(request, lower) {
                 Ok(programs) => {
                     let mut rested = Self {
-                        programs,
+                        programs: Arc::new(programs),
                         ..ready.clone()
                     };
                     rested.spec.knobs.offload = Some(true);
@@ -160,7 +161,7 @@ impl Ready {
             true => lower
                 .programs(&spec)
                 .map_err(|e| helpless(u64::MAX, e.to_string()))?,
-            false => self.programs.clone(),
+            false => Arc::clone(&self.programs),
         };
         let programs = offload_to_fit(&programs, &self.parts, device).map_err(|short| {
             let first = if full {

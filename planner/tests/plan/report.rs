@@ -3,12 +3,12 @@
 use crate::model::{Shape, program, workload};
 use gnnc_ir::cluster::Cluster;
 use gnnc_ir::plan::{Knobs, Objective, Partitioner, Placement, Plan};
-use gnnc_ir::program::Program;
 use gnnc_ir::words::units::Bytes;
 use gnnc_ir::workload::Workload;
 use gnnc_planner::LowerError;
 use gnnc_planner::report::{View, json, text};
-use gnnc_planner::search::{Lower, Pin, PlacementSpec, PlanRequest, plan};
+use gnnc_planner::search::{Lower, Pin, PlacementSpec, PlanRequest, Programs, plan};
+use std::sync::Arc;
 
 const SHAPE: Shape = Shape {
     features: 602,
@@ -38,9 +38,11 @@ fn two_boxes() -> Cluster {
 struct UpTo(u32);
 
 impl Lower for UpTo {
-    fn programs(&self, spec: &PlacementSpec) -> Result<Vec<Program>, LowerError> {
+    fn programs(&self, spec: &PlacementSpec) -> Result<Programs, LowerError> {
         match spec.placement {
-            Placement::Graph if spec.ranks <= self.0 => Ok(vec![program(spec.ranks, SHAPE)]),
+            Placement::Graph if spec.ranks <= self.0 => {
+                Ok(Arc::new(vec![program(spec.ranks, SHAPE)]))
+            }
             other => Err(LowerError::Illegal(format!("`{other}` is not made here"))),
         }
     }

@@ -16,12 +16,13 @@ pub enum Lifetime {
 impl Lifetime {
     /// Whether two lifetimes overlap, so that the buffers cannot share memory.
     pub fn meets(&self, other: &Self) -> bool {
-        meet(&self.stretches(), &other.stretches())
+        let [a, b] = [self.stretches(), other.stretches()];
+        (0..3).any(|n| a[n].0 <= b[n].1 && b[n].0 <= a[n].1)
     }
 
     /// First and last position in each list; an empty interval if the list never uses the
     /// buffer.
-    pub(super) fn stretches(&self) -> [(u32, u32); 3] {
+    fn stretches(&self) -> [(u32, u32); 3] {
         match self {
             Self::Always => [(0, u32::MAX); 3],
             Self::During(stretches) => stretches.map(|stretch| stretch.unwrap_or((u32::MAX, 0))),
@@ -48,12 +49,6 @@ impl Lifetime {
             }
         }
     }
-}
-
-/// Whether the intervals of two buffers overlap in a list.
-pub(super) fn meet(a: &[(u32, u32); 3], b: &[(u32, u32); 3]) -> bool {
-    let one = |n: usize| a[n].0 <= b[n].1 && b[n].0 <= a[n].1;
-    one(0) || one(1) || one(2)
 }
 
 /// The lifetime of each buffer.
