@@ -15,6 +15,7 @@ mod nodes;
 mod none;
 mod offload;
 mod order;
+mod ready;
 mod reason;
 mod sums;
 mod target;
@@ -26,23 +27,22 @@ pub use offload::offload_to_fit;
 
 use crate::error::LowerError;
 use crate::layout::Pure;
-use crate::parts::{BatchPlans, Parts, parts};
-use crate::placement::{Stages, row};
+use crate::parts::{BatchPlans, Parts};
 use crate::simulate::{
     Doubts, Draws, Estimate, bound_all, busy_seconds, least_memory, peak_memory, simulate_all,
 };
 use gnnc_ir::cluster::Cluster;
 use gnnc_ir::graph::model::Relaxation as Permission;
 use gnnc_ir::plan::{
-    Host, Knobs, Layouts, Objective, PLAN_VERSION, Partitioner, Pilot, Placement, Plan, Rejected,
-    ToTarget,
+    Host, Knobs, Objective, PLAN_VERSION, Partitioner, Pilot, Placement, Plan, Rejected, ToTarget,
 };
 use gnnc_ir::program::trace::Phase;
 use gnnc_ir::program::{Buffer, Capacity, Program, Role};
 use gnnc_ir::words::units::Bytes;
 use gnnc_ir::workload::Workload;
 use more_ranks::{MoreRanks, more_ranks};
-use order::{cost, measures, order};
+use order::{measures, order};
+use ready::{Made, Ready, divided, ready};
 use std::sync::Arc;
 
 /// Why a candidate is not listed though it could run.
@@ -119,25 +119,12 @@ pub fn plan(request: &PlanRequest, lower: &dyn Lower) -> Plan {
         false => Vec::new(),
     };
     let made = threads::each(specs.iter().collect(), |spec| {
-        let found = ready(request, spec, lower, &seconds_of_layers);
-        let found = found.map_err(|reason| refused(spec, reason))?;
-        // Only cut candidates were requested.
-        Ok(
-            if request.pin.knobs.interior == Some(true) && !found.is_cut() {
-                Made::Without(refused(&found.spec, NOT_CUT.to_owned()))
-            } else if !found.exchanges_on_nodes() {
-                Made::Without(refused(&found.spec, nodes::NO_HALO.to_owned()))
-            } else {
-                Made::Variants(found.with_variants(request, lower))
-            },
-        )
+        Made::of(request, spec, lower, &seconds_of_layers)
     });
     for made in made {
-        match made {
-            Ok(Made::Variants(all)) => waiting.extend(all),
-            Ok(Made::Without(refused)) => without.push(refused),
-            Err(refused) => rejected.push(refused),
-        }
+        waiting.extend(made.waiting);
+        without.extend(made.without);
+        rejected.extend(made.rejected);
     }
     let again: Vec<bool> = waiting.iter().map(|r| r.is_another(&waiting)).collect();
     let mut again = again.into_iter();
@@ -252,28 +239,6 @@ fn refused(spec: &PlacementSpec, reason: String) -> Rejected {
     }
 }
 
-/// What became of a candidate before it is priced.
-enum Made {
-    /// It and its variants.
-    Variants(Vec<Ready>),
-    /// It lacks what a pin asks for.
-    Without(Rejected),
-}
-
-/// A candidate with its programs and a lower bound of its cost.
-#[derive(Clone)]
-struct Ready {
-    spec: PlacementSpec,
-    programs: Programs,
-    parts: Parts,
-    /// Lower bound of the objective's measure; 0 if not needed.
-    least: f64,
-    /// The pure placement that a mixture turns out to be.
-    same: Option<Placement>,
-    /// Whether other layouts were left that might be better.
-    ended: bool,
-}
-
 /// A candidate with its estimate.
 struct Priced<'a> {
     spec: PlacementSpec,
@@ -298,113 +263,6 @@ struct Priced<'a> {
     to_target: Option<ToTarget>,
     /// That in words.
     told: Option<String>,
-}
-
-fn ready(
-    request: &PlanRequest,
-    spec: &PlacementSpec,
-    lower: &dyn Lower,
-    seconds_of_layers: &[f64],
-) -> Result<Ready, String> {
-    let parts = divided(request, spec)?;
-    let lowered = |spec: &PlacementSpec| lower.programs(spec).map_err(|e| e.to_string());
-    let made = |spec: PlacementSpec, programs: Programs, bounded: bool| {
-        let parts = programs
-            .first()
-            .map_or_else(|| parts.clone(), |program| parts.clone().of(program));
-        let ready = Ready {
-            spec,
-            programs,
-            parts,
-            least: 0.0,
-            same: None,
-            ended: false,
-        };
-        let ready = ready.leaner(request, lower);
-        let least = if bounded {
-            least(request, &ready.programs, &ready.parts)?
-        } else {
-            0.0
-        };
-        Ok::<_, String>(Ready { least, ..ready })
-    };
-    let few = request.top.is_some();
-    let undivided = |stages: &Stages| stages.layers.is_empty() && !seconds_of_layers.is_empty();
-    if let Some(stages) = spec.stages().filter(undivided) {
-        let into = [stages.count, stages.virtual_stages, stages.chunks];
-        let layers = layers::divide(seconds_of_layers, into);
-        let layers = layers.ok_or_else(|| layers::too_few(&stages, seconds_of_layers.len()))?;
-        let mut spec = spec.clone();
-        spec.knobs.layers = layers;
-        let programs = lowered(&spec)?;
-        return made(spec, programs, few);
-    }
-    let mixes = spec.ranks > 1 && row(spec.placement).is_some_and(|row| row.mixes);
-    if !mixes || spec.knobs.layouts() != Layouts::default() {
-        let found = made(spec.clone(), lowered(spec)?, few)?;
-        let Some(smaller) = found.with_cache_that_fits(request, lower)? else {
-            return Ok(found);
-        };
-        let programs = lowered(&smaller)?;
-        return made(smaller, programs, few);
-    }
-    let with = |layouts: &Layouts| {
-        let knobs = spec.knobs.clone().with_layouts(layouts.clone());
-        PlacementSpec { knobs, ..*spec }
-    };
-    let pure = lower.pure(spec.slices()).map_err(|e| e.to_string())?;
-    let starts = mixture::starts(&pure, request.pin.features);
-    let found = mixture::best(&starts, &pure.alike, &|layouts, beat| {
-        let spec = with(layouts);
-        let programs = match lower.programs(&spec) {
-            Err(LowerError::Illegal(_)) => return Ok(None),
-            programs => programs.map_err(|e| e.to_string())?,
-        };
-        let ready = made(spec, programs, beat.is_some())?;
-        // The first number is whether it fits.
-        let hopeless = |beat: &mixture::Cost| beat[0] == 0.0 && ready.least > beat[1];
-        if beat.is_some_and(hopeless) {
-            return Ok(None);
-        }
-        let estimate = ready.estimate_to_beat(request, beat)?;
-        Ok(estimate.map(|estimate| cost(request, &estimate)))
-    })?;
-    // If no mixture has a program, the first one reports why.
-    let ended = found.as_ref().is_some_and(|found| found.ended);
-    let layouts = found.map(|found| found.layouts);
-    let layouts = layouts.or(starts.first().cloned()).unwrap_or_default();
-    let spec = with(&layouts);
-    let programs = lowered(&spec)?;
-    Ok(Ready {
-        same: mixture::same(&pure, &layouts),
-        ended,
-        ..made(spec, programs, few)?
-    })
-}
-
-fn divided(request: &PlanRequest, spec: &PlacementSpec) -> Result<Parts, String> {
-    request.check_equal_bits(spec)?;
-    let found = parts(request.workload, spec.parts(), spec.partitioner());
-    let mut found = found.map_err(|e| e.to_string())?;
-    if let Some(node_ranks) = spec.node_ranks() {
-        found = found.on_nodes(request.workload, node_ranks);
-    }
-    if let Some(ranks) = spec.group_ranks() {
-        let groups = found.in_groups(request.workload, ranks);
-        found = groups.map_err(|e| e.to_string())?;
-    }
-    let batches = request.batches.iter().filter(|_| spec.samples());
-    let asked = &spec.knobs.sampling;
-    let batches = batches.filter(|batches| batches.settings.same_batches(asked));
-    let mut batch = batches.map(|batches| batches.on(&found, request.workload));
-    let mut batch = batch.next();
-    if let Some(Ok(batch)) = &mut batch {
-        batch.samplers = spec.samplers(request.cluster);
-    }
-    Ok(Parts {
-        batch: batch.transpose().map_err(|e| e.to_string())?,
-        ..found
-    })
 }
 
 impl Ready {
