@@ -139,6 +139,9 @@ impl Lower for Planner<'_> {
     }
 }
 
+/// Programs that the first thread that wants them makes.
+type Lowered = OnceLock<Result<Programs, LowerError>>;
+
 /// A model with everything needed to plan it.
 pub struct Planner<'a> {
     loaded: &'a Loaded,
@@ -156,7 +159,7 @@ pub struct Planner<'a> {
     /// The batches that may be trained on.
     batches: Vec<BatchPlans>,
     /// Cache of lowered programs.
-    made: Mutex<BTreeMap<PlacementSpec, Arc<OnceLock<Result<Programs, LowerError>>>>>,
+    made: Mutex<BTreeMap<PlacementSpec, Arc<Lowered>>>,
 }
 
 impl<'a> Planner<'a> {
