@@ -15,7 +15,7 @@ use gnnc_planner::decouple::{DecoupleError, decouple};
 use gnnc_planner::facts::Facts;
 use gnnc_planner::forms::{Form, RewriteOptions, rewrite};
 use gnnc_planner::lower::{
-    Batches, OnBatches, Training, cover, evaluation, narrowest, only_multiplies_features,
+    Batches, OnBatches, Once, Training, cover, evaluation, narrowest, only_multiplies_features,
 };
 use gnnc_planner::placement::{PlacementSpec, lower, lower_all, pipeline_form, row};
 use gnnc_planner::sampled::sampled;
@@ -151,6 +151,7 @@ fn trained(
         identity_features: workload.identity_features,
         typed: workload.relations > 0,
         batches: None,
+        canonical: Once::default(),
     };
     Ok((form, training))
 }

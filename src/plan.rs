@@ -1,6 +1,7 @@
 //! Planning: finds the best placement of a model on a cluster.
 
 mod counted;
+mod kept;
 mod sweep;
 
 pub(crate) use counted::{batch_plan, replay};
@@ -27,8 +28,9 @@ use gnnc_planner::parts::{BatchPlans, Parts, parts};
 use gnnc_planner::placement;
 use gnnc_planner::search::{self, Lower, Pin, PlacementSpec, PlanRequest, Programs};
 use gnnc_planner::simulate::{Room, timeline_all};
+use kept::KeptPrograms;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::Arc;
 
 /// What to plan for, and the constraints on the search.
 #[derive(Clone, Debug)]
@@ -122,25 +124,16 @@ impl Lower for Planner<'_> {
         // The program does not depend on the partitioner.
         let mut key = spec.clone();
         key.knobs.partitioner = None;
-        let known = {
-            let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
-            made.entry(key).or_default().clone()
-        };
-        // A second thread that wants the same programs waits for the first.
-        let made = known.get_or_init(|| {
+        self.made.get_or_make(key, || {
             let training = self.compiled.training(spec)?;
             placement::lower(training, spec).map(Arc::new)
-        });
-        made.clone()
+        })
     }
 
     fn pure(&self, ranks: u32) -> Result<Pure, LowerError> {
         pure(&self.compiled.training, ranks)
     }
 }
-
-/// Programs that the first thread that wants them makes.
-type Lowered = OnceLock<Result<Programs, LowerError>>;
 
 /// A model with everything needed to plan it.
 pub struct Planner<'a> {
@@ -159,7 +152,7 @@ pub struct Planner<'a> {
     /// The batches that may be trained on.
     batches: Vec<BatchPlans>,
     /// Cache of lowered programs.
-    made: Mutex<BTreeMap<PlacementSpec, Arc<Lowered>>>,
+    made: KeptPrograms,
 }
 
 impl<'a> Planner<'a> {
@@ -192,7 +185,7 @@ impl<'a> Planner<'a> {
                 ..options.pin.clone()
             },
             batches: Vec::new(),
-            made: Mutex::default(),
+            made: KeptPrograms::default(),
         };
         planner.batches = planner.sampled();
         planner

@@ -239,24 +239,31 @@ impl Graph {
 
     /// The same graph without the nodes that no result needs.
     pub fn pruned(&self) -> Self {
+        self.part(&self.results)
+    }
+
+    /// The part of the graph that some nodes need, with them as its results.
+    pub fn part(&self, results: &[NodeId]) -> Self {
         let mut needed = vec![false; self.nodes.len()];
-        let mut work = self.results.clone();
+        let mut work = results.to_vec();
         while let Some(id) = work.pop() {
             if !std::mem::replace(&mut needed[id.0 as usize], true) {
                 work.extend(&self.node(id).inputs);
             }
         }
         let mut new_id = vec![NodeId(0); self.nodes.len()];
-        let mut nodes = Vec::new();
+        let mut nodes = Vec::with_capacity(needed.iter().filter(|needed| **needed).count());
         for (id, node) in self.iter().filter(|(id, _)| needed[id.0 as usize]) {
             new_id[id.0 as usize] = NodeId(nodes.len() as u32);
             let inputs = node.inputs.iter().map(|i| new_id[i.0 as usize]).collect();
             nodes.push(Node {
+                op: node.op.clone(),
                 inputs,
-                ..node.clone()
+                ty: node.ty,
+                scope: node.scope,
             });
         }
-        let results = self.results.iter().map(|r| new_id[r.0 as usize]).collect();
+        let results = results.iter().map(|r| new_id[r.0 as usize]).collect();
         Self {
             nodes,
             results,

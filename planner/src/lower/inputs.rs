@@ -159,9 +159,7 @@ impl Lowerer {
                 value
             });
         }
-        let mut part = graph.clone();
-        part.results = vec![id];
-        let part = part.pruned();
+        let part = graph.part(&[id]);
         let key = part.to_string();
         let found = self.fixed.iter().position(|(k, _)| *k == key);
         let at = match found {

@@ -27,6 +27,7 @@ pub mod interior;
 mod kernel;
 mod lazy;
 pub mod offload;
+mod once;
 mod optimizer;
 pub mod overlap;
 mod partial;
@@ -44,6 +45,7 @@ pub mod wire;
 
 pub use forward::evaluation;
 pub use inference::inference;
+pub use once::Once;
 pub use sampled::{Batches, OnBatches, only_multiplies_features};
 
 use crate::error::LowerError;
@@ -88,6 +90,22 @@ pub struct Training {
     pub typed: bool,
     /// What else is needed to train on sampled batches, if `backward` is over such.
     pub batches: Option<OnBatches>,
+    /// The graphs in the form that is lowered, once a candidate has needed them.
+    pub canonical: Once<Result<Graphs, LowerError>>,
+}
+
+impl Training {
+    /// The graphs in the form that is lowered, ready for layouts.
+    fn graphs(&self) -> Result<&Graphs, LowerError> {
+        let found = self.canonical.get_or_init(|| {
+            Ok(Graphs {
+                step: canonical::canonical(&self.backward.graph, self.sparse_features)?,
+                grads: self.backward.grads.clone(),
+                eval: canonical::canonical(&self.forward, self.sparse_features)?,
+            })
+        });
+        found.as_ref().map_err(Clone::clone)
+    }
 }
 
 /// State shared by all regions of one program.
@@ -126,7 +144,7 @@ pub struct Lowerer {
 /// # Errors
 /// If a program cannot express the model.
 pub fn by_rows(training: &Training, ranks: Ranks) -> Result<Program, LowerError> {
-    program(training, ranks, None, None, &Ok)
+    program(training, ranks, None, None, &as_they_are)
 }
 
 /// Lowers a model to a program that trains on sampled batches. Ranks have seeds of their own, and
@@ -147,7 +165,7 @@ pub fn by_batches(
         Some(batches),
         &|graphs| match wanted {
             Some(wanted) => laid_out(graphs, ranks, wanted),
-            None => Ok(graphs),
+            None => as_they_are(graphs),
         },
     )
 }
@@ -163,7 +181,7 @@ pub fn by_embeddings(
 ) -> Result<Program, LowerError> {
     let of = Ranks::new(ranks, 0);
     let training = with_gradients(training, ranks, skipping)?;
-    program(&training, of, Some(skipping), None, &Ok)
+    program(&training, of, Some(skipping), None, &as_they_are)
 }
 
 /// The same training with the gradients a rule asks for: computed from the copies that loops
@@ -216,13 +234,18 @@ pub fn by_layouts(
     })
 }
 
+/// The graphs without layouts.
+fn as_they_are(graphs: &Graphs) -> Result<Graphs, LowerError> {
+    Ok(graphs.clone())
+}
+
 /// The graphs with the layouts that `wanted` chooses for them.
 fn laid_out(
-    graphs: Graphs,
+    graphs: &Graphs,
     ranks: Ranks,
     wanted: &dyn Fn(&Graphs) -> Layouts,
 ) -> Result<Graphs, LowerError> {
-    let graphs = layout::lay_out(&graphs, ranks, &wanted(&graphs))?;
+    let graphs = layout::lay_out(graphs, ranks, &wanted(graphs))?;
     Ok(Graphs {
         step: checked(&graphs.step)?,
         eval: checked(&graphs.eval)?,
@@ -235,7 +258,7 @@ fn laid_out(
 /// # Errors
 /// If a program cannot express the model.
 pub fn pure(training: &Training, ranks: u32) -> Result<Pure, LowerError> {
-    Ok(Pure::of(&graphs(training, &training.forward)?, ranks))
+    Ok(Pure::of(training.graphs()?, ranks))
 }
 
 /// Columns of the narrowest aggregation of a model's epoch that can be cut; 0 if none can.
@@ -243,9 +266,7 @@ pub fn pure(training: &Training, ranks: u32) -> Result<Pure, LowerError> {
 /// # Errors
 /// If a program cannot express the model.
 pub fn narrowest(training: &Training) -> Result<u32, LowerError> {
-    Ok(layout::narrowest(
-        &graphs(training, &training.forward)?.step,
-    ))
+    Ok(layout::narrowest(&training.graphs()?.step))
 }
 
 /// The components of a model's epoch: the names of those that can be cut into columns, in the order of the layouts, and those
@@ -257,21 +278,11 @@ pub fn components(
     training: &Training,
     ranks: u32,
 ) -> Result<(Vec<String>, Vec<Uncut>), LowerError> {
-    let graphs = graphs(training, &training.forward)?;
+    let graphs = training.graphs()?;
     Ok((
         layout::names(&graphs.step, ranks),
         layout::uncut(&graphs.step, ranks),
     ))
-}
-
-/// The graphs of a model, evaluated by `forward`, ready for layouts.
-fn graphs(training: &Training, forward: &Graph) -> Result<Graphs, LowerError> {
-    let sparse = training.sparse_features;
-    Ok(Graphs {
-        step: canonical::canonical(&training.backward.graph, sparse)?,
-        grads: training.backward.grads.clone(),
-        eval: canonical::canonical(forward, sparse)?,
-    })
 }
 
 /// A graph with its layouts verified, without nodes that no result needs.
@@ -287,15 +298,17 @@ fn program(
     ranks: Ranks,
     skip: Option<Skipping>,
     batches: Option<&Batches>,
-    placed: &dyn Fn(Graphs) -> Result<Graphs, LowerError>,
+    placed: &dyn Fn(&Graphs) -> Result<Graphs, LowerError>,
 ) -> Result<Program, LowerError> {
     let sparse = training.sparse_features;
     let evaluation = batches.and_then(|batches| batches.evaluation.as_ref());
-    let forward = match (evaluation, &training.batches) {
-        (Some(_), Some(on_batches)) => &on_batches.evaluation.batch,
-        (Some(_), None) | (None, _) => &training.forward,
+    let graphs = match (evaluation, &training.batches) {
+        (Some(_), Some(on_batches)) => placed(&Graphs {
+            eval: canonical::canonical(&on_batches.evaluation.batch, sparse)?,
+            ..training.graphs()?.clone()
+        })?,
+        (Some(_), None) | (None, _) => placed(training.graphs()?)?,
     };
-    let graphs = placed(graphs(training, forward)?)?;
     let (step, eval) = (
         attention::expanded(&graphs.step)?,
         attention::expanded(&graphs.eval)?,

@@ -110,9 +110,9 @@ impl Scheduler {
         let mut earlier: Vec<Vec<(usize, Access)>> = vec![Vec::new(); program.buffers.len()];
         let (mut after, mut before) = (vec![Vec::new(); count], vec![0; count]);
         for (n, uses) in uses.iter().enumerate() {
-            let mut waits = BTreeSet::new();
+            let mut waits = Vec::new();
             if let Slot::Finish(_) = slots[n] {
-                waits.insert(n - 1);
+                waits.push(n - 1);
             }
             for access in uses {
                 let Some(known) = earlier.get(access.buffer.0 as usize) else {
@@ -123,6 +123,8 @@ impl Scheduler {
                     .filter(|(_, known)| known.meets(access, program));
                 waits.extend(meets.map(|(m, _)| *m));
             }
+            waits.sort_unstable();
+            waits.dedup();
             before[n] = waits.len();
             waits.into_iter().for_each(|m: usize| after[m].push(n));
             for access in uses {

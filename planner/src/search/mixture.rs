@@ -2,6 +2,7 @@
 
 use crate::layout::Pure;
 use gnnc_ir::plan::{Layout, Layouts, Placement};
+use std::cell::Cell;
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
@@ -48,7 +49,8 @@ pub(super) struct Found {
 }
 
 /// The cheapest layouts found from `starts` by changes that help: first of all components that are `alike`
-/// together, from each start, then of single ones. `None` if no program has any of the starting layouts.
+/// together, from each start, then of single ones, if each of them can be tried. `None` if no program has any of the
+/// starting layouts.
 ///
 /// # Errors
 /// The error of `price` for layouts that cannot be priced.
@@ -59,15 +61,15 @@ pub(super) fn best(
 ) -> Result<Option<Found>, String> {
     let mut known: BTreeMap<Layouts, Cost> = BTreeMap::new();
     let most = (COMPONENTS / alike.len().max(1)).clamp(LEAST, MOST);
-    let mut tried = 0;
+    let tried = Cell::new(0);
     let mut cost = |layouts: &Layouts, beat: Option<&Cost>| {
         if let Some(cost) = known.get(layouts) {
             return Ok(Tried::Cost(cost.clone()));
         }
-        if tried == most {
+        if tried.get() == most {
             return Ok(Tried::TooMany);
         }
-        tried += 1;
+        tried.set(tried.get() + 1);
         Ok::<_, String>(match price(layouts, beat)? {
             Some(found) => {
                 known.insert(layouts.clone(), found.clone());
@@ -92,7 +94,9 @@ pub(super) fn best(
         }
     }
     reached.sort_by(|a, b| order(&a.0, &b.0));
-    if singly.len() > together.len() {
+    if singly.len() > together.len() && singly.len() > most - tried.get() {
+        ended = true;
+    } else if singly.len() > together.len() {
         for at in &mut reached {
             ended |= climb(at, &singly, &mut cost)?;
         }
@@ -227,7 +231,7 @@ mod tests {
                 epoch: vec![Rows, Columns, Columns],
                 eval: vec![Rows, Columns],
             };
-            let tried = std::cell::Cell::new(0);
+            let tried = Cell::new(0);
             let cost = |layouts: &Layouts, _: Option<&Cost>| {
                 tried.set(tried.get() + 1);
                 Ok(Some(vec![1.0, wrong(layouts, &wanted)]))
@@ -277,7 +281,7 @@ mod tests {
                 .collect(),
             eval: Vec::new(),
         };
-        let tried = std::cell::Cell::new(0);
+        let tried = Cell::new(0);
         let cost = |layouts: &Layouts, _: Option<&Cost>| {
             tried.set(tried.get() + 1);
             Ok(Some(vec![wrong(layouts, &wanted)]))
@@ -285,7 +289,7 @@ mod tests {
         let found = best(&starts(&pure, None), &alike, &cost).unwrap().unwrap();
         assert_eq!(found.layouts, wanted);
         assert!(found.ended);
-        assert_eq!(tried.get(), LEAST);
+        assert!(tried.get() < LEAST, "{} tries", tried.get());
     }
 
     /// Layouts without a program are skipped; if there are no others, there is no mixture.
