@@ -27,7 +27,6 @@ pub mod interior;
 mod kernel;
 mod lazy;
 pub mod offload;
-mod once;
 mod optimizer;
 pub mod overlap;
 mod partial;
@@ -41,19 +40,19 @@ mod scan;
 pub mod sets;
 pub mod stage;
 pub mod storage;
+mod training;
 pub mod wire;
 
 pub use forward::evaluation;
 pub use inference::inference;
-pub use once::Once;
 pub use sampled::{Batches, OnBatches, only_multiplies_features};
+pub use training::{Once, Training};
 
 use crate::error::LowerError;
 use crate::layout::{self, Graphs, Pure, Ranks, Uncut};
 use gnnc_ir::Graph;
-use gnnc_ir::graph::autodiff::{TrainingGraph, differentiate};
-use gnnc_ir::graph::model::TrainSettings;
-use gnnc_ir::graph::op::{Input, Loss, Op, Site, Slice};
+use gnnc_ir::graph::autodiff::differentiate;
+use gnnc_ir::graph::op::{Input, Op, Site, Slice};
 use gnnc_ir::graph::{ParamId, ParamSpec, VerifyError};
 use gnnc_ir::plan::Layouts;
 use gnnc_ir::program::instr::{self, DrawnBuffer};
@@ -65,48 +64,6 @@ use partial::Spread;
 use region::{Region, Value};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-
-/// The input of lowering.
-#[derive(Clone, Debug)]
-pub struct Training {
-    /// The model as written, except that attention scores are computed on vertices if that is
-    /// cheaper. Results: the loss and the logits.
-    pub source: Graph,
-    /// The model to be differentiated. Results: the loss and the logits.
-    pub form: Graph,
-    /// Forward graph without dropout. Results: the loss and the logits.
-    pub forward: Graph,
-    /// Forward and backward graph.
-    pub backward: TrainingGraph,
-    /// The loss.
-    pub loss: Loss,
-    /// Optimizer and weight decay.
-    pub settings: TrainSettings,
-    /// Whether the input features are stored as nonzeros.
-    pub sparse_features: bool,
-    /// Whether the features are an identity matrix.
-    pub identity_features: bool,
-    /// Whether edges of the graph have types.
-    pub typed: bool,
-    /// What else is needed to train on sampled batches, if `backward` is over such.
-    pub batches: Option<OnBatches>,
-    /// The graphs in the form that is lowered, once a candidate has needed them.
-    pub canonical: Once<Result<Graphs, LowerError>>,
-}
-
-impl Training {
-    /// The graphs in the form that is lowered, ready for layouts.
-    fn graphs(&self) -> Result<&Graphs, LowerError> {
-        let found = self.canonical.get_or_init(|| {
-            Ok(Graphs {
-                step: canonical::canonical(&self.backward.graph, self.sparse_features)?,
-                grads: self.backward.grads.clone(),
-                eval: canonical::canonical(&self.forward, self.sparse_features)?,
-            })
-        });
-        found.as_ref().map_err(Clone::clone)
-    }
-}
 
 /// State shared by all regions of one program.
 pub struct Lowerer {

@@ -87,8 +87,10 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    type Life = [Option<(u32, u32)>; 2];
+
     /// Sizes and lives of buffers: each is live in up to two stretches of time.
-    fn buffers() -> impl Strategy<Value = Vec<(u64, [Option<(u32, u32)>; 2])>> {
+    fn buffers() -> impl Strategy<Value = Vec<(u64, Life)>> {
         let stretch = |from: u32| {
             let some = (from..from + 20, 0..12u32);
             prop::option::of(some.prop_map(|(first, length)| (first, first + length)))
@@ -103,7 +105,7 @@ mod tests {
         #[test]
         fn the_lowest_free_offset_is_found(buffers in buffers()) {
             let mut shelves = Shelves::default();
-            let mut placed: Vec<(u64, u64, [Option<(u32, u32)>; 2])> = Vec::new();
+            let mut placed: Vec<(u64, u64, Life)> = Vec::new();
             for (floats, life) in buffers {
                 let offset = shelves.lowest(floats, &life);
                 let is_free = |offset: u64| placed.iter().all(|(begin, end, other)| {
