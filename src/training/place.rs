@@ -1,17 +1,18 @@
 //! Placement of a run on its ranks, and partition of the graph.
 
 use super::TrainOptions;
+use crate::knobs::{Form, KNOBS};
 use crate::partitions::of_leaves;
 use crate::{Compiled, Device, Error, Loaded, PlanOptions, cut_chunks, partitions};
 use gnnc_graph::partition::{self, Partition, PartitionInput};
 use gnnc_ir::cluster::Cluster;
 use gnnc_ir::graph::model::Relaxation;
-use gnnc_ir::plan::{Cover, Knobs, Layouts, Placement};
+use gnnc_ir::plan::{Knobs, Layouts, Placement};
 use gnnc_ir::program::leaves::leaves;
 use gnnc_ir::words::sampling::Topology;
 use gnnc_ir::words::spelling::counted;
 use gnnc_planner::lower::chunks::MOST_CHUNKS;
-use gnnc_planner::placement::{self, OnBatches, PlacementSpec, Stages};
+use gnnc_planner::placement::{self, OnBatches, PlacementSpec, Stages, Useless};
 use gnnc_planner::search::Pin;
 
 /// Refuses a placement whose relaxations are not permitted.
@@ -81,15 +82,6 @@ pub fn place(
 ) -> Result<PlacementSpec, Error> {
     let mut spec = asked(loaded, options);
     let row = placement::row(spec.placement);
-    let skips = row.is_some_and(|row| row.skips);
-    if let Some(rule) = spec.knobs.skip.filter(|_| !skips) {
-        return Err(Error::Input(format!(
-            "found the rule {rule} with placement {}, which skips no exchange; leave out --skip, \
-             or train with placement {}, where the rule fixed:0 sends everything",
-            spec.placement,
-            Placement::SkipBroadcast
-        )));
-    }
     if !options.knobs.sampling.is_open() && !spec.samples() && !spec.half_batches() {
         return Err(Error::Input(format!(
             "found options of sampled batches with placement {}, which trains on the whole graph; leave out --batch, \
@@ -98,8 +90,14 @@ pub fn place(
             Placement::Minibatch
         )));
     }
-    if let Some(useless) = without_effect(&spec) {
-        return Err(Error::Input(useless));
+    if let Some(useless) = spec.without_effect() {
+        return Err(Error::Input(format!(
+            "found {} with placement {}, which {}; leave it out{}",
+            option(&useless),
+            spec.placement,
+            useless.why,
+            useless.instead("train with")
+        )));
     }
     let stages = spec.stages();
     if stages.is_none() && spec.chunks() > MOST_CHUNKS {
@@ -154,37 +152,13 @@ pub fn place(
     Ok(spec)
 }
 
-/// Why an option about what several workers send has no effect, if there is one.
-fn without_effect(spec: &PlacementSpec) -> Option<String> {
-    if spec.ranks < 2 {
-        return None;
+/// The option that set a knob, as users write it.
+fn option(useless: &Useless) -> String {
+    let knob = KNOBS.iter().find(|knob| knob.name == useless.knob);
+    match knob.map(|knob| &knob.option) {
+        Some(Form::Flag(name, _)) => format!("--{name}"),
+        Some(Form::Value(_) | Form::None) | None => format!("--{} {}", useless.knob, useless.value),
     }
-    let (placement, knobs) = (spec.placement, &spec.knobs);
-    let wire = knobs.wire.filter(|wire| !wire.is_f32());
-    if let Some(wire) = wire.filter(|_| !spec.may_encode()) {
-        return Some(format!(
-            "found --wire {wire} with placement {placement}, whose rows others keep copies of and compare; leave it out"
-        ));
-    }
-    let row = placement::row(placement);
-    let by_rows = !spec.samples() && row.is_some_and(|row| !row.slices);
-    if let Some(mesh) = knobs.slices.filter(|_| by_rows) {
-        return Some(format!(
-            "found --slices {mesh} with placement {placement}, whose rows are whole; leave it out, or train with placement \
-             {}",
-            Placement::Tensor
-        ));
-    }
-    let whole = "which does not exchange whole halo rows of all vertices at once; leave it out";
-    if knobs.cover == Some(Cover::Joint) && !spec.has_tiers() {
-        return Some(format!(
-            "found --cover joint with placement {placement}, {whole}"
-        ));
-    }
-    let nodes = knobs.node_ranks.filter(|ranks| *ranks > 1);
-    nodes
-        .filter(|_| !spec.has_tiers())
-        .map(|ranks| format!("found --node-ranks {ranks} with placement {placement}, {whole}"))
 }
 
 /// Turns a hybrid with one stage into graph parallelism, and a hybrid with one rank per stage into a pipeline.

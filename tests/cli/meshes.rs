@@ -14,7 +14,8 @@ fn slices_that_make_no_mesh_are_refused() {
     for (options, reason) in [
         (
             &["--placement", "graph", "--slices", "2"][..],
-            "found --slices 2 with placement graph, whose rows are whole; leave it out, or train with placement tensor",
+            "found --slices 2 with placement graph, which has whole rows; leave it out, or train with another placement, such as \
+             tensor",
         ),
         (
             &["--placement", "tensor", "--slices", "3"],

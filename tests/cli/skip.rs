@@ -207,7 +207,7 @@ fn rules_that_mean_nothing_are_refused() {
         &[
             "fixed:0/clip:1 with placement broadcast",
             "skip-broadcast",
-            "fixed:0 sends everything",
+            "leave it out, or train with placement skip-broadcast",
         ],
     );
     let stale = [

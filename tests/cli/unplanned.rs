@@ -97,14 +97,6 @@ fn a_pin_that_leaves_nothing_says_why() {
             "--gpus 1 --pin placement=tensor",
             "placement tensor needs several ranks",
         ),
-        (
-            "--gpus 4 --pin placement=graph,virtual-stages=2",
-            "placement graph has no stages",
-        ),
-        (
-            "--gpus 4 --pin placement=graph,chunks=2",
-            "placement graph is not cut into chunks",
-        ),
     ];
     let sgc = example("sgc_cora.gir");
     let pin = ["--gpus", "8", "--pin", "placement=pipeline"];
@@ -122,6 +114,56 @@ fn a_pin_that_leaves_nothing_says_why() {
     }
 }
 
+/// No option is ignored in silence: it does something, or the run is refused.
+#[test]
+fn an_option_that_a_placement_does_not_have_is_refused() {
+    let cora = example("gcn_cora.gir");
+    for (placement, options, why) in [
+        (
+            "graph",
+            "--stages 2",
+            "which has no stages; leave it out, or train with placement pipeline or hybrid",
+        ),
+        ("tensor", "--virtual-stages 2", "which has no stages"),
+        ("push-pull", "--layers 1,1", "which has no stages"),
+        ("graph", "--interval 3", "which keeps no histories"),
+        (
+            "broadcast",
+            "--no-shuffle",
+            "found --no-shuffle with placement broadcast, which shuffles no chunks",
+        ),
+        (
+            "graph",
+            "--chunks 2",
+            "which is not cut into chunks; leave it out, or train with another placement, such as tensor",
+        ),
+        (
+            "tensor",
+            "--node-ranks 2",
+            "which does not exchange whole halo rows of all vertices at once; leave it out",
+        ),
+        (
+            "tensor",
+            "--cover joint",
+            "found --cover joint with placement tensor",
+        ),
+    ] {
+        let mut args = vec![
+            "train",
+            cora.as_str(),
+            "--workers",
+            "4",
+            "--placement",
+            placement,
+        ];
+        args.extend(options.split(' '));
+        refused(1, &args, &[why]);
+    }
+    // On one worker there are no messages, but stages are refused as well.
+    let alone = ["train", &cora, "--placement", "graph", "--stages", "2"];
+    refused(1, &alone, &["which has no stages"]);
+}
+
 #[test]
 fn a_pin_that_a_placement_does_not_have_is_refused() {
     let cora = example("gcn_cora.gir");
@@ -133,6 +175,22 @@ fn a_pin_that_a_placement_does_not_have_is_refused() {
         (
             "placement=tensor,interval=5",
             "placement tensor keeps no histories",
+        ),
+        (
+            "placement=graph,virtual-stages=2",
+            "placement graph has no stages; leave out virtual-stages=, or ask for placement pipeline or hybrid",
+        ),
+        (
+            "placement=graph,chunks=2",
+            "placement graph is not cut into chunks; leave out chunks=, or ask for another placement, such as tensor",
+        ),
+        (
+            "placement=tensor,cover=joint",
+            "placement tensor does not exchange whole halo rows of all vertices at once; leave out cover=",
+        ),
+        (
+            "placement=graph,slices=2",
+            "placement graph has whole rows; leave out slices=",
         ),
     ];
     for (pin, why) in cases {

@@ -15,7 +15,7 @@ fn options_without_effect_are_refused() {
         ("--wire int8", "permit it with --allow quantise"),
         (
             "--placement skip-broadcast --allow stale,quantise --wire int8",
-            "found --wire int8 with placement skip-broadcast, whose rows others keep copies of",
+            "found --wire int8 with placement skip-broadcast, which keeps copies of rows and compares them; leave it out",
         ),
         (
             "--placement pipeline --stages 4 --allow stale --cover joint",

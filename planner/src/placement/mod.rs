@@ -2,6 +2,7 @@
 
 mod broadcast;
 mod class;
+mod effect;
 mod graph;
 mod minibatch;
 mod mixed;
@@ -14,6 +15,7 @@ mod spec;
 mod tensor;
 
 pub use class::on_one_worker;
+pub use effect::Useless;
 pub use pipeline::{Stages, pipeline_form};
 pub use spec::{Pin, PlacementSpec};
 

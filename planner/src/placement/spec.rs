@@ -48,7 +48,7 @@ impl PlacementSpec {
     }
 
     /// Properties of the placement, if it has a lowering.
-    fn row(&self) -> Option<&'static Row> {
+    pub(super) fn row(&self) -> Option<&'static Row> {
         row(self.placement)
     }
 

@@ -1,7 +1,7 @@
 //! Explains why constraints leave nothing to price, and what to do about it.
 
 use super::PlanRequest;
-use crate::placement::row;
+use crate::placement::{PlacementSpec, row};
 use gnnc_ir::plan::Placement;
 use gnnc_ir::words::spelling::counted;
 
@@ -9,20 +9,18 @@ impl PlanRequest<'_> {
     /// A constraint that the requested placement cannot follow, and what to do about it.
     pub fn useless(&self) -> Option<String> {
         let placement = self.pin.placement?;
-        let row = row(placement)?;
-        let pinned = &self.pin.knobs;
-        if pinned.skip.is_some() && !row.skips {
-            return Some(format!(
-                "placement {placement} skips no exchanges; leave out skip=, or ask for placement skip-broadcast"
-            ));
-        }
-        if pinned.interval.is_some() && !row.staged() {
-            return Some(format!(
-                "placement {placement} keeps no histories; leave out interval=, or ask for placement pipeline or \
-                 hybrid"
-            ));
-        }
-        None
+        let asked = PlacementSpec {
+            placement,
+            ranks: self.pin.ranks.unwrap_or(self.cluster.devices()),
+            knobs: self.pin.knobs.clone(),
+        };
+        let useless = asked.without_effect()?;
+        Some(format!(
+            "placement {placement} {}; leave out {}={}",
+            useless.why,
+            useless.knob,
+            useless.instead("ask for")
+        ))
     }
 
     /// Why no candidate satisfies the constraints, and which ones exist instead.
