@@ -99,7 +99,8 @@ pub fn report_panics() {
 /// Whether a thread has begun to report the lack of memory.
 static REPORTED: AtomicBool = AtomicBool::new(false);
 
-/// Reports the lack of memory and ends the process, without allocating. Threads that lack memory later wait for that.
+/// Reports the lack of memory and ends the process, without allocating. Other threads that then lack memory wait until the
+/// process ends.
 #[cold]
 fn refused(size: usize) -> ! {
     while REPORTED.swap(true, Ordering::Relaxed) {

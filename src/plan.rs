@@ -201,16 +201,25 @@ impl<'a> Planner<'a> {
         self.request().why_none()
     }
 
+    /// Refuses pins that ask a placement for what it does not have.
+    ///
+    /// # Errors
+    /// Which pin to leave out, and what else to do.
+    fn follow_pins(&self) -> Result<(), Error> {
+        match self.request().useless() {
+            Some(useless) => Err(Error::Input(format!("--pin cannot be followed: {useless}"))),
+            None => Ok(()),
+        }
+    }
+
     /// Refuses pins that leave no candidate, or ask a placement for what it does not have.
     ///
     /// # Errors
     /// Which pin to change, and how.
     pub fn check_pins(&self) -> Result<(), Error> {
+        self.follow_pins()?;
         let request = self.request();
         let refuse = |why: String| Err(Error::Input(why));
-        if let Some(useless) = request.useless() {
-            return refuse(format!("--pin cannot be followed: {useless}"));
-        }
         if !request.candidates().is_empty() {
             return Ok(());
         }

@@ -127,7 +127,7 @@ impl Heap {
                 // Vertex numbers are random, so ranges are as good as any other parts, and fast to make.
                 partitioner: Some(Partitioner::Range),
                 // Messages have the same sizes in all epochs.
-                shuffle: Some(false),
+                shuffle: (placement == Placement::Pipeline).then_some(false),
                 chunks: (placement == Placement::Pipeline).then_some(chunks),
                 // Instructions are not split or overlapped, so each is measured whole.
                 overlap: Some(false),

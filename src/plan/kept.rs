@@ -7,8 +7,8 @@ use gnnc_planner::search::{PlacementSpec, Programs};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-/// Instructions of the programs that are kept, about 50 MB. Layouts that are mixed for one partition are mixed for the
-/// next one too, and those of one such search are fewer.
+/// Most instructions of the programs that are kept, about 50 MB; the last program is always kept. Layouts that are mixed
+/// for one partition are mixed for the next one too, and the programs of one search over layouts stay below this.
 const MOST: u64 = 100_000;
 
 /// Programs that the first thread that wants them makes.
@@ -28,7 +28,8 @@ struct Kept {
 }
 
 impl KeptPrograms {
-    /// The programs of a candidate. A second thread that wants the same ones waits for the first.
+    /// The programs of a candidate. A second thread that wants the same ones waits for the first, so `make` must not
+    /// leave work to rayon: a thread that waits for that could take up what waits for itself.
     ///
     /// # Errors
     /// Those of `make`.
@@ -65,6 +66,7 @@ impl Kept {
         self.order.push_back((key, instructions));
         self.instructions += instructions;
         while self.instructions > MOST
+            && self.order.len() > 1
             && let Some((oldest, instructions)) = self.order.pop_front()
         {
             self.instructions -= instructions;

@@ -41,6 +41,9 @@ pub fn sweep(
         .iter()
         .map(|options| options.as_ref().map(planner))
         .collect();
+    for planner in planners.iter().flatten() {
+        planner.follow_pins()?;
+    }
     let mut counted = Counted::on(&options.cluster, &options.pin.knobs);
     if let Some(data) = &loaded.data {
         let divisions = planners.iter().flatten().flat_map(|p| p.divisions(data));

@@ -82,6 +82,19 @@ pub fn place(
 ) -> Result<PlacementSpec, Error> {
     let mut spec = asked(loaded, options);
     let row = placement::row(spec.placement);
+    let count = spec.stages().map(|stages| stages.count);
+    let count = count.filter(|count| *count > 0);
+    if let Some(count) = count.filter(|count| !spec.ranks.is_multiple_of(*count)) {
+        return Err(Error::Input(format!(
+            "found {} on {}, expected a number of stages that divides {}",
+            counted(count, "stage"),
+            counted(spec.ranks, "worker"),
+            spec.ranks
+        )));
+    }
+    if spec.placement == Placement::Hybrid {
+        ends(&mut spec, count)?;
+    }
     if !options.knobs.sampling.is_open() && !spec.samples() && !spec.half_batches() {
         return Err(Error::Input(format!(
             "found options of sampled batches with placement {}, which trains on the whole graph; leave out --batch, \
@@ -99,24 +112,11 @@ pub fn place(
             useless.instead("train with")
         )));
     }
-    let stages = spec.stages();
-    if stages.is_none() && spec.chunks() > MOST_CHUNKS {
+    if spec.stages().is_none() && spec.chunks() > MOST_CHUNKS {
         return Err(Error::Input(format!(
             "found {} chunks, expected at most {MOST_CHUNKS} for a placement that slices columns",
             spec.chunks()
         )));
-    }
-    let count = stages.map(|stages| stages.count).filter(|count| *count > 0);
-    if let Some(count) = count.filter(|count| !spec.ranks.is_multiple_of(*count)) {
-        return Err(Error::Input(format!(
-            "found {} on {}, expected a number of stages that divides {}",
-            counted(count, "stage"),
-            counted(spec.ranks, "worker"),
-            spec.ranks
-        )));
-    }
-    if spec.placement == Placement::Hybrid {
-        ends(&mut spec, count)?;
     }
     let undivided = |stages: &Stages| stages.layers.is_empty() && stages.count != 1;
     let stages = spec.stages();

@@ -226,7 +226,7 @@ fn plans_repeat_byte_for_byte_wherever_they_are_made() {
             }
             finished(command.output().unwrap()).ok()
         };
-        // With few of the best, candidates that others beat are not priced, in another order on more threads.
+        // With --top, how many candidates are priced at a time depends on the threads.
         for top in ["1", "3", "1000"] {
             let once = plan("1", false, top);
             assert!(

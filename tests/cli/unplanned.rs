@@ -114,7 +114,7 @@ fn a_pin_that_leaves_nothing_says_why() {
     }
 }
 
-/// No option is ignored in silence: it does something, or the run is refused.
+/// Options that would do nothing are not ignored in silence.
 #[test]
 fn an_option_that_a_placement_does_not_have_is_refused() {
     let cora = example("gcn_cora.gir");
@@ -135,12 +135,12 @@ fn an_option_that_a_placement_does_not_have_is_refused() {
         (
             "graph",
             "--chunks 2",
-            "which is not cut into chunks; leave it out, or train with another placement, such as tensor",
+            "which has no work on all vertices to cut into chunks; leave it out, or train with another placement, such as tensor",
         ),
         (
             "tensor",
             "--node-ranks 2",
-            "which does not exchange whole halo rows of all vertices at once; leave it out",
+            "which sends no halo rows that could cross to a node once; leave it out",
         ),
         (
             "tensor",
@@ -159,6 +159,25 @@ fn an_option_that_a_placement_does_not_have_is_refused() {
         args.extend(options.split(' '));
         refused(1, &args, &[why]);
     }
+    // A hybrid of one stage is placement graph.
+    let hybrid = [
+        "train",
+        &cora,
+        "--workers",
+        "4",
+        "--placement",
+        "hybrid",
+        "--allow",
+        "stale",
+        "--stages",
+        "1",
+    ];
+    let hybrid = [&hybrid[..], &["--interval", "3"]].concat();
+    refused(
+        1,
+        &hybrid,
+        &["with placement graph, which keeps no histories"],
+    );
     // On one worker there are no messages, but stages are refused as well.
     let alone = ["train", &cora, "--placement", "graph", "--stages", "2"];
     refused(1, &alone, &["which has no stages"]);
@@ -178,19 +197,19 @@ fn a_pin_that_a_placement_does_not_have_is_refused() {
         ),
         (
             "placement=graph,virtual-stages=2",
-            "placement graph has no stages; leave out virtual-stages=, or ask for placement pipeline or hybrid",
+            "placement graph has no stages; leave out virtual-stages=2, or ask for placement pipeline or hybrid",
         ),
         (
             "placement=graph,chunks=2",
-            "placement graph is not cut into chunks; leave out chunks=, or ask for another placement, such as tensor",
+            "placement graph has no work on all vertices to cut into chunks; leave out chunks=2, or ask for another placement, such as tensor",
         ),
         (
             "placement=tensor,cover=joint",
-            "placement tensor does not exchange whole halo rows of all vertices at once; leave out cover=",
+            "placement tensor sends no halo rows between parts that sums could replace; leave out cover=joint, or ask for placement graph, push-pull or mixed",
         ),
         (
             "placement=graph,slices=2",
-            "placement graph has whole rows; leave out slices=",
+            "placement graph keeps rows whole; leave out slices=2, or ask for another placement, such as tensor",
         ),
     ];
     for (pin, why) in cases {
@@ -200,6 +219,19 @@ fn a_pin_that_a_placement_does_not_have_is_refused() {
             &["--pin cannot", why],
         );
     }
+    let sweep = [
+        "sweep",
+        &cora,
+        "--gpus",
+        "2..4",
+        "--pin",
+        "placement=graph,interval=3",
+    ];
+    refused(
+        1,
+        &sweep,
+        &["--pin cannot be followed", "keeps no histories"],
+    );
     let none = plan("--gpus 2 --pin offload=yes").unchosen();
     assert!(
         none.contains("graph x 2 metis: offload=yes asks for"),

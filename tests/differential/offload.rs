@@ -18,6 +18,7 @@ use gnnc::ir::program::{BatchSizes, Capacity, Instr, Program, RankSizes};
 use gnnc::ir::words::sampling::{Cut, Fanout, Kind};
 use gnnc::ir::words::units::Bytes;
 use gnnc::planner::lower::offload::{MemoryBudget, offload};
+use gnnc::planner::placement;
 use gnnc::runtime::Session;
 use gnnc::{TrainOptions, Trainer};
 use proptest::prelude::*;
@@ -463,10 +464,11 @@ fn offload_random_models() {
             }
             let mut options = options(way.placement, way.ranks);
             let (overlap, chunks) = flow;
+            let slices = placement::row(way.placement).is_some_and(|row| row.slices);
             options.knobs = Knobs {
                 partitioner: way.partitioner.parse().ok(),
                 overlap: Some(overlap),
-                chunks: Some(chunks),
+                chunks: slices.then_some(chunks),
                 ..Knobs::default()
             };
             let what = format!("{way:?} {flow:?} {shares:?}\n{body}");

@@ -2,7 +2,8 @@
 //!
 //! `None` (or an empty list) leaves a knob open: a search may try several values, and a run takes
 //! the default. So one type serves as options of a run, as constraints of a search and as the
-//! parameters of a candidate in a plan. A placement ignores knobs that it does not have.
+//! parameters of a candidate in a plan. `PlacementSpec::without_effect` of the planner says
+//! which knobs do nothing in a placement, and runs and searches refuse these.
 
 use super::{Cover, Layout, Partitioner};
 use crate::program::Skipping;

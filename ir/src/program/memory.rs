@@ -19,8 +19,8 @@ const PRODUCT_BLOCK: u64 = 512;
 /// Most blocks of a transposed product.
 const PRODUCT_BLOCKS: u64 = 32;
 
-/// Number of temporary buffers beyond which only one placement order is tried, because time
-/// grows with its square.
+/// Number of temporary buffers beyond which only one placement order is tried, because each takes
+/// long.
 const MANY: usize = 500;
 
 /// Position of every buffer in a rank's memory.

@@ -34,7 +34,8 @@ pub struct Training {
     pub typed: bool,
     /// What else is needed to train on sampled batches, if `backward` is over such.
     pub batches: Option<OnBatches>,
-    /// The graphs in the form that is lowered, once a candidate has needed them.
+    /// The graphs in the form that is lowered, once a candidate has needed them. Change the other fields only in a clone,
+    /// which does not have these.
     pub canonical: Once<Result<Graphs, LowerError>>,
 }
 
@@ -58,7 +59,7 @@ impl Training {
 pub struct Once<T>(OnceLock<T>);
 
 impl<T> Once<T> {
-    /// The value; other threads that want it wait for the first.
+    /// The value. Other threads that want it wait for the first, so `compute` must not leave work to rayon.
     pub fn get_or_init(&self, compute: impl FnOnce() -> T) -> &T {
         self.0.get_or_init(compute)
     }

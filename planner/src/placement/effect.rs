@@ -3,33 +3,35 @@
 use super::{PlacementSpec, Row, TABLE};
 use gnnc_ir::plan::{Cover, Knobs, Placement};
 
-/// Most placements that a message lists; of more it names one.
+/// A message lists at most so many placements. If there are more, it names the first.
 const LISTED: usize = 4;
 
-/// A knob that is set, of a placement that does not have it.
+/// A knob that is set and does nothing in its placement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Useless {
     /// Its name.
     pub knob: &'static str,
     /// Its value, as in a pin.
     pub value: String,
-    /// What the placement does, or does not; the verb is first.
+    /// Why it does nothing; begins with a verb, whose subject is the placement.
     pub why: &'static str,
-    /// The placements that have it; none if no others are to be offered.
+    /// The placements in which it does something.
     others: Vec<Placement>,
 }
 
-/// What a knob takes to have an effect.
+/// When a knob has an effect.
 struct Need {
     knob: &'static str,
-    /// Its value, if it is set to other than its default.
+    /// Its value, if that is not its default.
     value: fn(&Knobs) -> Option<String>,
     /// Whether it has an effect.
     has: fn(&PlacementSpec) -> bool,
-    /// What placements do that do not have it.
+    /// Why it has none elsewhere; begins with a verb.
     why: &'static str,
 }
 
+/// Knobs of messages are accepted for a single rank, which sends nothing: users run the same options on any number of
+/// workers.
 const NEEDS: &[Need] = &[
     Need {
         knob: "skip",
@@ -39,19 +41,21 @@ const NEEDS: &[Need] = &[
     },
     Need {
         knob: "chunks",
-        value: |knobs| knobs.chunks.map(|count| count.to_string()),
-        has: |spec| spec.is(|row| row.staged() || row.slices),
-        why: "is not cut into chunks",
+        value: |knobs| several(knobs.chunks),
+        has: |spec| {
+            spec.stages().is_some() || spec.is(|row| row.slices) && spec.group_ranks().is_none()
+        },
+        why: "has no work on all vertices to cut into chunks",
     },
     Need {
         knob: "stages",
-        value: |knobs| knobs.stages.map(|count| count.to_string()),
+        value: |knobs| several(knobs.stages),
         has: |spec| spec.is(Row::staged),
         why: "has no stages",
     },
     Need {
         knob: "virtual-stages",
-        value: |knobs| knobs.virtual_stages.map(|count| count.to_string()),
+        value: |knobs| several(knobs.virtual_stages),
         has: |spec| spec.is(Row::staged),
         why: "has no stages",
     },
@@ -76,12 +80,11 @@ const NEEDS: &[Need] = &[
         has: |spec| spec.is(Row::staged),
         why: "shuffles no chunks",
     },
-    // A single rank sends nothing, whatever the options say of messages.
     Need {
         knob: "slices",
         value: |knobs| knobs.slices.map(|mesh| mesh.to_string()),
         has: |spec| spec.ranks < 2 || spec.samples() || spec.is(|row| row.slices),
-        why: "has whole rows",
+        why: "keeps rows whole",
     },
     Need {
         knob: "wire",
@@ -95,19 +98,21 @@ const NEEDS: &[Need] = &[
     Need {
         knob: "cover",
         value: |knobs| (knobs.cover == Some(Cover::Joint)).then(|| "joint".to_owned()),
-        has: |spec| spec.ranks < 2 || spec.has_tiers(),
-        why: "does not exchange whole halo rows of all vertices at once",
+        has: |spec| spec.ranks < 2 || spec.has_tiers() && spec.by_parts(),
+        why: "sends no halo rows between parts that sums could replace",
     },
     Need {
         knob: "node-ranks",
-        value: |knobs| {
-            let several = knobs.node_ranks.filter(|ranks| *ranks > 1);
-            several.map(|ranks| ranks.to_string())
-        },
+        value: |knobs| several(knobs.node_ranks),
         has: |spec| spec.ranks < 2 || spec.has_tiers(),
-        why: "does not exchange whole halo rows of all vertices at once",
+        why: "sends no halo rows that could cross to a node once",
     },
 ];
+
+fn several(count: Option<u32>) -> Option<String> {
+    let several = count.filter(|count| *count > 1);
+    several.map(|count| count.to_string())
+}
 
 impl PlacementSpec {
     /// The first knob that is set and does nothing, if there is one.
@@ -138,7 +143,7 @@ impl PlacementSpec {
 }
 
 impl Useless {
-    /// What else to do: `ask for placement pipeline or hybrid`, after such a verb.
+    /// What else to do, to follow a sentence: `, or ask for placement pipeline or hybrid`, with such a verb.
     pub fn instead(&self, verb: &str) -> String {
         let names: Vec<&str> = self.others.iter().map(|other| other.name()).collect();
         match &names[..] {

@@ -1,4 +1,5 @@
-//! Which layouts to mix: changes as long as they help, of all components that are alike, then one at a time.
+//! Which layouts to mix: changes as long as they help, of all components that are alike, then one at a time if there are
+//! not too many.
 
 use crate::layout::Pure;
 use gnnc_ir::plan::{Layout, Layouts, Placement};

@@ -1,24 +1,30 @@
 //! Explains why constraints leave nothing to price, and what to do about it.
 
 use super::PlanRequest;
-use crate::placement::{PlacementSpec, row};
+use crate::placement::{OnBatches, PlacementSpec, row};
 use gnnc_ir::plan::Placement;
+use gnnc_ir::words::sampling::SamplingSettings;
 use gnnc_ir::words::spelling::counted;
 
 impl PlanRequest<'_> {
     /// A constraint that the requested placement cannot follow, and what to do about it.
     pub fn useless(&self) -> Option<String> {
         let placement = self.pin.placement?;
-        let asked = PlacementSpec {
+        let mut asked = PlacementSpec {
             placement,
             ranks: self.pin.ranks.unwrap_or(self.cluster.devices()),
             knobs: self.pin.knobs.clone(),
         };
+        // A placement that does with or without batches is tried on the whole graph as well.
+        if row(placement).is_some_and(|row| row.batches == OnBatches::Either) {
+            asked.knobs.sampling = SamplingSettings::default();
+        }
         let useless = asked.without_effect()?;
         Some(format!(
-            "placement {placement} {}; leave out {}={}",
+            "placement {placement} {}; leave out {}={}{}",
             useless.why,
             useless.knob,
+            useless.value,
             useless.instead("ask for")
         ))
     }

@@ -4,11 +4,14 @@ use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use std::sync::OnceLock;
 
+/// Bytes of a thread's stack, as many as the first thread of a process usually has: lowering follows chains of operators.
+const STACK: usize = 8 << 20;
+
 /// As many threads as rayon takes, one for each core unless `RAYON_NUM_THREADS` says otherwise; `None` if the machine
-/// refuses them. Rayon's own pool panics then.
+/// refuses them. Rayon's global pool would panic instead.
 fn pool() -> Option<&'static ThreadPool> {
     static POOL: OnceLock<Option<ThreadPool>> = OnceLock::new();
-    let pool = POOL.get_or_init(|| ThreadPoolBuilder::new().build().ok());
+    let pool = POOL.get_or_init(|| ThreadPoolBuilder::new().stack_size(STACK).build().ok());
     pool.as_ref()
 }
 
