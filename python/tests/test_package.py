@@ -27,12 +27,18 @@ def command(*words):
     return done.stdout, done.stderr
 
 
-def test_importing_is_quick_and_leaves_torch_alone():
-    code = "import time; t = time.process_time(); import gnnc; print(time.process_time() - t); import sys; assert 'torch' not in sys.modules"
+def test_importing_takes_little_longer_than_numpy_and_leaves_torch_alone():
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    times = [float(subprocess.check_output([sys.executable, "-c", code], env=environment)) for _ in range(5)]
-    # Time of the processor, which other work on the machine changes little.
-    assert min(times) < 0.2
+
+    def seconds(package):
+        code = f"import time; t = time.process_time(); import {package}; print(time.process_time() - t)"
+        code += "; import sys; assert 'torch' not in sys.modules"
+        return float(subprocess.check_output([sys.executable, "-c", code], env=environment))
+
+    # Both by turns, so that a slow or a busy machine is slow for both.
+    times = [(seconds("numpy"), seconds("gnnc")) for _ in range(5)]
+    numpy, package = map(min, zip(*times))
+    assert package < 2 * numpy
 
 
 def test_the_package_has_types():

@@ -28,8 +28,10 @@ struct Kept {
 }
 
 impl KeptPrograms {
-    /// The programs of a candidate. A second thread that wants the same ones waits for the first, so `make` must not
-    /// leave work to rayon: a thread that waits for that could take up what waits for itself.
+    /// The programs of a candidate. A second thread that wants the same ones waits for the first.
+    ///
+    /// `make` must not give work to rayon. While a thread waits for such work, rayon may let it start another task, and
+    /// if that task wants the programs that this thread is making, it waits forever.
     ///
     /// # Errors
     /// Those of `make`.

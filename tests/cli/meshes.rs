@@ -14,7 +14,7 @@ fn slices_that_make_no_mesh_are_refused() {
     for (options, reason) in [
         (
             &["--placement", "graph", "--slices", "2"][..],
-            "found --slices 2 with placement graph, which keeps rows whole; leave it out, or train with another placement, such as \
+            "found --slices 2 with placement graph, which does not divide the columns of rows; leave it out, or train with another placement, such as \
              tensor",
         ),
         (

@@ -209,7 +209,7 @@ fn a_pin_that_a_placement_does_not_have_is_refused() {
         ),
         (
             "placement=graph,slices=2",
-            "placement graph keeps rows whole; leave out slices=2, or ask for another placement, such as tensor",
+            "placement graph does not divide the columns of rows; leave out slices=2, or ask for another placement, such as tensor",
         ),
     ];
     for (pin, why) in cases {

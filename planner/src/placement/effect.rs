@@ -84,7 +84,7 @@ const NEEDS: &[Need] = &[
         knob: "slices",
         value: |knobs| knobs.slices.map(|mesh| mesh.to_string()),
         has: |spec| spec.ranks < 2 || spec.samples() || spec.is(|row| row.slices),
-        why: "keeps rows whole",
+        why: "does not divide the columns of rows",
     },
     Need {
         knob: "wire",

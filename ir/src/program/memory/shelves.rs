@@ -11,7 +11,7 @@ pub(super) struct Shelves {
 struct Shelf {
     /// First float.
     begin: u64,
-    /// The float behind the last one.
+    /// One past the last float.
     end: u64,
     /// The first and the last position at which any buffer on it is live.
     hull: (u32, u32),
