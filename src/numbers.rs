@@ -25,6 +25,9 @@ pub const LAGS: RangeInclusive<u32> = 0..=MOST_LAG;
 /// Rows of other ranks that a rank keeps.
 pub const CACHED: RangeInclusive<u32> = 0..=u32::MAX - 1;
 
+/// Steps that copies of these rows may lack.
+pub const AGES: RangeInclusive<u32> = 0..=1_000_000_000;
+
 /// Visits of a model that are merged with others: fewer than there are ranks.
 pub const MERGES: RangeInclusive<u32> = 0..=16_383;
 

@@ -1,7 +1,7 @@
 //! The table of knobs.
 
 use super::{Form, Knob, storage, yes_or_no};
-use crate::numbers::{CACHED, CHUNKS, EPOCHS, LAGS, MERGES, SAMPLERS, VERTICES, within};
+use crate::numbers::{AGES, CACHED, CHUNKS, EPOCHS, LAGS, MERGES, SAMPLERS, VERTICES, within};
 
 /// All of them, in the order of help.
 pub const KNOBS: &[Knob] = &[
@@ -289,8 +289,8 @@ pub const KNOBS: &[Knob] = &[
         alias: None,
         option: Form::Value("ROWS"),
         values: "",
-        help: "Rows of other workers' features that each worker keeps, so that its batches fetch fewer; by default 0, and \
-               a plan chooses. Changes no result",
+        help: "Rows of other workers that each worker keeps, so that its batches fetch fewer; by default 0, and a plan \
+               chooses. Changes no result, except for rows of embeddings (--cache-age)",
         set: |knobs, text| within(CACHED)(text).map(|rows| knobs.sampling.cache = Some(rows)),
     },
     Knob {
@@ -301,6 +301,15 @@ pub const KNOBS: &[Knob] = &[
         help: "Which rows are kept: those that batches most probably read (probability, the default), those of the vertices \
                with most edges out of them (degree), or those that some batches read most often (counts)",
         set: |knobs, text| text.parse().map(|by| knobs.sampling.cache_by = Some(by)),
+    },
+    Knob {
+        name: "cache-age",
+        alias: None,
+        option: Form::Value("STEPS"),
+        values: "",
+        help: "With --cache and --lazy-embeddings: keep copies of other workers' rows of embeddings that lack up to so many \
+               steps; a batch that reads an older one fetches the row again. Needs --allow stale, unless it is 0",
+        set: |knobs, text| within(AGES)(text).map(|age| knobs.sampling.cache_age = Some(age)),
     },
     Knob {
         name: "topology",

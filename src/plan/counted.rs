@@ -4,7 +4,9 @@ use crate::partitions::of_leaves;
 use crate::{Compiled, Error, partitions};
 use gnnc_files::Cache;
 use gnnc_graph::partition::{self, Partition};
-use gnnc_graph::sample::{At, HopEdges, PILOT, Replay, Rule, SampleError, Sampler, seeds};
+use gnnc_graph::sample::{
+    At, HopEdges, PILOT, Replay, Rule, SampleError, Sampler, fetch_share, seeds,
+};
 use gnnc_graph::{GraphData, Topology, summary};
 use gnnc_ir::EdgeSet;
 use gnnc_ir::cluster::Cluster;
@@ -158,7 +160,17 @@ pub(crate) fn batch_plan(
         let mut replay = replay(data, &*topology, (sampling, phase), partition, seed)?;
         let first = 0..replay.count().min(PILOT);
         let drawn = first.map(|batch| replay.sizes(At::first_of(phase, batch)));
-        drawn.collect::<Result<Vec<_>, _>>().map_err(no_batches)
+        let mut drawn = drawn.collect::<Result<Vec<_>, _>>().map_err(no_batches)?;
+        // The first batches find no copies, so the mean over an epoch is computed.
+        let shares = replay
+            .fetched_shares(&seeds(data, phase), sampling)
+            .map_err(no_batches)?;
+        for sizes in &mut drawn {
+            for (sizes, share) in sizes.iter_mut().zip(&shares) {
+                fetch_share(*share, sizes);
+            }
+        }
+        Ok::<_, Error>(drawn)
     };
     let trained = pilots(training, Phase::Step)?;
     let evaluated = evaluation.map(|sampling| pilots(sampling, Phase::Eval));

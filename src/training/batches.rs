@@ -8,6 +8,7 @@ use gnnc_ir::EdgeSet;
 use gnnc_ir::program::trace::Phase;
 use gnnc_ir::program::traffic::{self, Reads, traffic};
 use gnnc_ir::program::{BatchSizes, Instr, Program, RankSizes};
+use gnnc_ir::words::sampling::Sampling;
 use gnnc_runtime::{RuntimeError, Session};
 use std::sync::Arc;
 
@@ -33,9 +34,14 @@ impl Check {
         };
         let topology = Arc::new(data.topology.only(EdgeSet::Plain).into_owned());
         let partition = Arc::new(partition.clone());
-        let drawn = |sampling, phase| {
+        let drawn = |sampling: &Sampling, phase| {
             let topology = Arc::clone(&topology);
-            replay(data, topology, (sampling, phase), &partition, seed)
+            let replay = replay(data, topology, (sampling, phase), &partition, seed)?;
+            let age = sampling.cache.and_then(|cache| cache.age);
+            Ok::<_, Error>(match age.zip(program.asks(phase)) {
+                Some((age, level)) => replay.with_copies(age, level.number),
+                None => replay,
+            })
         };
         let evaluation = program.evaluation.as_ref();
         Ok(Some(Self {

@@ -34,7 +34,15 @@ pub(super) fn permitted(loaded: &Loaded, options: &TrainOptions) -> Result<(), E
 /// Refuses options that the device of a run does not have.
 pub(super) fn on_device(options: &TrainOptions) -> Result<(), Error> {
     let equal_bits = options.knobs.equal_bits == Some(true);
+    let sampling = &options.knobs.sampling;
     match &options.device {
+        Device::Cuda(_) if sampling.cache_age.is_some() && sampling.cached().is_some() => {
+            Err(Error::Input(
+                "found --cache-age with a GPU, on which no copies of embeddings are kept; train on the \
+                 processor, or leave out --cache and --cache-age"
+                    .to_owned(),
+            ))
+        }
         Device::Cuda(_) if equal_bits => Err(Error::Input(
             "found --equal-bits with a GPU, whose libraries give other bits for products of other shapes; train on the \
              processor, or leave it out"

@@ -147,6 +147,96 @@ fn delays_that_no_batch_can_have_are_refused() {
     refused(&plain, "--lazy-embeddings");
 }
 
+/// Copies of rows that may lack some steps.
+const COPIES: [&str; 8] = [
+    "--workers",
+    "3",
+    "--cache",
+    "400",
+    "--cache-age",
+    "2",
+    "--allow",
+    "stale",
+];
+
+#[test]
+fn copies_that_are_asked_for_wrongly_are_refused() {
+    let folder = Folder::new();
+    let model = model(&folder, ROWS);
+    let refused = |batches: &[&str], more: &[&str], why| {
+        let args = ["train", text(&model)];
+        gnnc(args.iter().chain(batches).chain(more)).fails(1, &[why]);
+    };
+    refused(&LAZY, &COPIES[..6], "--allow stale");
+    refused(&LAZY, &COPIES[..4], "change in every step");
+    let none = [&COPIES[..2], &COPIES[4..]].concat();
+    refused(&LAZY, &none, "no rows are kept");
+    refused(&LAZY[..6], &COPIES, "only rows of embeddings");
+    let late = [&COPIES[..], &["--delay", "1"]].concat();
+    refused(&LAZY, &late, "leave out one of the two");
+    let apart = [&COPIES[..], &["--topology", "own"]].concat();
+    refused(&LAZY, &apart, "--cache");
+}
+
+#[test]
+fn copies_go_on_after_a_resume() {
+    let folder = Folder::new();
+    let model = model(&folder, ROWS);
+    let run = folder.join("run");
+    let loss_with = |more: &[&str]| trained(text(&model), &[&LAZY, &COPIES[..], more].concat()).0;
+    let whole = loss_with(&["--epochs", "6"]);
+    loss_with(&["--epochs", "3", "--checkpoint", text(&run)]);
+    let resumed = loss_with(&["--epochs", "6", "--resume", text(&run)]);
+    assert_eq!(resumed, whole);
+}
+
+/// What a plan says that copies save, beside what they save.
+#[test]
+fn plans_know_how_old_copies_are() {
+    let folder = Folder::new();
+    let model = model(&folder, ROWS);
+    let pin = "placement=minibatch,ranks=3,partitioner=metis";
+    let batches = [&LAZY[..4], &LAZY[6..]].concat();
+    let bytes = |copies: &[&str]| {
+        let args = [
+            "plan",
+            text(&model),
+            "--gpus",
+            "3",
+            "--pin",
+            pin,
+            "--format",
+            "json",
+        ];
+        let plan = gnnc(args.iter().chain(&batches).chain(copies)).plan();
+        let planned = plan["candidates"][0]["bytes"].as_f64().unwrap();
+        let args = [
+            "train",
+            text(&model),
+            "--workers",
+            "3",
+            "--partitioner",
+            "metis",
+            "--format",
+            "json",
+        ];
+        let run = gnnc(args.iter().chain(&LAZY).chain(copies)).json();
+        let sent = run["bytes_sent"].as_f64().unwrap();
+        [planned, sent / run["epochs"].as_f64().unwrap()]
+    };
+    let without = bytes(&[]);
+    for age in ["1", "3", "100"] {
+        let copies = ["--cache", "400", "--cache-age", age, "--allow", "stale"];
+        let with = bytes(&copies);
+        let [planned, measured] = [0, 1].map(|n| 1.0 - with[n] / without[n]);
+        assert!(measured > 0.0, "age {age}: {with:?} of {without:?}");
+        assert!(
+            (planned - measured).abs() < 0.02,
+            "age {age}: {planned}, {measured}"
+        );
+    }
+}
+
 #[test]
 fn embeddings_by_owner_resume_on_another_number_of_workers() {
     let folder = Folder::new();

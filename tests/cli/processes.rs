@@ -59,6 +59,16 @@ pub fn numbers(report: &str) -> Value {
 #[test]
 fn processes_train_what_threads_train() {
     let folder = Folder::new();
+    let embedded = format!(
+        "graph cora = {:?} {{ features = identity }}
+         model rows(hidden = 16) on cora {{
+           let e = x |> linear(hidden, bias = false)
+           loss cross_entropy(e |> sage_conv(hidden) |> relu |> sage_conv(classes), labels, on = train)
+         }}
+         train {{ optimizer = adam(lr = 0.01) }}",
+        example("data/cora.npz")
+    );
+    folder.file("rows.gir", &embedded);
     let cases = [
         ("gcn_cora.gir", ""),
         ("gcn_cora.gir", "--placement tensor"),
@@ -80,6 +90,10 @@ fn processes_train_what_threads_train() {
             "--cache 300 --allow sample --batch 35 --fanouts 5,5",
         ),
         (
+            "rows.gir",
+            "--lazy-embeddings --cache 300 --cache-age 2 --allow sample,stale --batch 35 --fanouts 5,5",
+        ),
+        (
             "sage_cora.gir",
             "--placement push-pull --allow sample --batch 35 --fanouts 5,5",
         ),
@@ -89,7 +103,11 @@ fn processes_train_what_threads_train() {
         ),
     ];
     for (model, more) in cases {
-        let model = example(model);
+        let made = folder.join(model);
+        let model = match made.exists() {
+            true => text(&made).to_owned(),
+            false => example(model),
+        };
         let more: Vec<&str> = more.split_whitespace().collect();
         for (processes, workers) in [(2, "2"), (2, "4")] {
             if workers == "4" && more.contains(&"--virtual-stages") {

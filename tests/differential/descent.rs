@@ -3,7 +3,9 @@
 use crate::check::{Case, Way};
 use crate::steps::{Stepped, Steps};
 use gnnc::graph::partition::{Partition, PartitionInput, by_name};
-use gnnc::graph::sample::{Batches, Blocks, HopEdges, RankSeeds, Rule, Sampler};
+use gnnc::graph::sample::{
+    BatchSource, Batches, Blocks, Cached, HopEdges, RankSeeds, Rule, Sampler,
+};
 use gnnc::graph::{GraphData, Labels, Topology};
 use gnnc::ir::graph::ParamSpec;
 use gnnc::ir::graph::autodiff::{TrainingGraph, differentiate};
@@ -12,7 +14,7 @@ use gnnc::ir::words::sampling::{Exclude, Roots, Sampling};
 use gnnc::ir::{EdgeSet, Graph, Rows};
 use gnnc::planner::sampled::sampled;
 use gnnc::{Trainer, runtime};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// The largest of the differences between parameters, relative to the largest step of the tensor.
@@ -122,6 +124,14 @@ pub fn sampler(data: &GraphData, sampling: &Sampling, seed: u64) -> Sampler<Arc<
     Sampler::over(edges, &Rule::of(sampling, seed).unwrap(), 1).unwrap()
 }
 
+/// The gradient of a batch.
+struct Descent {
+    /// Of each parameter, if it has one.
+    grads: Vec<Option<Vec<f64>>>,
+    /// The vertices of level 0.
+    vertices: BTreeSet<u32>,
+}
+
 /// Gradient descent by the interpreter on the batches that the sampler draws.
 struct Oracle<'a> {
     case: &'a Case,
@@ -182,33 +192,68 @@ impl<'a> Oracle<'a> {
             .map(|spec| !lazy || self.is_embedding(spec))
             .collect();
         let mut versions = vec![self.context.params.clone()];
+        let caches = self.caches(sampling, way);
+        let age = self.case.knobs.sampling.cache_age.unwrap_or(0);
+        // For each rank, the batch that fetched the copy of a row.
+        let mut copies = vec![BTreeMap::new(); caches.len()];
         for batch in 0..batches.count() {
             let newest = versions[batch as usize].clone();
             let before = &versions[(batch as usize).saturating_sub(delay)];
             let params = before.iter().zip(&newest).zip(&late);
             let params = params.map(|((old, new), late)| if *late { old } else { new });
-            self.context.params = params.cloned().collect();
-            // What a step computes does not depend on which rank has which seeds of it.
+            let params: Vec<Tensor> = params.cloned().collect();
+            let of_ranks = self.shares(sampling, way, (number, batch));
             let seeds = match sampling.roots {
                 Roots::Home | Roots::Dealt => epoch.seeds(batch).to_vec(),
-                Roots::Own => self.shares(sampling, way, (number, batch)),
+                Roots::Own => of_ranks.concat(),
             };
-            let all = seeds.iter().copied();
-            sampler
-                .sample_of(&seeds, all, self.step, &mut blocks)
-                .unwrap();
+            // What a step computes does not depend on which rank has which seeds of it, unless ranks have copies of
+            // different rows.
+            let shares = match caches.is_empty() {
+                true => vec![seeds.clone()],
+                false => of_ranks,
+            };
             let gone = gone(self.data, sampling, &seeds);
-            self.context.batch = Some(read(self.data, sampling, &blocks, &gone));
-            self.context.dropout = Some(DropoutKey {
-                seed,
-                epoch: self.step,
-            });
-            let context = without(&self.context, &gone);
-            let results = evaluate(&self.training.graph, &context).unwrap();
-            let share = seeds.len() as f64 / f64::from(epoch.used());
-            loss += share * results[self.training.loss].data[0];
+            let mut descent = Descent {
+                grads: vec![None; self.training.grads.len()],
+                vertices: BTreeSet::new(),
+            };
+            for (rank, own) in shares.iter().enumerate().filter(|(_, own)| !own.is_empty()) {
+                let all = seeds.iter().copied();
+                sampler.sample_of(own, all, self.step, &mut blocks).unwrap();
+                self.context.params = params.clone();
+                for v in blocks.level(0) {
+                    if caches.get(rank).is_none_or(|kept| kept.row(*v).is_none()) {
+                        continue;
+                    }
+                    let fetched = copies[rank].entry(*v).or_insert(batch);
+                    if batch - *fetched > age {
+                        *fetched = batch;
+                    }
+                    self.copy(*v, &versions[*fetched as usize]);
+                }
+                self.context.batch = Some(read(self.data, sampling, &blocks, &gone));
+                self.context.dropout = Some(DropoutKey {
+                    seed,
+                    epoch: self.step,
+                });
+                let context = without(&self.context, &gone);
+                let results = evaluate(&self.training.graph, &context).unwrap();
+                let own = own.len() as f64;
+                loss += own / f64::from(epoch.used()) * results[self.training.loss].data[0];
+                descent.vertices.extend(blocks.level(0));
+                for (sum, grad) in descent.grads.iter_mut().zip(&self.training.grads) {
+                    let Some(grad) = grad else { continue };
+                    let more = results[*grad].data.iter();
+                    let more = more.map(|g| g * (own / seeds.len() as f64));
+                    match sum {
+                        None => *sum = Some(more.collect()),
+                        Some(sum) => sum.iter_mut().zip(more).for_each(|(sum, g)| *sum += g),
+                    }
+                }
+            }
             self.context.params = newest;
-            self.descend(&results, &blocks);
+            self.descend(&descent);
             self.step += 1;
             versions.push(self.context.params.clone());
         }
@@ -222,31 +267,58 @@ impl Oracle<'_> {
     }
 
     /// Steps all parameters by the gradients of a batch; lazily, only rows of embeddings that it has.
-    fn descend(&mut self, results: &[Tensor], blocks: &Blocks) {
+    fn descend(&mut self, descent: &Descent) {
         let lazy = self.case.knobs.sampling.lazy == Some(true);
-        let in_batch: BTreeSet<u32> = blocks.level(0).iter().copied().collect();
-        let grads = self.training.grads.iter().flatten();
-        let numbers = grads.flat_map(|grad| &results[*grad].data);
+        let numbers = descent.grads.iter().flatten().flatten();
         let factor = self.steps.factor(numbers.map(|g| g * g).sum());
         for (n, spec) in self.training.graph.params.iter().enumerate() {
-            let Some(grad) = self.training.grads[n] else {
+            let Some(gradient) = &descent.grads[n] else {
                 continue;
             };
             let is_embedding = self.is_embedding(spec);
             let stepped = Stepped {
                 values: &mut self.context.params[n].data,
                 columns: spec.ty.columns() as usize,
-                gradient: &results[grad].data,
+                gradient,
                 decay: spec.decay,
-                rows: (lazy && is_embedding).then_some(&in_batch),
+                rows: (lazy && is_embedding).then_some(&descent.vertices),
             };
             self.steps.step(n, factor, stepped);
         }
     }
 
-    /// Seeds of a batch of which every rank draws its own.
-    fn shares(&self, sampling: &Sampling, way: Way, at: (u32, u32)) -> Vec<u32> {
-        let partition = match way.ranks {
+    /// Reads the embeddings of a vertex from other parameters.
+    fn copy(&mut self, vertex: u32, from: &[Tensor]) {
+        for (n, spec) in self.training.graph.params.iter().enumerate() {
+            if self.is_embedding(spec) {
+                let columns = spec.ty.columns() as usize;
+                let row = vertex as usize * columns..(vertex as usize + 1) * columns;
+                self.context.params[n].data[row.clone()].copy_from_slice(&from[n].data[row]);
+            }
+        }
+    }
+
+    /// Rows that each rank keeps copies of; none if rows do not change.
+    fn caches(&self, sampling: &Sampling, way: Way) -> Vec<Arc<Cached>> {
+        let settings = &self.case.knobs.sampling;
+        let sampling = Sampling {
+            cache: settings.cached().filter(|cache| cache.age.is_some()),
+            ..sampling.clone()
+        };
+        let plain = Arc::new(self.data.topology.only(EdgeSet::Plain).into_owned());
+        let trained = (0..self.data.vertices()).filter(|v| self.data.train[*v as usize]);
+        let source = BatchSource {
+            edges: &HopEdges::new(plain, self.data, &sampling.over),
+            seeds: &trained.collect::<Vec<u32>>(),
+            sampling: &sampling,
+            partition: &self.partition(way),
+            seed: self.case.loaded.model.train.seed,
+        };
+        source.caches().unwrap()
+    }
+
+    fn partition(&self, way: Way) -> Arc<Partition> {
+        Arc::new(match way.ranks {
             1 => Partition::whole(self.data.vertices()),
             ranks => {
                 let method = by_name(way.partitioner, 0).unwrap();
@@ -254,8 +326,12 @@ impl Oracle<'_> {
                 let graph = PartitionInput::from(self.data).over_hops(hops);
                 method.partition(graph, ranks).unwrap()
             }
-        };
-        let partition = Arc::new(partition);
+        })
+    }
+
+    /// The seeds of a batch by the ranks that work on them.
+    fn shares(&self, sampling: &Sampling, way: Way, at: (u32, u32)) -> Vec<Vec<u32>> {
+        let partition = self.partition(way);
         let trained = (0..self.data.vertices()).filter(|v| self.data.train[*v as usize]);
         let trained: Vec<u32> = trained.collect();
         let seed = self.case.loaded.model.train.seed;
@@ -265,7 +341,7 @@ impl Oracle<'_> {
             own.go_to(at.0, at.1).unwrap();
             own.seeds().to_vec()
         };
-        (0..way.ranks).flat_map(of_rank).collect()
+        (0..way.ranks).map(of_rank).collect()
     }
 }
 

@@ -8,7 +8,7 @@ use crate::minibatch::{ONE, SEVERAL, sampling, untyped, with};
 use crate::models::shape;
 use gnnc::graph::Features;
 use gnnc::ir::graph::model::Optimizer;
-use gnnc::ir::words::sampling::{Cut, Kind, Roots, Sampling};
+use gnnc::ir::words::sampling::{ALL, CacheBy, Cut, Fanout, Kind, Roots, Sampling};
 use gnnc::runtime::Tensor;
 
 pub const ROWS: &str = "let e = x |> linear(6, bias = false)
@@ -106,6 +106,103 @@ fn late_rows_are_delayed_steps() {
             }
         }
     }
+}
+
+/// Enough batches an epoch for copies to age.
+fn many(roots: Roots) -> Sampling {
+    Sampling {
+        roots,
+        ..sampling(3, vec![2, 2], Kind::Neighbor, Cut::Even)
+    }
+}
+
+/// Workers read copies of rows of others, until these are too old.
+#[test]
+fn copies_lack_the_steps_since_they_were_fetched() {
+    let roots = [Roots::Home, Roots::Dealt, Roots::Home];
+    for (n, optimizer) in optimizers().into_iter().enumerate() {
+        for body in [ROWS, TWICE] {
+            for ((way, age), roots) in SEVERAL.into_iter().zip([1, 2, 5]).zip(roots) {
+                let some = many(roots);
+                let by = CacheBy::ALL[n % CacheBy::ALL.len()];
+                let case = copying(8, age, by, case(body, optimizer, &some, true));
+                let found = differences(&case, &some, way);
+                assert_eq!(found, None, "{optimizer:?} {body}, age {age}, by {by}");
+            }
+        }
+    }
+}
+
+/// Copies that lack no step are the rows, so no bit and no byte changes; older ones save bytes.
+#[test]
+fn copies_that_lack_no_step_are_the_rows() {
+    let way = SEVERAL[1];
+    let of = |age: Option<u32>| {
+        let mut case = case(ROWS, optimizers()[3], &many(Roots::Home), true);
+        if let Some(age) = age {
+            case = copying(100, age, CacheBy::Degree, case);
+        }
+        let mut trainer = case.start(way);
+        let [first, second] = [(); 2].map(|()| trainer.epoch().unwrap());
+        (
+            [first.loss, second.loss],
+            first.bytes_sent + second.bytes_sent,
+        )
+    };
+    let (losses, bytes) = of(None);
+    assert_eq!(of(Some(0)), (losses, bytes));
+    let mut before = bytes;
+    for age in [1, 3, 100] {
+        let (older, fewer) = of(Some(age));
+        assert_ne!(older, losses, "copies lack steps");
+        assert!(
+            fewer < before,
+            "{fewer} bytes with age {age}, {before} with a lower one"
+        );
+        before = fewer;
+    }
+}
+
+#[test]
+fn copies_do_not_depend_on_how_batches_are_drawn() {
+    let way = SEVERAL[2];
+    let made = || {
+        let case = case(ROWS, optimizers()[3], &many(Roots::Home), true);
+        copying(8, 2, CacheBy::Probability, case)
+    };
+    let expected = trained(&made(), way);
+    for (prefetch, samplers, threads) in [(0, 0, 1), (1, 0, 2), (6, 0, 1), (3, 2, 1)] {
+        let mut other = made();
+        let settings = &mut other.knobs.sampling;
+        (settings.prefetch, settings.samplers) = (Some(prefetch), Some(samplers));
+        let found = trained(&other, Way { threads, ..way });
+        assert_eq!(found.0, expected.0, "{prefetch} {samplers} {threads}");
+    }
+}
+
+/// An evaluation reads current rows, whatever copies training has left.
+#[test]
+fn evaluations_read_no_old_copies() {
+    let of = |evaluated: bool| {
+        let case = case(ROWS, optimizers()[3], &many(Roots::Home), true);
+        let mut case = copying(100, 100, CacheBy::Degree, case);
+        if evaluated {
+            case.knobs.sampling.eval_fanouts = vec![Fanout::Each(ALL); 2];
+        }
+        trained(&case, SEVERAL[1]).0
+    };
+    let (whole, batches) = (of(false), of(true));
+    assert_eq!(whole.len(), 4);
+    for (a, b) in whole.iter().zip(&batches) {
+        assert!((a - b).abs() < 1e-5, "{whole:?}, {batches:?}");
+    }
+}
+
+pub fn copying(rows: u32, age: u32, by: CacheBy, mut case: Case) -> Case {
+    let settings = &mut case.knobs.sampling;
+    (settings.cache, settings.cache_by) = (Some(rows), Some(by));
+    settings.cache_age = Some(age);
+    case
 }
 
 pub fn late_by(late: u32, mut case: Case) -> Case {

@@ -78,7 +78,7 @@ impl<T: Borrow<Topology> + Clone + Send + Sync> BatchSource<'_, T> {
     /// Batches that do not fit the graph; probabilities of hops that run over named sets of edges.
     pub fn caches(&self) -> Result<Vec<Arc<Cached>>, SampleError> {
         let ranks = self.partition.parts();
-        let Some(Cache { rows, by }) = self.sampling.cache.filter(|_| ranks > 1) else {
+        let Some(Cache { rows, by, .. }) = self.sampling.cache.filter(|_| ranks > 1) else {
             return Ok(Vec::new());
         };
         let of_rank = |rank, ranked: &[u32]| {
@@ -129,7 +129,7 @@ impl<T: Borrow<Topology> + Clone + Send + Sync> BatchSource<'_, T> {
     }
 
     /// The probability that a batch of a rank reads each vertex.
-    fn probabilities(&self, rank: u32) -> Result<Vec<f64>, SampleError> {
+    pub(super) fn probabilities(&self, rank: u32) -> Result<Vec<f64>, SampleError> {
         let named = (1..=self.sampling.fanouts.len())
             .any(|level| matches!(self.sampling.set_into(level), EdgeSet::Named(_)));
         let Some(plain) = self.edges.of(EdgeSet::Plain).filter(|_| !named) else {
@@ -160,7 +160,7 @@ impl<T: Borrow<Topology> + Clone + Send + Sync> BatchSource<'_, T> {
 
     /// How often some batches of a rank read each vertex: the first ones of the second epoch, since plans draw
     /// those of the first one to say how many rows are found.
-    fn counts(&self, rank: u32) -> Result<Vec<u32>, SampleError> {
+    pub(super) fn counts(&self, rank: u32) -> Result<Vec<u32>, SampleError> {
         let rule = Rule::of(self.sampling, self.seed)?;
         let mut sampler = Sampler::over(self.edges.clone(), &rule, 1)?;
         let seeds = self.seeds.to_vec();

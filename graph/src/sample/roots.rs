@@ -2,8 +2,8 @@
 
 use super::cache::count_remote;
 use super::{
-    BatchSource, Batches, Blocks, Cached, Cut, Epoch, Gathered, LeftOut, SampleError, Sampler,
-    SetSeeds, home, shares,
+    Batches, Blocks, Cached, Cut, Epoch, Gathered, LeftOut, SampleError, Sampler, SetSeeds, home,
+    shares,
 };
 use crate::partition::Partition;
 use crate::{GraphData, Topology};
@@ -184,6 +184,16 @@ impl RankSeeds {
         }
     }
 
+    /// The rows of other ranks that the rank keeps, if it keeps any.
+    pub(super) fn cached(&self) -> Option<&Cached> {
+        self.cached.as_deref()
+    }
+
+    /// Which rank owns which vertex.
+    pub(super) fn partition(&self) -> &Arc<Partition> {
+        &self.partition
+    }
+
     /// Goes on with the order of another run.
     pub fn reseed(&mut self, seed: u64) {
         self.batches
@@ -359,92 +369,5 @@ impl RankSeeds {
             most = most.max(&set.sizes);
         }
         Ok(most)
-    }
-}
-
-/// Draws batches as all ranks do, to count their rows.
-pub struct Replay<T> {
-    sampler: Sampler<T>,
-    ranks: Vec<RankSeeds>,
-    batch: RankBatch,
-}
-
-impl<T: Borrow<Topology> + Clone + Send + Sync> Replay<T> {
-    /// The batches that a sampler draws for the ranks of a partition. `seed` is that of the run.
-    ///
-    /// # Errors
-    /// As [`RankSeeds::new`].
-    pub fn new(
-        sampler: Sampler<T>,
-        seeds: &[u32],
-        sampling: &Sampling,
-        partition: &Arc<Partition>,
-        seed: u64,
-    ) -> Result<Self, SampleError> {
-        let source = BatchSource {
-            edges: sampler.edges(),
-            seeds,
-            sampling,
-            partition,
-            seed,
-        };
-        let caches = source.caches()?;
-        let of_rank = |rank: u32| {
-            let own = RankSeeds::new(seeds.to_vec(), sampling, partition, rank, seed)?;
-            Ok(own.with_cache(caches.get(rank as usize)))
-        };
-        let ranks: Result<_, SampleError> = (0..partition.parts()).map(of_rank).collect();
-        Ok(Self {
-            sampler,
-            ranks: ranks?,
-            batch: RankBatch::default(),
-        })
-    }
-
-    /// Batches of an epoch.
-    pub fn count(&self) -> u32 {
-        self.ranks.first().map_or(0, RankSeeds::count)
-    }
-
-    /// Number of ranks.
-    pub fn ranks(&self) -> usize {
-        self.ranks.len()
-    }
-
-    /// Goes on with the batches of another run.
-    pub fn reseed(&mut self, seed: u64) {
-        self.sampler.reseed(seed);
-        self.ranks.iter_mut().for_each(|rank| rank.reseed(seed));
-    }
-
-    /// The rows of a batch, rank by rank, without those that ranks share.
-    ///
-    /// # Errors
-    /// As [`RankSeeds::draw`].
-    pub fn sizes(&mut self, at: At) -> Result<Vec<BatchSizes>, SampleError> {
-        let Self {
-            sampler,
-            ranks,
-            batch,
-        } = self;
-        let of_rank = |rank: &mut RankSeeds| rank.draw(sampler, at, batch);
-        ranks.iter_mut().map(of_rank).collect()
-    }
-
-    /// The rows of the sets of a batch, rank by rank and set by set.
-    ///
-    /// # Errors
-    /// As [`RankSeeds::draw`].
-    pub fn sets(&mut self, at: At) -> Result<Vec<Vec<BatchSizes>>, SampleError> {
-        let Self {
-            sampler,
-            ranks,
-            batch,
-        } = self;
-        let of_rank = |rank: &mut RankSeeds| {
-            rank.draw(sampler, at, batch)?;
-            Ok(batch.sets.iter().map(|set| set.sizes).collect())
-        };
-        ranks.iter_mut().map(of_rank).collect()
     }
 }

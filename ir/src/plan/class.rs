@@ -2,7 +2,9 @@
 
 use super::{Partitioner, Relaxation};
 use crate::program::Skipping;
-use crate::words::sampling::{Cut, Exclude, Fanout, Kind, Negatives, Sampling, SamplingSettings};
+use crate::words::sampling::{
+    CacheBy, Cut, Exclude, Fanout, Kind, Negatives, Sampling, SamplingSettings,
+};
 use crate::words::spelling::counted;
 use crate::words::storage::Storage;
 use crate::words::wire::Wire;
@@ -99,10 +101,27 @@ pub struct SampledClass {
     /// Batches by which the weights are late that a batch reads.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub delay: u32,
+    /// Rows of embeddings of other ranks that each rank has copies of; `None` if it has none that may be old.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub copies: Option<CopiesClass>,
     /// Fanouts of evaluations on batches, whose scores differ from those on the whole graph. None if evaluations run
     /// over the whole graph.
     #[serde(default, skip_serializing_if = "Vec::is_empty", with = "as_text")]
     pub eval_fanouts: Vec<Fanout>,
+}
+
+/// Copies of embeddings of other ranks, which batches read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CopiesClass {
+    /// Rows of each rank.
+    pub rows: u32,
+    /// Which.
+    pub by: CacheBy,
+    /// Steps that they may lack.
+    pub age: u32,
+    /// The parts.
+    pub division: Division,
 }
 
 fn is_false(value: &bool) -> bool {
@@ -156,7 +175,7 @@ impl StatisticalClass {
             Method::Exact => Vec::new(),
             Method::Decoupled => vec![Relaxation::Decouple],
             Method::Histories { .. } | Method::Copies { .. } => vec![Relaxation::StaleEmbeddings],
-            Method::Sampled(sampled) if sampled.delay > 0 => {
+            Method::Sampled(sampled) if sampled.delay > 0 || sampled.copies.is_some() => {
                 vec![Relaxation::Sample, Relaxation::StaleWeights]
             }
             Method::Sampled(_) => vec![Relaxation::Sample],
@@ -189,9 +208,9 @@ impl SampledClass {
             roots,
             exclude,
             negatives,
+            cache,
             // These change no number.
             merges: _,
-            cache: _,
             topology: _,
         } = settings.sampling()?;
         Some(Self {
@@ -208,6 +227,15 @@ impl SampledClass {
             beforehand: settings.beforehand == Some(true),
             lazy: settings.lazy == Some(true),
             delay: settings.delay.unwrap_or(0),
+            copies: cache.zip(division).and_then(|(cache, division)| {
+                Some(CopiesClass {
+                    rows: cache.rows,
+                    by: cache.by,
+                    // Copies that lack no step are the rows themselves.
+                    age: cache.age.filter(|age| *age > 0)?,
+                    division,
+                })
+            }),
             eval_fanouts: settings.eval_fanouts.clone(),
         })
     }
@@ -227,6 +255,9 @@ impl SampledClass {
             delay: Some(self.delay),
             beforehand: Some(self.beforehand),
             lazy: Some(self.lazy),
+            cache: self.copies.map(|copies| copies.rows),
+            cache_by: self.copies.map(|copies| copies.by),
+            cache_age: self.copies.map(|copies| copies.age),
             ..SamplingSettings::default()
         }
     }
@@ -307,6 +338,19 @@ impl fmt::Display for SampledClass {
         }
         if self.delay > 0 {
             write!(f, ", delay {}", self.delay)?;
+        }
+        if let Some(copies) = self.copies {
+            let CopiesClass {
+                rows,
+                by,
+                age,
+                division,
+            } = copies;
+            let (rows, age) = (counted(rows, "row"), counted(age, "step"));
+            write!(
+                f,
+                ", copies of {rows} by {by} that lack up to {age}, {division}"
+            )?;
         }
         if let Some(division) = self.own_roots {
             write!(f, ", roots own of {division}")?;

@@ -39,9 +39,11 @@ impl Candidate {
 
 /// Name of a candidate: placement, ranks (stages x ranks of each), virtual stages if there are
 /// several per rank, partitioner, chunks if there are several, `on batches` if the whole graph is
-/// what the placement usually trains on, the ranks of a node if rows cross to a node once, `+ sums` if partial sums are sent too, how rows travel
-/// if not as they are, the merged visits of a model and the rows of a cache if there are any, the slices of the features if there are several copies, the rule for skipping,
-/// storage unless 32-bit, and `host` if tensors are offloaded.
+/// what the placement usually trains on, the ranks of a node if rows cross to a node once,
+/// `+ sums` if partial sums are sent too, how rows travel if not as they are, the merged visits of
+/// a model, the rows of a cache and the steps that they may lack, the slices of the
+/// features if there are several copies, the rule for skipping, storage unless 32-bit, and `host`
+/// if tensors are offloaded.
 ///
 /// Examples: `graph x 8 metis`, `tensor x 8 hash / 4`, `hybrid 4x2 metis / 16`,
 /// `pipeline 4x1 x 2 virtual / 4`, `skip-broadcast x 8 adaptive:1`, `graph x 8 metis bf16`,
@@ -82,8 +84,11 @@ pub fn candidate_name(placement: Placement, parameters: &Parameters) -> String {
     if let Some(merges) = knobs.sampling.merges {
         name = format!("{name} merges {merges}");
     }
-    if let Some(rows) = knobs.sampling.cache.filter(|rows| *rows > 0) {
-        name = format!("{name} cache {rows}");
+    if let Some(cache) = knobs.sampling.cached() {
+        name = format!("{name} cache {}", cache.rows);
+        if let Some(age) = cache.age {
+            name = format!("{name} age {age}");
+        }
     }
     if let Some(mesh) = knobs.slices {
         name = format!("{name} slices {mesh}");

@@ -107,9 +107,21 @@ impl BatchSizes {
         sum
     }
 
-    /// Vertices of a level that other ranks own.
+    /// Vertices of a level that other ranks own and this one has cached.
+    pub fn cached(&self, level: u8) -> u64 {
+        self.cached.get(usize::from(level)).copied().unwrap_or(0)
+    }
+
+    /// Vertices of a level that other ranks own and this one has not cached.
     pub fn remote(&self, level: u8) -> u64 {
         self.remote.get(usize::from(level)).copied().unwrap_or(0)
+    }
+
+    /// Vertices of a level that a rank names to their owners. It names those that it has cached as well if their rows
+    /// change (`renews`), since their gradients go to the owners.
+    pub fn asked_for(&self, level: u8, renews: bool) -> u64 {
+        let cached = if renews { self.cached(level) } else { 0 };
+        self.remote(level) + cached
     }
 
     /// Vertices of a level.

@@ -187,6 +187,9 @@ pub struct Cache {
     /// Which.
     #[serde(default)]
     pub by: CacheBy,
+    /// Steps that copies of rows may lack, if training changes the rows. `None` if it does not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub age: Option<u32>,
 }
 
 /// What moves with a model to the rank of its next set of seeds (Chen et al., HopGNN).

@@ -110,6 +110,7 @@ pub fn train(
         merges: None,
         cache: None,
         cache_by: None,
+        cache_age: None,
         topology: None,
         beforehand: reader.boolean("static"),
         lazy: reader.boolean("lazy_embeddings"),

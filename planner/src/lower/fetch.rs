@@ -6,6 +6,7 @@
 
 use gnnc_ir::program::instr::{self, AskRows, CacheRows, FetchRows, ServeRows};
 use gnnc_ir::program::{Buffer, BufferId, Extent, Instr, Program, Ref, Role};
+use gnnc_ir::words::sampling::Cache;
 use gnnc_ir::words::types::{Level, Of};
 use std::collections::BTreeMap;
 
@@ -34,6 +35,7 @@ pub fn from_owners(mut program: Program) -> Program {
                     from,
                     to,
                     cache,
+                    renews: false,
                     encoded: None,
                 });
             }
@@ -47,9 +49,9 @@ pub fn from_owners(mut program: Program) -> Program {
     program
 }
 
-/// The program whose ranks keep so many rows of other ranks, which they fetch before they train. Rows that
-/// are not known by then are not kept.
-pub fn with_cache(mut program: Program, rows: u32) -> Program {
+/// The program whose ranks keep some rows of other ranks. They fetch these rows before they train, or, if training
+/// changes them, in the batches that read them.
+pub fn with_cache(mut program: Program, Cache { rows, age, .. }: Cache) -> Program {
     let mut kept: BTreeMap<Ref, Ref> = BTreeMap::new();
     for (phase, index) in program.batch_loops() {
         let Instr::Batches(instr::Batches { body }) = &program.list(phase)[index] else {
@@ -61,15 +63,15 @@ pub fn with_cache(mut program: Program, rows: u32) -> Program {
                 let from = serve.from;
                 let cache = kept.entry(from);
                 let cache = cache.or_insert_with(|| cache_of(&mut program, from, rows));
-                serve.cache = Some(*cache);
+                (serve.cache, serve.renews) = (Some(*cache), age.is_some());
             }
         }
         program.list_mut(phase)[index] = Instr::Batches(instr::Batches { body });
     }
-    let filled = kept
-        .into_iter()
-        .map(|(from, to)| Instr::CacheRows(CacheRows { from, to }));
-    program.setup.extend(filled);
+    if age.is_none() {
+        let filled = (kept.into_iter()).map(|(from, to)| Instr::CacheRows(CacheRows { from, to }));
+        program.setup.extend(filled);
+    }
     program
 }
 

@@ -122,7 +122,8 @@ impl Cut {
                 return (0, self.periods);
             }
             if let Instr::ServeRows(serve) = instr {
-                if !is_weight(serve.from) {
+                // A cache has the rows of one batch at a time.
+                if !is_weight(serve.from) && !serve.renews {
                     return (1, self.periods);
                 }
                 if self.late > 0 {

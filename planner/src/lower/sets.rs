@@ -62,6 +62,7 @@ fn apart(
                 from,
                 to: rows,
                 cache,
+                renews: false,
                 encoded: None,
             };
             before.push(Instr::ServeRows(serve));

@@ -3,7 +3,7 @@
 use super::Parts;
 use super::sets::Curve;
 use gnnc_graph::sample::{
-    Degrees, Division, Pilot, Rule, SampleError, by_degrees, check_roots, room,
+    Degrees, Division, Pilot, Rule, SampleError, by_degrees, check_roots, fetch_evenly, room,
 };
 use gnnc_ir::plan::{AlphaBasis, Partitioner};
 use gnnc_ir::program::{BatchSizes, Capacity, Program, RankSizes};
@@ -149,7 +149,7 @@ impl BatchPlan {
         let mut drawn = self.drawn.trained.iter().flatten();
         let known = drawn.any(|sizes| sizes.cached != BatchSizes::NONE.cached);
         if let (Some(cache), Some(curve), false) = (cache, self.curve.clone(), known) {
-            self.divide(&|sizes| curve.kept(sizes, program.ranks, cache.rows));
+            self.divide(&|sizes| curve.kept(sizes, program.ranks, cache));
             return;
         }
         self.resolve(&|ranks| program.with_shared(ranks));
@@ -244,6 +244,9 @@ fn estimated(
             let share = others as f64 / expected.levels[level].max(1) as f64;
             expected.remote_edges[level] = (edges * share).ceil() as u64;
         }
+    }
+    if let Some(cache) = sampling.cache {
+        fetch_evenly(cache, &mut expected);
     }
     Ok(expected)
 }

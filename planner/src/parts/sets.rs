@@ -1,8 +1,8 @@
 //! Batches whose seeds are trained in sets, as far as a plan depends on them.
 
-use gnnc_graph::sample::{Degrees, Rule, SampleError, SetSeeds, by_degrees};
+use gnnc_graph::sample::{Degrees, Rule, SampleError, SetSeeds, by_degrees, fetch_evenly};
 use gnnc_ir::program::BatchSizes;
-use gnnc_ir::words::sampling::{MAX_HOPS, Sampling};
+use gnnc_ir::words::sampling::{Cache, MAX_HOPS, Sampling};
 use gnnc_ir::workload::Workload;
 
 /// How the rows of a batch grow with its seeds, by the degrees of a graph.
@@ -56,7 +56,8 @@ impl Curve {
 
     /// The rows of a batch if each of the `ranks` keeps so many rows of others: those with most edges out of
     /// them, which is a lower bound of what the best ranking finds.
-    pub(super) fn kept(&self, whole: &BatchSizes, ranks: u32, rows: u32) -> BatchSizes {
+    pub(super) fn kept(&self, whole: &BatchSizes, ranks: u32, cache: Cache) -> BatchSizes {
+        let rows = cache.rows;
         let others = 1.0 - 1.0 / f64::from(ranks.max(2));
         let seeds = whole.levels[self.rule.hops()] as f64;
         let found = by_degrees(&self.degrees, seeds, &self.rule);
@@ -67,6 +68,7 @@ impl Curve {
             sizes.cached[level] = kept;
             sizes.remote[level] = whole.remote[level] - kept;
         }
+        fetch_evenly(cache, &mut sizes);
         sizes
     }
 

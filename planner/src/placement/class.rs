@@ -105,6 +105,9 @@ pub fn on_one_worker(class: &StatisticalClass) -> Result<PlacementSpec, &'static
         Method::Sampled(sampled) if sampled.own_roots.is_some() => {
             Err("with roots own, the seeds of a step depend on the partition, so on the workers")
         }
+        Method::Sampled(sampled) if sampled.copies.is_some() => {
+            Err("copies are rows of other workers, so how old they are depends on the workers")
+        }
         Method::Sampled(sampled) => {
             let knobs = Knobs {
                 sampling: sampled.settings(),

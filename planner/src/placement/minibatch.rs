@@ -30,13 +30,7 @@ pub fn lower(
         ));
     }
     stays(spec)?;
-    if spec.lazy() && spec.knobs.sampling.cached().is_some() {
-        return Err(LowerError::Illegal(
-            "rows of embeddings change in every step that has them, so none is cached; leave out --cache or \
-             --lazy-embeddings"
-                .to_owned(),
-        ));
-    }
+    copies(spec)?;
     let settings = &spec.knobs.sampling;
     let mut clash = None;
     if settings.cached().is_some() {
@@ -84,6 +78,32 @@ fn late_rows(spec: &PlacementSpec) -> Result<(), LowerError> {
     Err(LowerError::Illegal(why))
 }
 
+/// Checks that copies of embeddings are kept only if they may be old, and that nothing else is.
+///
+/// # Errors
+/// Options that do not go together.
+fn copies(spec: &PlacementSpec) -> Result<(), LowerError> {
+    let settings = &spec.knobs.sampling;
+    let why = match (settings.cached(), settings.cache_age) {
+        (Some(_), None) if spec.lazy() => {
+            "rows of embeddings change in every step that has them; give --cache-age, such as --cache-age 8 (steps that \
+             copies of them may lack), or leave out --cache"
+        }
+        (Some(_), Some(_)) if spec.delay() > 0 => {
+            "rows of embeddings are late with --delay, and copies of them with --cache-age; leave out one of the two"
+        }
+        (_, Some(_)) if !spec.lazy() => {
+            "only rows of embeddings that are stepped lazily have copies that are old; leave out --cache-age, or give \
+             --lazy-embeddings"
+        }
+        (None, Some(_)) if spec.ranks > 1 => {
+            "no rows are kept, so none are old; give --cache, such as --cache 1000 (rows), or leave out --cache-age"
+        }
+        (None, Some(_)) | (Some(_), Some(_)) | (_, None) => return Ok(()),
+    };
+    Err(LowerError::Illegal(why.to_owned()))
+}
+
 /// Checks that no model is to move.
 ///
 /// # Errors
@@ -120,7 +140,7 @@ pub(super) fn holds_all(spec: &PlacementSpec) -> Result<(), LowerError> {
 /// Knobs of placement minibatch.
 pub(super) fn in_full(spec: &PlacementSpec) -> Result<(), LowerError> {
     match spec.lazy() {
-        false => Ok(()),
+        false => copies(spec),
         true => Err(LowerError::Illegal(format!(
             "optimizers step all rows in placement {}; leave out --lazy-embeddings, or train with placement minibatch",
             spec.placement
@@ -143,7 +163,7 @@ pub(super) fn with_rows(program: Program, spec: &PlacementSpec) -> Program {
 pub(super) fn cached(program: Program) -> Program {
     let cache = program.sampling.as_ref().and_then(|one| one.cache);
     match cache {
-        Some(cache) if program.ranks > 1 => with_cache(program, cache.rows),
+        Some(cache) if program.ranks > 1 => with_cache(program, cache),
         _ => program,
     }
 }

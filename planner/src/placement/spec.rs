@@ -80,7 +80,8 @@ impl PlacementSpec {
     pub fn relaxations(&self) -> Vec<Relaxation> {
         let of_placement = self.row().map_or(&[][..], |row| row.relaxations);
         let sample = self.samples().then_some(Relaxation::Sample);
-        let delay = (self.delay() > 0).then_some(Relaxation::StaleWeights);
+        let late = self.delay() > 0 || self.reads_old_copies();
+        let delay = late.then_some(Relaxation::StaleWeights);
         let quantise = (!self.wire().is_f32()).then_some(Relaxation::Quantise);
         let of_knobs = sample.into_iter().chain(delay).chain(quantise);
         of_placement.iter().copied().chain(of_knobs).collect()
@@ -89,6 +90,13 @@ impl PlacementSpec {
     /// Whether optimizers step only the rows of embeddings that a batch has.
     pub fn lazy(&self) -> bool {
         self.samples() && self.knobs.sampling.lazy == Some(true)
+    }
+
+    /// Whether batches read copies of embeddings that may lack steps.
+    fn reads_old_copies(&self) -> bool {
+        let cached = self.knobs.sampling.cached();
+        let age = cached.and_then(|cache| cache.age);
+        self.samples() && self.ranks > 1 && age.is_some_and(|age| age > 0)
     }
 
     /// Threads of each rank that draw batches ahead on a cluster: as many as asked for, or as its hosts have left

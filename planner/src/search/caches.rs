@@ -23,7 +23,9 @@ impl Ready {
             return Ok(None);
         }
         let mut spec = self.spec.clone();
-        spec.knobs.sampling.cache = None;
+        let settings = &mut spec.knobs.sampling;
+        settings.cache = None;
+        let age = settings.cache_age.take();
         let programs = lower.programs(&spec).map_err(|e| e.to_string())?;
         let without = Self {
             parts: self.parts.clone(),
@@ -38,7 +40,9 @@ impl Ready {
             (Some(left), grows) => u128::from(cache.rows) * u128::from(left) / u128::from(grows),
         };
         let mut spec = without.spec;
-        spec.knobs.sampling.cache = u32::try_from(rows).ok().filter(|rows| *rows > 0);
+        let settings = &mut spec.knobs.sampling;
+        settings.cache = u32::try_from(rows).ok().filter(|rows| *rows > 0);
+        settings.cache_age = age.filter(|_| settings.cache.is_some());
         Ok(Some(spec))
     }
 }

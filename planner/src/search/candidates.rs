@@ -82,6 +82,7 @@ impl PlanRequest<'_> {
                 // No row of features moves there.
                 OnBatches::Either => {
                     (sampling.cache, sampling.cache_by) = (None, None);
+                    sampling.cache_age = None;
                     self.meshes(ranks)
                 }
                 // Only rows of embeddings can be late there. Features are by rows.
@@ -99,7 +100,8 @@ impl PlanRequest<'_> {
             }
             // With merges as well, there would be many candidates.
             let keeps = row.samples() && !row.moves;
-            if keeps && sampling.lazy != Some(true) {
+            let changes = sampling.lazy == Some(true);
+            if keeps && (!changes || sampling.cache_age.is_some()) {
                 caches = self.caches(ranks);
             }
             let mut found = Vec::new();
@@ -111,6 +113,8 @@ impl PlanRequest<'_> {
                             sampling: SamplingSettings {
                                 merges: *merges,
                                 cache: *cache,
+                                // Nothing is old where nothing is kept.
+                                cache_age: sampling.cache_age.filter(|_| cache.is_some()),
                                 ..sampling.clone()
                             },
                             ..self.common()

@@ -16,6 +16,8 @@ pub(super) struct BatchNeeds {
     vertices: Vec<Extent>,
     /// The level of which rows are fetched from other ranks.
     pub(super) asks: Option<Level>,
+    /// Whether ranks name rows that they have cached as well.
+    pub(super) renews: bool,
     /// The levels that ranks have of each other.
     shares: Option<ShareLevels>,
     /// How many ranks share them.
@@ -33,6 +35,7 @@ impl BatchNeeds {
     pub(super) fn of(program: &Program, phase: Phase) -> Self {
         let mut needs = Self {
             asks: program.asks(phase),
+            renews: program.renews(),
             shares: program.shares(phase),
             sharers: program.group_ranks(Among::Slices),
             alone: program.ranks <= 1,
@@ -114,7 +117,10 @@ impl BatchNeeds {
             (true, _) | (_, None) => Lists::default(),
             (false, Some(level)) => {
                 let own = 8 * sizes.rows(Extent::Level(level));
-                Lists::new(3, own + 4 * sizes.batch.remote(level.number))
+                Lists::new(
+                    3,
+                    own + 4 * sizes.batch.asked_for(level.number, self.renews),
+                )
             }
         };
         let all = self.shares.map_or_else(Lists::default, |share| {

@@ -14,7 +14,7 @@ use gnnc_ir::program::trace::Phase;
 use gnnc_ir::program::{
     BatchSizes, Extent, Instr, Moved, Neighbour, Product, Program, RankSizes, Role,
 };
-use gnnc_ir::words::types::{BySet, EdgeSet};
+use gnnc_ir::words::types::{BySet, EdgeSet, Level};
 use gnnc_ir::words::units::Bytes;
 
 pub(super) fn peak(program: &Program, cluster: &Cluster, parts: &Parts) -> Bytes {
@@ -379,8 +379,9 @@ impl Needs {
         // Others ask for about as many rows as they are asked for.
         let words = self.sent.iter().map(|sent| sent.fetched).max();
         let fetched = self.batches.iter().map(|(_, batch)| {
-            let asked =
-                (batch.asks).map_or(0, |level| parts.sizes[rank].batch.remote(level.number));
+            let sizes = &parts.sizes[rank].batch;
+            let of_level = |level: Level| sizes.asked_for(level.number, batch.renews);
+            let asked = batch.asks.map_or(0, of_level);
             // As many batches of rows are in flight as periods pass until they are taken.
             let flights = u64::from(batch.under_way.saturating_sub(1).max(1));
             flights.saturating_mul(asked.saturating_mul(words.unwrap_or(0)))

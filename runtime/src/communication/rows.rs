@@ -31,11 +31,19 @@ impl Plan<'_> {
             let count = batch.asked().list(which, of).len();
             matrix.listed(List::Fetched(which, of), 0, count)
         };
+        // Of the rows that were asked for, those of which there are no copies.
+        let served = |other| {
+            let list = List::Fetched(OfBatch::Served, other);
+            sent.listed(list, 0, batch.asked().sent(other))
+        };
+        let read = |other| {
+            let list = List::Fetched(OfBatch::Places, other);
+            came.listed(list, 0, batch.asked().read(other))
+        };
         if self.what.begins {
             for other in group.others(rank) {
-                let rows = listed(&sent, OfBatch::Served, other);
-                self.steps.send(group.rank(other), [rows]);
-                let rows = listed(&came, OfBatch::Places, other);
+                self.steps.send(group.rank(other), [served(other)]);
+                let rows = read(other);
                 self.steps.expect(group.rank(other), rows.message_floats());
             }
             self.steps.round();
@@ -61,8 +69,15 @@ impl Plan<'_> {
             }
             self.steps.add(CommStep::Await);
             for other in group.others(rank) {
-                let (from, rows) = (group.rank(other), listed(&came, OfBatch::Places, other));
-                self.steps.receive(from, [rows], Write::Replace);
+                let rows = read(other);
+                self.steps
+                    .receive(group.rank(other), [rows], Write::Replace);
+            }
+            if let Some(cache) = cache {
+                let source = listed(&to, OfBatch::RenewedPlaces, rank);
+                let target = listed(&cache, OfBatch::Renewed, rank);
+                let put = CommStep::Put(source, target, Write::Replace);
+                self.steps.add(put);
             }
         }
     }

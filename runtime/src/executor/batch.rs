@@ -137,6 +137,9 @@ impl Worker {
         let Some(batch) = self.own.part.batches.at_hand_mut() else {
             return Err(Fault::Missing("batches"));
         };
+        if begins && matches!(instr.whole(), Instr::AskRows(_)) {
+            batch.renew();
+        }
         for other in group.others(rank).filter(|_| begins) {
             let (to, rows) = (group.rank(other), batch.asked().list(OfBatch::Rows, other));
             self.transport.send(to, tag, rows.len(), &mut |message| {

@@ -2,7 +2,7 @@
 
 use gnnc_graph::LocalPart;
 use gnnc_graph::partition::Partition;
-use gnnc_graph::sample::Cached;
+use gnnc_graph::sample::{Cached, Copies};
 use std::sync::Arc;
 
 /// Where the rows of all vertices are.
@@ -46,14 +46,20 @@ impl Owners {
 /// Rows of the batch at hand by their owners. Lists are by rank.
 #[derive(Default)]
 pub(crate) struct Asked {
-    /// The own rows that a level has, and the vertices of other ranks in it.
+    /// The own rows that a level has, and the vertices of other ranks in it. Those of which copies are read come last.
     rows: Vec<Vec<u32>>,
     /// The places of these rows in the level.
     places: Vec<Vec<u32>>,
-    /// Own rows that each of the other ranks asked for.
+    /// How many of them are read from their owners.
+    read: Vec<usize>,
+    /// Own rows that each of the other ranks asked for. Those of which it reads copies come last.
     served: Vec<Vec<u32>>,
+    /// How many of them it reads from this rank.
+    sent: Vec<usize>,
     /// Rows of the cache that the level has, and their places in it.
     cached: [Vec<u32>; 2],
+    /// Rows of the cache that are fetched again, and their places in the level.
+    renewed: [Vec<u32>; 2],
     /// Own rows that any rank has in the level, each once.
     owned: Vec<u32>,
     /// For each rank, the places of the rows that it has among these.
@@ -68,6 +74,8 @@ pub(crate) enum OfBatch {
     Served,
     Cached,
     CachedPlaces,
+    Renewed,
+    RenewedPlaces,
     Owned,
     OwnedPlaces,
 }
@@ -86,7 +94,10 @@ impl Asked {
             lists.resize_with(ranks, Vec::new);
             lists.iter_mut().for_each(Vec::clear);
         }
-        self.cached.iter_mut().for_each(Vec::clear);
+        self.sent.clear();
+        self.sent.resize(ranks, 0);
+        let known = self.cached.iter_mut().chain(&mut self.renewed);
+        known.for_each(Vec::clear);
         let owner = owners.partition.owner();
         for (place, vertex) in (0..).zip(level) {
             if let Some(row) = kept.and_then(|kept| kept.row(*vertex)) {
@@ -99,6 +110,57 @@ impl Asked {
             self.rows[of as usize].push(own.unwrap_or(*vertex));
             self.places[of as usize].push(place);
         }
+        self.count_read();
+    }
+
+    fn count_read(&mut self) {
+        self.read.clear();
+        self.read.extend(self.rows.iter().map(Vec::len));
+    }
+
+    /// Asks for the kept rows whose copies are too old for a batch, and names the other ones to their owners too, since
+    /// their gradients go there. Returns the places of the former.
+    pub(crate) fn renew(
+        &mut self,
+        level: &[u32],
+        owners: &Owners,
+        copies: &mut Copies,
+        batch: u32,
+    ) -> &[u32] {
+        let owner = owners.partition.owner();
+        let [rows, places] = std::mem::take(&mut self.cached);
+        let name = |this: &mut Self, place: u32| {
+            let vertex = level[place as usize];
+            let of = owner[vertex as usize] as usize;
+            this.rows[of].push(vertex);
+            this.places[of].push(place);
+        };
+        for (row, place) in rows.into_iter().zip(places) {
+            let lists = if copies.is_old(row, batch) {
+                copies.keep(row, batch);
+                name(self, place);
+                &mut self.renewed
+            } else {
+                &mut self.cached
+            };
+            lists[0].push(row);
+            lists[1].push(place);
+        }
+        self.count_read();
+        for n in 0..self.cached[1].len() {
+            name(self, self.cached[1][n]);
+        }
+        &self.renewed[1]
+    }
+
+    /// How many rows, the first ones of the lists, are read from a rank.
+    pub(crate) fn read(&self, from: u32) -> usize {
+        self.read.get(from as usize).copied().unwrap_or(0)
+    }
+
+    /// How many own rows, the first ones of those that a rank asked for, are sent to it.
+    pub(crate) fn sent(&self, to: u32) -> usize {
+        self.sent.get(to as usize).copied().unwrap_or(0)
     }
 
     /// A list; empty if there is no such rank.
@@ -109,25 +171,37 @@ impl Asked {
             OfBatch::Served => &self.served,
             OfBatch::Cached => return &self.cached[0],
             OfBatch::CachedPlaces => return &self.cached[1],
+            OfBatch::Renewed => return &self.renewed[0],
+            OfBatch::RenewedPlaces => return &self.renewed[1],
             OfBatch::Owned => return &self.owned,
             OfBatch::OwnedPlaces => &self.owned_places,
         };
         lists.get(rank as usize).map_or(&[], |list| list)
     }
 
-    /// Lists the own rows of the vertices that another rank asks for; whether all of these are own ones.
+    /// Lists the own rows of the vertices that another rank asks for; whether all of these are own ones. If it has
+    /// copies of some, the first vertices are those that it reads from this rank.
     pub(crate) fn serve(
         &mut self,
-        rank: u32,
-        other: u32,
+        (rank, other): (u32, u32),
         vertices: &[u32],
         owners: &Owners,
+        copies: Option<(&Cached, &mut Copies)>,
+        batch: u32,
     ) -> bool {
         let Some(list) = self.served.get_mut(other as usize) else {
             return false;
         };
         list.clear();
         list.extend(vertices.iter().map_while(|v| owners.row_on(rank, *v)));
+        let mut sent = vertices.len();
+        if let Some((kept, copies)) = copies {
+            let is_read = |v: &u32| kept.row(*v).is_none_or(|row| copies.is_old(row, batch));
+            sent = vertices.partition_point(is_read);
+            let read = vertices[..sent].iter().filter_map(|v| kept.row(*v));
+            read.for_each(|row| copies.keep(row, batch));
+        }
+        self.sent[other as usize] = sent;
         list.len() == vertices.len()
     }
 
@@ -163,6 +237,7 @@ impl Asked {
             .into_iter()
             .flatten()
             .chain(&self.cached)
+            .chain(&self.renewed)
             .chain([&self.owned]);
         4 * lists.map(Vec::len).sum::<usize>()
     }

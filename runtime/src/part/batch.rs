@@ -14,7 +14,9 @@ use super::walks::{LayerWays, Listed};
 use crate::RuntimeError;
 use crate::fault::Fault;
 use gnnc_graph::Labels;
-use gnnc_graph::sample::{At, Blocks, Cached, Gathered, message_length, room, write_message};
+use gnnc_graph::sample::{
+    At, Blocks, Cached, Copies, Gathered, fetched_again, message_length, room, write_message,
+};
 use gnnc_ir::EdgeSet;
 use gnnc_ir::program::instr::ShareLevels;
 use gnnc_ir::program::trace::Phase;
@@ -117,6 +119,8 @@ pub(crate) struct Batch {
     sampling: Sampling,
     /// Rows of other ranks that the rank keeps.
     cached: Option<Arc<Cached>>,
+    /// The age of each rank's copies of others' rows; none if these rows do not change.
+    copies: Vec<Copies>,
     /// How the edges of all ranks' parts are walked.
     ways_of_all: LayerWays,
     /// The levels that ranks have of each other.
@@ -168,6 +172,7 @@ impl Batch {
             rank: of_run.rank,
             hops: Hops::new(shared.owners.partition.parts()),
             sampling: of.sampling.clone(),
+            copies: shared.copies(of.sampling),
             shared: Arc::clone(shared),
             cached,
             under_way: (0..=lag).map(|_| UnderWay::default()).collect(),
@@ -358,11 +363,49 @@ impl Batch {
         &self.at_hand().asked
     }
 
+    /// Decides which copies of others' rows are too old for the batch at hand, before it asks for its rows.
+    pub(crate) fn renew(&mut self) {
+        let UnderWay {
+            number,
+            drawn,
+            asked,
+            sizes,
+            ..
+        } = &mut self.under_way[self.at_hand];
+        let (Some(copies), Some(asks), Some(set)) = (
+            self.copies.get_mut(self.rank as usize),
+            self.drawing.asks(),
+            drawn.sets.first(),
+        ) else {
+            return;
+        };
+        copies.begin(*number);
+        let (level, owners) = (set.blocks.level(asks.number.into()), &self.shared.owners);
+        for place in asked.renew(level, owners, copies, *number) {
+            fetched_again(*place as usize, sizes);
+        }
+        if let Some(counted) = self.drawn.get_mut(*number as usize) {
+            *counted = *sizes;
+        }
+        self.change();
+    }
+
     /// Lists the own rows of a rank that another one asks for; whether it owns all of these vertices.
     pub(crate) fn serve(&mut self, rank: u32, other: u32, vertices: &[u32]) -> bool {
         self.change();
-        let asked = &mut self.under_way[self.at_hand].asked;
-        asked.serve(rank, other, vertices, &self.shared.owners)
+        let UnderWay { asked, number, .. } = &mut self.under_way[self.at_hand];
+        let copies = self.copies.get_mut(other as usize);
+        let copies = self.shared.cache(other).zip(copies).map(|(kept, copies)| {
+            copies.begin(*number);
+            (&**kept, copies)
+        });
+        asked.serve(
+            (rank, other),
+            vertices,
+            &self.shared.owners,
+            copies,
+            *number,
+        )
     }
 
     /// Lists the own rows that any rank asked for, if they are pushed to, and returns the sizes of the
@@ -435,6 +478,7 @@ impl Batch {
     /// Size in bytes, without what ranks share.
     pub(crate) fn bytes(&self) -> u64 {
         let under_way = self.under_way.iter().map(UnderWay::bytes).sum::<u64>();
-        under_way + self.hops.bytes() + self.drawing.bytes(4 * self.shared.vertices())
+        let copies = self.copies.iter().map(Copies::bytes).sum::<u64>();
+        under_way + copies + self.hops.bytes() + self.drawing.bytes(4 * self.shared.vertices())
     }
 }

@@ -218,6 +218,11 @@ impl Drawing {
         self.own.seeds.count()
     }
 
+    /// The level of which rows are fetched from other ranks.
+    pub(super) fn asks(&self) -> Option<Level> {
+        self.own.read.asks
+    }
+
     /// Goes on with the batches of another run.
     pub(super) fn reseed(&mut self, seed: u64) {
         self.own.reseed(seed);

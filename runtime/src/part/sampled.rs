@@ -8,8 +8,8 @@ use crate::weights::Weights;
 use gnnc_graph::partition::Partition;
 use gnnc_graph::parts::{Parts, WholeGraph};
 use gnnc_graph::sample::{
-    At, BatchSource, Cached, HopEdges, PILOT, RankSeeds, Replay, Rule, SampleError, Sampler,
-    check_apart, seeds,
+    At, BatchSource, Cached, Copies, HopEdges, PILOT, RankSeeds, Replay, Rule, SampleError,
+    Sampler, check_apart, seeds,
 };
 use gnnc_graph::{EdgeFeatures, GraphData, Labels, LocalPart, Topology};
 use gnnc_ir::EdgeSet;
@@ -186,6 +186,15 @@ impl Sampled {
     /// Rows of other ranks that a rank keeps, if it keeps any.
     pub(super) fn cache(&self, rank: u32) -> Option<&Arc<Cached>> {
         self.caches.get(rank as usize)
+    }
+
+    /// The age of each rank's copies of others' rows; none if these rows do not change.
+    pub(super) fn copies(&self, sampling: &Sampling) -> Vec<Copies> {
+        let Some(age) = sampling.cache.and_then(|cache| cache.age) else {
+            return Vec::new();
+        };
+        let rows = self.caches.iter().map(|cache| cache.ids().len());
+        rows.map(|rows| Copies::new(age, rows)).collect()
     }
 
     /// The weight of the seeds of a batch in the mean of their losses.

@@ -47,6 +47,7 @@ impl Which for OfPlans {
         "merges",
         "cache",
         "cache-by",
+        "cache-age",
         "topology",
         "static",
         "lazy-embeddings",

@@ -75,7 +75,7 @@ impl DrawEdges {
     pub fn numbers(&self, sizes: &RankSizes) -> u64 {
         let of_level = |numbers: &[u64]| numbers.get(usize::from(self.level)).copied();
         let batch = &sizes.batch;
-        let vertices = batch.remote(self.level) + of_level(&batch.cached).unwrap_or(0);
+        let vertices = batch.remote(self.level) + batch.cached(self.level);
         2 * vertices + of_level(&batch.remote_edges).unwrap_or(0)
     }
 }

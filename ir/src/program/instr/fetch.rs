@@ -29,9 +29,13 @@ pub struct ServeRows {
     /// Rows of the level that was asked for. If the batch has a slot of them, its own rows are filled when
     /// those of others are sent, so that all are of the same step; else when they arrive.
     pub to: Ref,
-    /// Rows of other ranks that [`CacheRows`] filled.
+    /// Rows of other ranks that [`CacheRows`] filled, or that earlier batches fetched.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache: Option<Ref>,
+    /// Whether rows that a batch fetches are copied to the cache, since training changes them. Those in the cache are
+    /// read until they lack more steps than the batches permit, and forgotten at the end of an epoch.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub renews: bool,
     /// How rows travel, if not as they are in memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub encoded: Option<Encoded>,
@@ -73,8 +77,8 @@ impl Instruction for AskRows {
 
     unpriced!();
 
-    fn traffic(&self, _: &Program, _: &Reads, sizes: &[RankSizes], sum: &mut Traffic) {
-        sum.fetch += INDEX * remote(sizes, self.level.number);
+    fn traffic(&self, program: &Program, _: &Reads, sizes: &[RankSizes], sum: &mut Traffic) {
+        sum.fetch += INDEX * program.asked_for(sizes, self.level.number);
     }
 
     fn print(&self, _: &Program) -> String {
@@ -105,6 +109,9 @@ impl Instruction for ServeRows {
             visit(Operand::read(cache, Use::Rows(Touched::All)));
         }
         visit(Operand::write(self.to, Use::Rows(Touched::All)));
+        if let Some(cache) = self.cache.filter(|_| self.renews) {
+            visit(Operand::write(cache, Use::Rows(Touched::All)));
+        }
     }
 
     fn each_ref(&mut self, visit: &mut dyn FnMut(&mut Ref)) {
@@ -116,6 +123,9 @@ impl Instruction for ServeRows {
     fn check(&self, check: &Check) -> Checked {
         if let Some(cache) = self.cache {
             check.cache(self.from, cache)?;
+        }
+        if self.renews != (self.cache.is_some() && check.program.renews()) {
+            return Err("renews a cache otherwise than its batches say".to_owned());
         }
         check.rows_of_level(self.from, self.to)
     }
@@ -138,8 +148,9 @@ impl Instruction for ServeRows {
 
     fn print(&self, _: &Program) -> String {
         let cache = after(" cache ", self.cache.as_ref());
+        let renews = if self.renews { " renewed" } else { "" };
         format!(
-            "serve-rows {} -> {}{cache}{}",
+            "serve-rows {} -> {}{cache}{renews}{}",
             self.from.text(),
             self.to.text(),
             as_encoded(&self.encoded)
@@ -173,6 +184,7 @@ impl ServeRows {
                 true => Some(Ref::parse(from)?),
                 false => None,
             },
+            renews: from.skip("renewed"),
             encoded: encoded(from)?,
         })
     }
@@ -257,6 +269,19 @@ impl Program {
         bodies.map(Batches::lag).max().unwrap_or(0)
     }
 
+    /// Whether training changes the rows that ranks keep of others.
+    pub fn renews(&self) -> bool {
+        let cache = self.sampling.as_ref().and_then(|batches| batches.cache);
+        cache.is_some_and(|cache| cache.age.is_some())
+    }
+
+    /// Vertices of a level that ranks name to their owners, all ranks together.
+    pub(super) fn asked_for(&self, sizes: &[RankSizes], level: u8) -> u64 {
+        let renews = self.renews();
+        let of_rank = |sizes: &RankSizes| sizes.batch.asked_for(level, renews);
+        sizes.iter().map(of_rank).sum()
+    }
+
     /// The level of which a list's batches read rows of other ranks, if they do.
     pub fn asks(&self, phase: Phase) -> Option<Level> {
         self.batch_of(phase).find_map(|instr| {
@@ -269,7 +294,7 @@ impl Program {
     }
 }
 
-/// Vertices of a level that ranks do not own, all ranks together.
-pub(super) fn remote(sizes: &[RankSizes], level: u8) -> u64 {
+/// Vertices of a level that ranks neither own nor keep, all ranks together.
+fn remote(sizes: &[RankSizes], level: u8) -> u64 {
     sizes.iter().map(|sizes| sizes.batch.remote(level)).sum()
 }

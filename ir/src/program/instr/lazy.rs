@@ -87,8 +87,8 @@ impl Instruction for PushRows {
 
     fn traffic(&self, program: &Program, _: &Reads, sizes: &[RankSizes], sum: &mut Traffic) {
         let level = program.buffer(self.from.buffer).extent.level();
-        let remote = level.map_or(0, |level| super::fetch::remote(sizes, level.number));
-        sum.fetch += message_bytes(program, self.from, &self.encoded) * remote;
+        let rows = level.map_or(0, |level| program.asked_for(sizes, level.number));
+        sum.fetch += message_bytes(program, self.from, &self.encoded) * rows;
     }
 
     fn print(&self, _: &Program) -> String {

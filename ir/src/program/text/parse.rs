@@ -331,6 +331,10 @@ impl<'a> Reader<'a> {
             true => Some(Cache {
                 rows: self.number()?,
                 by: self.one_of(CacheBy::ALL, CacheBy::name)?,
+                age: match self.skip("age") {
+                    true => Some(self.number()?),
+                    false => None,
+                },
             }),
             false => None,
         };

@@ -178,7 +178,8 @@ fn sampling(batches: &Sampling) -> String {
         false => format!(" over{sets}"),
     };
     let cache = cache.map_or(String::new(), |cache| {
-        format!(" cache {} {}", cache.rows, cache.by)
+        let age = cache.age.map_or(String::new(), |n| format!(" age {n}"));
+        format!(" cache {} {}{age}", cache.rows, cache.by)
     });
     let merges = merges.map_or(String::new(), |count| format!(" merges {count}"));
     let exclude = match exclude {

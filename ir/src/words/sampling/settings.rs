@@ -59,6 +59,9 @@ pub struct SamplingSettings {
     /// Which rows these are. Default: probability, or degree where hops run over named sets of edges.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_by: Option<CacheBy>,
+    /// Steps that copies of rows may lack, if training changes the rows. Default: such rows are not kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache_age: Option<u32>,
     /// Which edges a rank holds to draw from. Changes no number. Default: all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub topology: Option<Topology>,
@@ -101,8 +104,11 @@ impl SamplingSettings {
     /// Rows of other ranks to keep, if there are to be any.
     pub fn cached(&self) -> Option<Cache> {
         let rows = self.cache.filter(|rows| *rows > 0)?;
-        let by = self.cache_by.unwrap_or_default();
-        Some(Cache { rows, by })
+        Some(Cache {
+            rows,
+            by: self.cache_by.unwrap_or_default(),
+            age: self.cache_age.filter(|_| self.lazy == Some(true)),
+        })
     }
 
     /// The batches to evaluate on; `None` for the whole graph. They are as large as those to train on,
@@ -142,6 +148,7 @@ impl SamplingSettings {
             merges: None,
             cache: None,
             cache_by: None,
+            cache_age: None,
             topology: None,
             ..settings.clone()
         };
@@ -170,6 +177,7 @@ impl SamplingSettings {
             merges: self.merges.or(other.merges),
             cache: self.cache.or(other.cache),
             cache_by: self.cache_by.or(other.cache_by),
+            cache_age: self.cache_age.or(other.cache_age),
             topology: self.topology.or(other.topology),
             beforehand: self.beforehand.or(other.beforehand),
             lazy: self.lazy.or(other.lazy),
