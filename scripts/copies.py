@@ -61,7 +61,8 @@ class Case:
         self.model.write_text(MODEL.format(graph=file, epochs=options.epochs, batch=options.batch))
 
     def planned(self, copies):
-        command = [self.gnnc, "plan", self.model, "--gpus", WORKERS, "--format", "json", *copies]
+        cluster = f"nodes=1 gpus={WORKERS} gpu=cpu-core link=10gb memory=1GiB"
+        command = [self.gnnc, "plan", self.model, "--cluster", cluster, "--format", "json", *copies]
         for pin in ("placement=minibatch", f"ranks={WORKERS}", "partitioner=metis"):
             command += ["--pin", pin]
         return call(command)["candidates"][0]["bytes"]

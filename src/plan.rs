@@ -4,7 +4,7 @@ mod counted;
 mod kept;
 mod sweep;
 
-pub(crate) use counted::{batch_plan, replay};
+pub(crate) use counted::{Drawn, batch_plan, replay};
 pub use sweep::{SweepPoint, sweep};
 
 use crate::{Compiled, Error, Loaded};

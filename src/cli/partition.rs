@@ -217,7 +217,7 @@ impl PartitionCommand {
             let topology = data.topology.only(EdgeSet::Plain);
             let expected = remote_share(&topology, partition, &rule, &batches)?;
             let sampler = Sampler::new(&*topology, &rule, 1)?;
-            let mut replay = Replay::new(sampler, &seeds, &sampling, partition, 0)?;
+            let mut replay = Replay::new(sampler, &seeds, &sampling, partition, 0, &[])?;
             let drawn = replay.count().min(PILOT);
             let (mut rows, mut elsewhere) = (0, 0);
             for number in 0..drawn {

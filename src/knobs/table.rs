@@ -307,8 +307,8 @@ pub const KNOBS: &[Knob] = &[
         alias: None,
         option: Form::Value("STEPS"),
         values: "",
-        help: "With --cache and --lazy-embeddings: keep copies of other workers' rows of embeddings that lack up to so many \
-               steps; a batch that reads an older one fetches the row again. Needs --allow stale, unless it is 0",
+        help: "Steps that copies of other workers' embeddings may lack, with --cache and --lazy-embeddings. A batch fetches a \
+               row again if its copy lacks more. Needs --allow stale, unless it is 0",
         set: |knobs, text| within(AGES)(text).map(|age| knobs.sampling.cache_age = Some(age)),
     },
     Knob {

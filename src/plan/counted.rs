@@ -5,7 +5,7 @@ use crate::{Compiled, Error, partitions};
 use gnnc_files::Cache;
 use gnnc_graph::partition::{self, Partition};
 use gnnc_graph::sample::{
-    At, HopEdges, PILOT, Replay, Rule, SampleError, Sampler, fetch_share, seeds,
+    At, BatchSource, HopEdges, PILOT, Replay, Rule, SampleError, Sampler, fetch_share, seeds,
 };
 use gnnc_graph::{GraphData, Topology, summary};
 use gnnc_ir::EdgeSet;
@@ -157,7 +157,12 @@ pub(crate) fn batch_plan(
 ) -> Result<BatchPlan, Error> {
     let pilots = |sampling: &Sampling, phase: Phase| {
         let topology = data.topology.only(EdgeSet::Plain);
-        let mut replay = replay(data, &*topology, (sampling, phase), partition, seed)?;
+        let drawn = Drawn {
+            training,
+            sampling,
+            phase,
+        };
+        let mut replay = replay(data, &*topology, drawn, partition, seed)?;
         let first = 0..replay.count().min(PILOT);
         let drawn = first.map(|batch| replay.sizes(At::first_of(phase, batch)));
         let mut drawn = drawn.collect::<Result<Vec<_>, _>>().map_err(no_batches)?;
@@ -179,6 +184,17 @@ pub(crate) fn batch_plan(
     Ok(BatchPlan::drawn(trained, evaluated, graph))
 }
 
+/// The batches of a list.
+#[derive(Clone, Copy)]
+pub(crate) struct Drawn<'a> {
+    /// Those to train on, by which ranks choose the rows that they keep.
+    pub(crate) training: &'a Sampling,
+    /// Those of the list.
+    pub(crate) sampling: &'a Sampling,
+    /// The list.
+    pub(crate) phase: Phase,
+}
+
 /// Draws the batches of a list on all ranks of a partition. `topology` has the plain edges of the graph.
 ///
 /// # Errors
@@ -186,14 +202,34 @@ pub(crate) fn batch_plan(
 pub(crate) fn replay<T: Borrow<Topology> + Clone + Send + Sync>(
     data: &GraphData,
     topology: T,
-    (sampling, phase): (&Sampling, Phase),
+    drawn: Drawn,
     partition: &Arc<Partition>,
     seed: u64,
 ) -> Result<Replay<T>, Error> {
+    let Drawn {
+        training,
+        sampling,
+        phase,
+    } = drawn;
     let made = move || {
+        let trained = BatchSource {
+            edges: &HopEdges::new(topology.clone(), data, &training.over),
+            seeds: &seeds(data, Phase::Step),
+            sampling: training,
+            partition,
+            seed,
+        };
+        let caches = trained.caches()?;
         let edges = HopEdges::new(topology, data, &sampling.over);
         let sampler = Sampler::over(edges, &Rule::of(sampling, seed)?, 1)?;
-        Replay::new(sampler, &seeds(data, phase), sampling, partition, seed)
+        Replay::new(
+            sampler,
+            &seeds(data, phase),
+            sampling,
+            partition,
+            seed,
+            &caches,
+        )
     };
     made().map_err(no_batches)
 }

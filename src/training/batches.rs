@@ -1,7 +1,7 @@
 //! Bytes of epochs on sampled batches.
 
 use crate::Error;
-use crate::plan::replay;
+use crate::plan::{Drawn, replay};
 use gnnc_graph::sample::{At, Replay};
 use gnnc_graph::{GraphData, Partition, Topology};
 use gnnc_ir::EdgeSet;
@@ -29,14 +29,19 @@ impl Check {
         partition: &Partition,
         seed: u64,
     ) -> Result<Option<Self>, Error> {
-        let Some(sampling) = &program.sampling else {
+        let Some(training) = &program.sampling else {
             return Ok(None);
         };
         let topology = Arc::new(data.topology.only(EdgeSet::Plain).into_owned());
         let partition = Arc::new(partition.clone());
         let drawn = |sampling: &Sampling, phase| {
             let topology = Arc::clone(&topology);
-            let replay = replay(data, topology, (sampling, phase), &partition, seed)?;
+            let drawn = Drawn {
+                training,
+                sampling,
+                phase,
+            };
+            let replay = replay(data, topology, drawn, &partition, seed)?;
             let age = sampling.cache.and_then(|cache| cache.age);
             Ok::<_, Error>(match age.zip(program.asks(phase)) {
                 Some((age, level)) => replay.with_copies(age, level.number),
@@ -45,7 +50,7 @@ impl Check {
         };
         let evaluation = program.evaluation.as_ref();
         Ok(Some(Self {
-            training: drawn(sampling, Phase::Step)?,
+            training: drawn(training, Phase::Step)?,
             evaluation: evaluation.map(|e| drawn(e, Phase::Eval)).transpose()?,
         }))
     }

@@ -36,7 +36,7 @@ pub(super) fn on_device(options: &TrainOptions) -> Result<(), Error> {
     let equal_bits = options.knobs.equal_bits == Some(true);
     let sampling = &options.knobs.sampling;
     match &options.device {
-        Device::Cuda(_) if sampling.cache_age.is_some() && sampling.cached().is_some() => {
+        Device::Cuda(_) if options.workers > 1 && sampling.cached().is_some_and(|one| one.age.is_some()) => {
             Err(Error::Input(
                 "found --cache-age with a GPU, on which no copies of embeddings are kept; train on the \
                  processor, or leave out --cache and --cache-age"

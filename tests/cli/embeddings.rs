@@ -170,8 +170,8 @@ fn copies_that_are_asked_for_wrongly_are_refused() {
     refused(&LAZY, &COPIES[..6], "--allow stale");
     refused(&LAZY, &COPIES[..4], "change in every step");
     let none = [&COPIES[..2], &COPIES[4..]].concat();
-    refused(&LAZY, &none, "no rows are kept");
-    refused(&LAZY[..6], &COPIES, "only rows of embeddings");
+    refused(&LAZY, &none, "but none are kept");
+    refused(&LAZY[..6], &COPIES, "--cache-age is for embeddings");
     let late = [&COPIES[..], &["--delay", "1"]].concat();
     refused(&LAZY, &late, "leave out one of the two");
     let apart = [&COPIES[..], &["--topology", "own"]].concat();
@@ -190,6 +190,55 @@ fn copies_go_on_after_a_resume() {
     assert_eq!(resumed, whole);
 }
 
+/// Ranks keep the rows that training reads most, in evaluations too.
+#[test]
+fn evaluations_on_batches_read_the_same_copies() {
+    let folder = Folder::new();
+    let model = model(&folder, ROWS);
+    let evaluated = ["--eval-fanouts", "4,4"];
+    for by in ["degree", "probability", "counts"] {
+        let copies = [&COPIES[..], &["--cache-by", by], &evaluated].concat();
+        let (loss, _) = trained(text(&model), &[&LAZY, &copies[..]].concat());
+        assert!(loss.is_finite());
+        let features = ["--workers", "3", "--cache", "300", "--cache-by", by];
+        let batches = [&LAZY[..6], &features, &evaluated].concat();
+        trained(
+            &example("sage_cora.gir"),
+            &[&batches[..], &["--allow", "sample"]].concat(),
+        );
+    }
+}
+
+#[test]
+fn plans_try_copies_of_an_age() {
+    let folder = Folder::new();
+    let model = model(&folder, ROWS);
+    let batches = [&LAZY[..4], &LAZY[6..]].concat();
+    let plan = |cluster: &str| {
+        let pin = "placement=minibatch,partitioner=metis";
+        let args = [
+            "plan",
+            text(&model),
+            "--cluster",
+            cluster,
+            "--pin",
+            pin,
+            "--all",
+            "--why",
+        ];
+        let aged = ["--cache-age", "4", "--allow", "stale"];
+        gnnc(args.iter().chain(&batches).chain(&aged)).ok()
+    };
+    let found = plan("nodes=1 gpus=3 gpu=cpu-core link=10gb memory=1GiB");
+    assert!(found.contains("metis cache 2708 age 4"), "{found}");
+    assert!(!found.contains("x 1 cache"), "{found}");
+    let found = plan("nodes=1 gpus=3 gpu=a100 link=10gb memory=1GiB");
+    assert!(
+        found.contains("no copies of embeddings are kept on GPUs"),
+        "{found}"
+    );
+}
+
 /// What a plan says that copies save, beside what they save.
 #[test]
 fn plans_know_how_old_copies_are() {
@@ -201,8 +250,8 @@ fn plans_know_how_old_copies_are() {
         let args = [
             "plan",
             text(&model),
-            "--gpus",
-            "3",
+            "--cluster",
+            "nodes=1 gpus=3 gpu=cpu-core link=10gb memory=1GiB",
             "--pin",
             pin,
             "--format",

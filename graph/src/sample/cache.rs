@@ -1,6 +1,7 @@
 //! Rows of other ranks that a rank keeps, so that its batches fetch fewer.
 //!
-//! Features do not change, so the rows that batches read most often are fetched once, before training.
+//! Features do not change, so the rows that batches read most often are fetched once, before training. For rows that
+//! change, see `copies.rs`.
 
 use super::{
     At, HopEdges, PILOT, RankBatch, RankSeeds, Rule, SampleError, Sampler, by_edges, shares,

@@ -12,18 +12,19 @@ use gnnc_ir::words::sampling::Cache;
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
 
-/// Batches of an epoch for which [`fetched_share`] is computed; longer epochs are taken for as many batches.
+/// Batches of an epoch for which [`fetched_share`] is computed; longer epochs are computed as if they had so many.
 const MOST_BATCHES: u32 = 4096;
 
 /// Buckets of probabilities for each factor of e.
 const BUCKETS: f64 = 16.0;
 
-/// The age of a rank's copies.
+/// The age of a rank's copies. A rank numbers the rows of its own copies by its cache, and those of another rank's
+/// copies of its rows as its own rows are numbered.
 #[derive(Clone, Debug)]
 pub struct Copies {
     /// Steps that a copy may lack.
     age: u32,
-    /// For each row of the cache, one more than the number of the batch that fetched it; 0 if none did.
+    /// For each row, one more than the number of the batch that fetched it; 0 if none did.
     fetched: Vec<u32>,
 }
 
@@ -43,7 +44,7 @@ impl Copies {
         }
     }
 
-    /// Whether a batch that reads a row of the cache has to fetch it.
+    /// Whether a batch that reads a row has to fetch it.
     pub fn is_old(&self, row: u32, batch: u32) -> bool {
         let fetched = self.fetched[row as usize];
         fetched == 0 || batch + 1 - fetched > self.age
@@ -86,14 +87,14 @@ pub fn fetched_again(place: usize, sizes: &mut BatchSizes) {
 
 /// Of the batches that read a row, the share that fetches it: a batch of an epoch reads it with this probability, and
 /// copies may lack `age` steps.
-pub fn fetched_share(probability: f64, age: u32, batches: u32) -> f64 {
+fn fetched_share(probability: f64, age: u32, batches: u32) -> f64 {
     let (batches, age) = (batches.clamp(1, MOST_BATCHES) as usize, age as usize);
     let probability = probability.clamp(f64::MIN_POSITIVE, 1.0);
     // The probability that each batch fetches it: it reads it, and none of the last `age` batches has fetched it.
     let mut fetches: Vec<f64> = Vec::with_capacity(batches);
     let mut recent = 0.0f64;
     for batch in 0..batches {
-        if let Some(past) = batch.checked_sub(age + 1) {
+        if let Some(past) = batch.checked_sub(age.saturating_add(1)) {
             recent -= fetches[past];
         }
         let one = probability * (1.0 - recent).max(0.0);
@@ -111,12 +112,11 @@ pub fn fetch_share(share: f64, sizes: &mut BatchSizes) {
     }
 }
 
-/// The same where nothing is known of single rows: as if batches read all rows of the cache equally often.
-pub fn fetch_evenly(cache: Cache, sizes: &mut BatchSizes) {
-    if let Some(age) = cache.age {
-        let probability = sizes.cached[0] as f64 / f64::from(cache.rows.max(1));
-        let batches = u32::try_from(sizes.count).unwrap_or(u32::MAX);
-        fetch_share(fetched_share(probability, age, batches), sizes);
+/// Of the batches that read a row of a cache, the share that fetches it: none, if rows do not change.
+pub fn fetched_of(cache: Cache, batches: u32) -> impl Fn(f64) -> f64 {
+    move |probability| {
+        let share = |age| fetched_share(probability, age, batches);
+        cache.age.map_or(0.0, share)
     }
 }
 

@@ -20,8 +20,14 @@ pub struct Estimate {
 }
 
 impl Estimate {
-    /// Which share of the vertices of level 0 is among the `rows` with most edges out of them.
-    pub fn share_of_first(&self, degrees: &Degrees, rows: f64) -> f64 {
+    /// Which share of the vertices of level 0 is read from a cache of the `rows` with most edges out of them. Of the
+    /// batches that have a vertex with some probability, the share `fetched` reads it from elsewhere.
+    pub fn share_of_first(
+        &self,
+        degrees: &Degrees,
+        rows: f64,
+        fetched: impl Fn(f64) -> f64,
+    ) -> f64 {
         let mut classes: Vec<(&DegreeClass, f64)> = degrees
             .classes
             .iter()
@@ -32,7 +38,9 @@ impl Estimate {
         for (class, p) in classes {
             let taken = class.vertices.min(left);
             left -= taken;
-            first += taken * p;
+            if taken > 0.0 {
+                first += taken * p * (1.0 - fetched(p));
+            }
             all += class.vertices * p;
         }
         if all > 0.0 { first / all } else { 0.0 }

@@ -52,7 +52,7 @@ pub use apart::{Answers, check_apart};
 pub use batches::{Batches, Division, Epoch, home, shares};
 pub use blocks::{Blocks, Layer};
 pub use cache::{BatchSource, Cached};
-pub use copies::{Copies, fetch_evenly, fetch_share, fetched_again, fetched_share};
+pub use copies::{Copies, fetch_share, fetched_again, fetched_of};
 pub use error::SampleError;
 pub use estimate::{DegreeClass, Degrees, Estimate, by_degrees, by_edges};
 pub use gnnc_ir::words::sampling::{ALL, Cut, Exclude, Fanout, Kind, MAX_HOPS, Negatives};

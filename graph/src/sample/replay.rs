@@ -1,6 +1,6 @@
 //! Draws batches as all ranks do, to count their rows.
 
-use super::{At, BatchSource, Copies, RankBatch, RankSeeds, SampleError, Sampler};
+use super::{At, BatchSource, Cached, Copies, RankBatch, RankSeeds, SampleError, Sampler};
 use crate::Topology;
 use crate::partition::Partition;
 use gnnc_ir::program::BatchSizes;
@@ -20,7 +20,8 @@ pub struct Replay<T> {
 }
 
 impl<T: Borrow<Topology> + Clone + Send + Sync> Replay<T> {
-    /// The batches that a sampler draws for the ranks of a partition. `seed` is that of the run.
+    /// The batches that a sampler draws for the ranks of a partition, which keep rows of each other in `caches`, if
+    /// there are any. `seed` is that of the run.
     ///
     /// # Errors
     /// As [`RankSeeds::new`].
@@ -30,15 +31,8 @@ impl<T: Borrow<Topology> + Clone + Send + Sync> Replay<T> {
         sampling: &Sampling,
         partition: &Arc<Partition>,
         seed: u64,
+        caches: &[Arc<Cached>],
     ) -> Result<Self, SampleError> {
-        let source = BatchSource {
-            edges: sampler.edges(),
-            seeds,
-            sampling,
-            partition,
-            seed,
-        };
-        let caches = source.caches()?;
         let of_rank = |rank: u32| {
             let own = RankSeeds::new(seeds.to_vec(), sampling, partition, rank, seed)?;
             Ok(own.with_cache(caches.get(rank as usize)))

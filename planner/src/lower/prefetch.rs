@@ -122,7 +122,7 @@ impl Cut {
                 return (0, self.periods);
             }
             if let Instr::ServeRows(serve) = instr {
-                // A cache has the rows of one batch at a time.
+                // Batches change the cache, so one batch takes its rows before the next one.
                 if !is_weight(serve.from) && !serve.renews {
                     return (1, self.periods);
                 }

@@ -3,7 +3,7 @@
 use super::Parts;
 use super::sets::Curve;
 use gnnc_graph::sample::{
-    Degrees, Division, Pilot, Rule, SampleError, by_degrees, check_roots, fetch_evenly, room,
+    Degrees, Division, Pilot, Rule, SampleError, by_degrees, check_roots, fetched_of, room,
 };
 use gnnc_ir::plan::{AlphaBasis, Partitioner};
 use gnnc_ir::program::{BatchSizes, Capacity, Program, RankSizes};
@@ -221,7 +221,10 @@ fn estimated(
     let kept = sampling.cache.map_or(0.0, |cache| {
         let others = 1.0 - 1.0 / ranks.max(1.0);
         match others > 0.0 {
-            true => found.share_of_first(&degrees, f64::from(cache.rows) / others),
+            true => {
+                let fetched = fetched_of(cache, count);
+                found.share_of_first(&degrees, f64::from(cache.rows) / others, fetched)
+            }
             false => 0.0,
         }
     });
@@ -244,9 +247,6 @@ fn estimated(
             let share = others as f64 / expected.levels[level].max(1) as f64;
             expected.remote_edges[level] = (edges * share).ceil() as u64;
         }
-    }
-    if let Some(cache) = sampling.cache {
-        fetch_evenly(cache, &mut expected);
     }
     Ok(expected)
 }

@@ -1,6 +1,6 @@
 //! Batches whose seeds are trained in sets, as far as a plan depends on them.
 
-use gnnc_graph::sample::{Degrees, Rule, SampleError, SetSeeds, by_degrees, fetch_evenly};
+use gnnc_graph::sample::{Degrees, Rule, SampleError, SetSeeds, by_degrees, fetched_of};
 use gnnc_ir::program::BatchSizes;
 use gnnc_ir::words::sampling::{Cache, MAX_HOPS, Sampling};
 use gnnc_ir::workload::Workload;
@@ -57,18 +57,18 @@ impl Curve {
     /// The rows of a batch if each of the `ranks` keeps so many rows of others: those with most edges out of
     /// them, which is a lower bound of what the best ranking finds.
     pub(super) fn kept(&self, whole: &BatchSizes, ranks: u32, cache: Cache) -> BatchSizes {
-        let rows = cache.rows;
         let others = 1.0 - 1.0 / f64::from(ranks.max(2));
         let seeds = whole.levels[self.rule.hops()] as f64;
         let found = by_degrees(&self.degrees, seeds, &self.rule);
-        let share = found.share_of_first(&self.degrees, f64::from(rows) / others);
+        let batches = u32::try_from(whole.count).unwrap_or(u32::MAX);
+        let fetched = fetched_of(cache, batches);
+        let share = found.share_of_first(&self.degrees, f64::from(cache.rows) / others, fetched);
         let mut sizes = *whole;
         for level in 0..=MAX_HOPS {
             let kept = (whole.remote[level] as f64 * share).floor() as u64;
             sizes.cached[level] = kept;
             sizes.remote[level] = whole.remote[level] - kept;
         }
-        fetch_evenly(cache, &mut sizes);
         sizes
     }
 

@@ -78,7 +78,7 @@ fn late_rows(spec: &PlacementSpec) -> Result<(), LowerError> {
     Err(LowerError::Illegal(why))
 }
 
-/// Checks that copies of embeddings are kept only if they may be old, and that nothing else is.
+/// Checks that an age is given for caches of embeddings, and for nothing else.
 ///
 /// # Errors
 /// Options that do not go together.
@@ -93,11 +93,11 @@ fn copies(spec: &PlacementSpec) -> Result<(), LowerError> {
             "rows of embeddings are late with --delay, and copies of them with --cache-age; leave out one of the two"
         }
         (_, Some(_)) if !spec.lazy() => {
-            "only rows of embeddings that are stepped lazily have copies that are old; leave out --cache-age, or give \
-             --lazy-embeddings"
+            "--cache-age is for embeddings that are stepped lazily; give --lazy-embeddings, or leave out --cache-age"
         }
         (None, Some(_)) if spec.ranks > 1 => {
-            "no rows are kept, so none are old; give --cache, such as --cache 1000 (rows), or leave out --cache-age"
+            "--cache-age says how old kept rows may be, but none are kept; give --cache, such as --cache 1000 (rows), or \
+             leave out --cache-age"
         }
         (None, Some(_)) | (Some(_), Some(_)) | (_, None) => return Ok(()),
     };

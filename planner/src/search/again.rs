@@ -8,7 +8,7 @@ impl Ready {
     fn keeps_nothing(&self) -> bool {
         let fills = |program: &Program| {
             let mut setup = program.setup.iter();
-            setup.any(|instr| matches!(instr, Instr::CacheRows(_)))
+            program.renews() || setup.any(|instr| matches!(instr, Instr::CacheRows(_)))
         };
         let batches = self.parts.batch.iter().flat_map(|batch| &batch.expected);
         let found: u64 = batches.flat_map(|sizes| &sizes.cached).sum();

@@ -113,8 +113,10 @@ impl PlanRequest<'_> {
                             sampling: SamplingSettings {
                                 merges: *merges,
                                 cache: *cache,
-                                // Nothing is old where nothing is kept.
-                                cache_age: sampling.cache_age.filter(|_| cache.is_some()),
+                                // Nothing is old where nothing is kept. Lowering refuses ages of what does not change.
+                                cache_age: sampling
+                                    .cache_age
+                                    .filter(|_| cache.is_some() || !changes),
                                 ..sampling.clone()
                             },
                             ..self.common()
@@ -131,6 +133,10 @@ impl PlanRequest<'_> {
     /// How many rows of other ranks may be kept: none, some shares of all, and all; or as pinned.
     fn caches(&self, ranks: u32) -> Vec<Option<u32>> {
         let pinned = self.pin.knobs.sampling.cache;
+        // Copies of embeddings change what is trained, so a rank that has none is named without them.
+        if ranks == 1 && self.pin.knobs.sampling.cache_age.is_some() {
+            return vec![None];
+        }
         if pinned.is_some() || ranks == 1 {
             return vec![pinned];
         }
@@ -347,6 +353,20 @@ impl PlanRequest<'_> {
                     })
                 })
                 .to_vec(),
+        }
+    }
+
+    /// Refuses copies of embeddings on GPUs.
+    pub(super) fn check_copies(&self, spec: &PlacementSpec) -> Result<(), String> {
+        let cached = spec.knobs.sampling.cached().filter(|_| spec.samples());
+        let ages = cached.is_some_and(|cache| cache.age.is_some());
+        match ages && spec.ranks > 1 && self.cluster.device.kind == DeviceKind::Gpu {
+            true => Err(
+                "no copies of embeddings are kept on GPUs; plan for processors, such as --cluster cpu, or leave out \
+                 --cache-age"
+                    .to_owned(),
+            ),
+            false => Ok(()),
         }
     }
 

@@ -151,6 +151,7 @@ pub(super) fn ready(
 /// Why it has none.
 pub(super) fn divided(request: &PlanRequest, spec: &PlacementSpec) -> Result<Parts, String> {
     request.check_equal_bits(spec)?;
+    request.check_copies(spec)?;
     let found = parts(request.workload, spec.parts(), spec.partitioner());
     let mut found = found.map_err(|e| e.to_string())?;
     if let Some(node_ranks) = spec.node_ranks() {

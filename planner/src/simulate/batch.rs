@@ -18,6 +18,8 @@ pub(super) struct BatchNeeds {
     pub(super) asks: Option<Level>,
     /// Whether ranks name rows that they have cached as well.
     pub(super) renews: bool,
+    /// Rows of other ranks that a rank keeps copies of.
+    copied: u64,
     /// The levels that ranks have of each other.
     shares: Option<ShareLevels>,
     /// How many ranks share them.
@@ -36,6 +38,7 @@ impl BatchNeeds {
         let mut needs = Self {
             asks: program.asks(phase),
             renews: program.renews(),
+            copied: program.copied(),
             shares: program.shares(phase),
             sharers: program.group_ranks(Among::Slices),
             alone: program.ranks <= 1,
@@ -94,7 +97,12 @@ impl BatchNeeds {
             0 => 0,
             _ => self.numbers.iter().map(|one| one.slot_bytes(sizes)).sum(),
         };
-        4 * sizes.vertices * (1 + samplers) + (batch + numbers) * (under_way + 2 * samplers)
+        // Of its copies, and of other ranks' copies of its rows, it knows how old they are.
+        let ages = match self.copied {
+            0 => 0,
+            rows => 4 * (rows + sizes.vertices),
+        };
+        ages + 4 * sizes.vertices * (1 + samplers) + (batch + numbers) * (under_way + 2 * samplers)
     }
 
     /// The lists of a batch that kernels and messages read.

@@ -118,8 +118,8 @@ impl Asked {
         self.read.extend(self.rows.iter().map(Vec::len));
     }
 
-    /// Asks for the kept rows whose copies are too old for a batch, and names the other ones to their owners too, since
-    /// their gradients go there. Returns the places of the former.
+    /// Lists the kept rows by their owners: first those whose copies are too old for a batch, which are fetched, then the
+    /// others, of which only gradients are sent. Returns the places of those that are fetched.
     pub(crate) fn renew(
         &mut self,
         level: &[u32],
@@ -196,10 +196,12 @@ impl Asked {
         list.extend(vertices.iter().map_while(|v| owners.row_on(rank, *v)));
         let mut sent = vertices.len();
         if let Some((kept, copies)) = copies {
-            let is_read = |v: &u32| kept.row(*v).is_none_or(|row| copies.is_old(row, batch));
-            sent = vertices.partition_point(is_read);
-            let read = vertices[..sent].iter().filter_map(|v| kept.row(*v));
-            read.for_each(|row| copies.keep(row, batch));
+            let rows = || vertices.iter().zip(&*list);
+            let is_kept = |v: u32| kept.row(v).is_some();
+            let is_read = |(v, row): &(&u32, &u32)| !is_kept(**v) || copies.is_old(**row, batch);
+            sent = rows().take_while(is_read).count();
+            let fetched = rows().take(sent).filter(|(v, _)| is_kept(**v));
+            fetched.for_each(|(_, row)| copies.keep(*row, batch));
         }
         self.sent[other as usize] = sent;
         list.len() == vertices.len()

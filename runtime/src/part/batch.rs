@@ -119,7 +119,7 @@ pub(crate) struct Batch {
     sampling: Sampling,
     /// Rows of other ranks that the rank keeps.
     cached: Option<Arc<Cached>>,
-    /// The age of each rank's copies of others' rows; none if these rows do not change.
+    /// The age of copies by rank: the rank's own copies, and those that others have of its rows.
     copies: Vec<Copies>,
     /// How the edges of all ranks' parts are walked.
     ways_of_all: LayerWays,
@@ -172,7 +172,7 @@ impl Batch {
             rank: of_run.rank,
             hops: Hops::new(shared.owners.partition.parts()),
             sampling: of.sampling.clone(),
-            copies: shared.copies(of.sampling),
+            copies: shared.copies(of.sampling, of_run.rank, of_run.own),
             shared: Arc::clone(shared),
             cached,
             under_way: (0..=lag).map(|_| UnderWay::default()).collect(),

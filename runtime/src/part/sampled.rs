@@ -188,12 +188,18 @@ impl Sampled {
         self.caches.get(rank as usize)
     }
 
-    /// The age of each rank's copies of others' rows; none if these rows do not change.
-    pub(super) fn copies(&self, sampling: &Sampling) -> Vec<Copies> {
+    /// The age of a rank's copies of others' rows, and of others' copies of its `own` rows, by rank; none if these rows
+    /// do not change.
+    pub(super) fn copies(&self, sampling: &Sampling, rank: u32, own: usize) -> Vec<Copies> {
         let Some(age) = sampling.cache.and_then(|cache| cache.age) else {
             return Vec::new();
         };
-        let rows = self.caches.iter().map(|cache| cache.ids().len());
+        let rows = (0..)
+            .zip(&self.caches)
+            .map(|(other, cache)| match other == rank {
+                true => cache.ids().len(),
+                false => own,
+            });
         rows.map(|rows| Copies::new(age, rows)).collect()
     }
 
@@ -257,7 +263,7 @@ impl Sampled {
         let (seed, threads) = (options.seed, options.threads_per_rank);
         let sampler = sampler(edges, sampling, seed, threads)?;
         let (seeds, partition) = (self.seeds(phase), &self.owners.partition);
-        let mut replay = Replay::new(sampler, seeds, sampling, partition, seed)?;
+        let mut replay = Replay::new(sampler, seeds, sampling, partition, seed, &self.caches)?;
         let mut all = Vec::new();
         for batch in 0..replay.count().min(PILOT) {
             let sizes = replay.sizes(At::first_of(phase, batch))?;

@@ -271,8 +271,14 @@ impl Program {
 
     /// Whether training changes the rows that ranks keep of others.
     pub fn renews(&self) -> bool {
+        self.copied() > 0
+    }
+
+    /// Rows of others that each rank keeps, if training changes them; else 0.
+    pub fn copied(&self) -> u64 {
         let cache = self.sampling.as_ref().and_then(|batches| batches.cache);
-        cache.is_some_and(|cache| cache.age.is_some())
+        let cache = cache.filter(|cache| cache.age.is_some());
+        cache.map_or(0, |cache| cache.rows.into())
     }
 
     /// Vertices of a level that ranks name to their owners, all ranks together.

@@ -59,7 +59,7 @@ pub struct SamplingSettings {
     /// Which rows these are. Default: probability, or degree where hops run over named sets of edges.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_by: Option<CacheBy>,
-    /// Steps that copies of rows may lack, if training changes the rows. Default: such rows are not kept.
+    /// Steps that copies of rows may lack, if training changes the rows. Without it, a cache of such rows is refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_age: Option<u32>,
     /// Which edges a rank holds to draw from. Changes no number. Default: all.
@@ -133,6 +133,11 @@ impl SamplingSettings {
             },
             exclude: Exclude::Nothing,
             negatives: Negatives::Given,
+            // No step changes a row meanwhile.
+            cache: training.cache.map(|cache| Cache {
+                age: cache.age.map(|_| u32::MAX),
+                ..cache
+            }),
             ..training
         })
     }

@@ -174,6 +174,10 @@ fn refuse_batches(program: &gnnc_ir::program::Program, several: bool) -> Result<
                    on processors; leave out topology own, or --device";
         return Err(RuntimeError::Program(why.to_owned()));
     }
+    if program.renews() {
+        let why = "ranks keep copies of embeddings, which they do on processors only; leave out --cache-age, or --device";
+        return Err(RuntimeError::Program(why.to_owned()));
+    }
     Ok(())
 }
 
