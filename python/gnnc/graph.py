@@ -102,7 +102,7 @@ class Graph:
         file = io.BytesIO()
         np.savez(file, edge_index=edges, **known)  # type: ignore[arg-type]
         self._native = _gnnc.Graph.from_archive(file.getvalue(), name, shared)
-        self.self_loops = loops_of(edges, self.num_nodes)
+        self.self_loops = loops_of(edges, self.num_nodes - self._native.subjects)
 
     @classmethod
     def _of(cls, native: _gnnc.Graph) -> Graph:
@@ -289,6 +289,18 @@ class Graph:
         return self._native.classes
 
     @property
+    def num_graphs(self) -> int:
+        """Graphs of a file of many graphs, whose labels, scores and predictions are of graphs; 0 of a single graph.
+
+        Of the vertices, the last ones stand for the graphs.
+        """
+        return self._native.subjects if self._sets().get("graphs") else 0
+
+    def _sets(self) -> dict[str, int]:
+        """Edges of each named set."""
+        return {of["name"]: of["edges"] for of in self.statistics.get("edge_sets", [])}
+
+    @property
     def repeated_edges(self) -> int:
         """How many repeated edges were left out."""
         return self._native.repeats
@@ -324,6 +336,8 @@ class Graph:
             "relations": about.get("relations"),
             "edge_features": about.get("edge_features"),
         }
+        if sets := self._sets():
+            lines["edge_sets"] = "{ " + ", ".join(f'"{name}": {edges}' for name, edges in sets.items()) + " }"
         if not identity and about["features"]:
             density = about["feature_nonzeros"] / (about["vertices"] * about["features"])
             lines["feature_density"] = f"{min(density, 1.0):.6g}"

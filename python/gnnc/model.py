@@ -137,9 +137,9 @@ class Model:
 
 @dataclass(frozen=True)
 class Predictions:
-    """What a model says about every vertex."""
+    """What a model says about every vertex; of many graphs about every graph, and of pairs about every pair."""
 
-    #: A row of numbers for each vertex, before softmax or sigmoid.
+    #: A row of numbers for each of them, before softmax or sigmoid.
     logits: np.ndarray
     #: What the numbers are: of a `class`, of `several` labels, or `numbers` themselves.
     labels: str
@@ -158,7 +158,7 @@ class Predictions:
 
     @property
     def classes(self) -> np.ndarray:
-        """The most probable class of each vertex; of several labels, whether it has each."""
+        """The most probable class of each; of several labels, whether it has each."""
         if self.labels == "numbers":
             raise InputError("these predictions are numbers, not classes; they are in the attribute `logits`")
         return self.logits > 0 if self.labels == "several" else self.logits.argmax(axis=1)
@@ -204,7 +204,10 @@ def embeddings(
     workers: int = 1,
     threads: int | None = None,
 ) -> np.ndarray:
-    """The rows of the tensor that a model calls `name`, one for each vertex. The rest is as in `predict`."""
+    """The rows of the tensor that a model calls `name`, one for each vertex; graphs and pairs are the last vertices.
+
+    The rest is as in `predict`.
+    """
     model = getattr(model, "model", model)
     model = model_of(model)
     model._fits(graph)

@@ -169,6 +169,12 @@ impl Graph {
         self.dropped.self_loops
     }
 
+    /// How many of the last vertices stand for graphs or pairs; 0 if none do.
+    #[getter]
+    fn subjects(&self) -> u32 {
+        self.data.subjects
+    }
+
     #[getter]
     fn repeats(&self) -> u64 {
         self.dropped.repeats

@@ -291,7 +291,11 @@ pub fn predict<'py>(
         let loaded = model.load(of_graph, of_graph.is_some())?;
         let compiled = gnnc::compile(&loaded.model, &loaded.workload)?;
         let options = evaluation(workers, threads)?;
-        let found = gnnc::outputs(&loaded, &compiled, &options, given.weights())?;
+        let mut found = gnnc::outputs(&loaded, &compiled, &options, given.weights())?;
+        // Of many graphs, and of pairs, the vertices inside them have no predictions.
+        let data = loaded.data.as_ref();
+        let first = data.map_or(0, |data| data.subjects().start as usize);
+        found.logits.drain(..first * found.classes);
         Ok((found, loaded.model.loss.labels()))
     })?;
     let about = PyDict::new(py);

@@ -96,7 +96,7 @@ FORWARDS = [
         lambda self, x, edge_index: self.lin(x * degree(edge_index, 240)),
         "degree: `degree` works on edges inside `forward`",
     ),
-    (lambda self, x, edge_index: global_mean_pool(self.lin(x), None), "`global_mean_pool` is not imported"),
+    (lambda self, x, edge_index: global_mean_pool(self.lin(x), None), "`global_mean_pool` without the graphs of the vertices"),
     (
         lambda self, signal, edge_index: self.lin(signal),
         'the arguments `signal` of `forward` have names that do not say what they are; say it with inputs={"signal": "x"}',

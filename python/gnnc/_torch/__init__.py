@@ -55,8 +55,11 @@ class Source:
                         f"`{binding.path}` has shape {tuple(target.shape)} in the module, expected {values.shape}"
                     )
                 target.copy_(torch.from_numpy(values))
-            for path, name in self.norms:
+            for path, name, pooled in self.norms:
                 rows = embeddings(model, name, graph).astype(np.float64)
+                if graph.num_graphs:
+                    inside = len(rows) - graph.num_graphs
+                    rows = rows[inside:] if pooled else rows[:inside]
                 norm = module.get_submodule(path)
                 norm.running_mean.copy_(torch.from_numpy(rows.mean(axis=0)))
                 norm.running_var.copy_(torch.from_numpy(rows.var(axis=0)))
@@ -72,7 +75,7 @@ def from_torch(module, graph, *, inputs, loss, optimizer, epochs, name):
             f"found a {type(graph).__name__} as the graph, expected a gnnc.Graph; gnnc.Graph.from_pyg makes one of a Data"
         )
     said = optimizer_text(module, optimizer)
-    kinds, left = kinds_of(module, inputs or {})
+    kinds, left = kinds_of(module, inputs or {}, graph)
     writer = Converter(graph, decays(module, optimizer))
     out = writer.root(module, kinds, left)
     if not writer.problems and not isinstance(out, (Rows, Broken)):
@@ -81,6 +84,11 @@ def from_torch(module, graph, *, inputs, loss, optimizer, epochs, name):
     if isinstance(out, Rows) and (out.heads or out.single):
         writer.problems.append(
             "forward: returns heads, expected a row of logits for each vertex; flatten or average them"
+        )
+    if graph.num_graphs and isinstance(out, Rows) and out.name not in writer.pooled:
+        writer.problems.append(
+            f"forward: returns a row for each vertex, but labels of {graph.name} are of graphs; pool the rows, as with "
+            "torch_geometric.nn.global_mean_pool"
         )
     if writer.identity and writer.uses_x and graph.num_features:
         writer.problems.append(

@@ -67,8 +67,9 @@ def log_softmax(value, dim=None):
     return Rows(value.name, value.width, final=True)
 
 
-#: What pools, and functions that change edges.
-POOLS = ("add", "mean", "max")
+#: What pools, as PyTorch Geometric and gnnc's language call it.
+POOLS = {"add": "sum", "mean": "mean", "max": "max"}
+#: Functions that change edges.
 OF_EDGES = (
     "add_self_loops",
     "add_remaining_self_loops",
@@ -211,10 +212,10 @@ def called(writer, hint, name, args, kwargs):
         return squeezed(writer, hint, args[0], *args[1:])
     if name in ("contiguous", "clone", "float", "to"):
         return args[0]
-    if name in [f"global_{kind}_pool" for kind in POOLS]:
-        raise Unsupported(
-            f"`{name}` is not imported", "write the model in gnnc's language, with `pool` (docs/language.md)"
-        )
+    for kind, reduce in POOLS.items():
+        if name == f"global_{kind}_pool":
+            keys = dict(zip(("x", "batch", "size"), args))
+            return pooled(writer, hint, name, reduce, **{**keys, **kwargs})
     if name in OF_EDGES:
         raise Unsupported(f"`{name}` works on edges inside `forward`", "prepare the graph before, for PyTorch too")
     if name == "size" or name == "dim":
@@ -222,6 +223,25 @@ def called(writer, hint, name, args, kwargs):
     raise Unsupported(
         f"`{name}` has no equal", "use the functions that docs/python.md lists, or write the model in gnnc's language"
     )
+
+
+def pooled(writer, hint, what, reduce, x, batch=None, size=None):
+    """A row for each graph."""
+    h = flat(writer, x, f"`{what}`")
+    if not isinstance(batch, Given) or batch.kind != "batch":
+        raise Unsupported(f"`{what}` without the graphs of the vertices", "pass the argument `batch` of `forward`")
+    if size is not None:
+        raise Unsupported(f"`{what}` with a number of graphs", "leave out `size`")
+    if not writer.graph.num_graphs:
+        raise Unsupported(
+            f"`{what}`, but the graph is a single one",
+            "make a gnnc.Graph of many with gnnc.Graph.from_pyg(torch_geometric.data.Batch.from_data_list(graphs))",
+        )
+    if h in writer.pooled:
+        raise Unsupported(f"`{what}` of rows that are of graphs already", "leave it out")
+    name = writer.let(hint, f"pool({h}, {reduce})")
+    writer.pooled.add(name)
+    return Rows(name, x.width)
 
 
 def reshaped(writer, hint, value, sizes):

@@ -86,6 +86,19 @@ TEXTS = {
   let centered = h - mean_rows(h)
   return centered * rsqrt(mean_rows(centered * centered) + eps)
 }}""",
+    # Of many graphs: the vertices inside them, each with an edge to the vertex that stands for its graph.
+    "normalized_columns_inside": """layer {name}(h, eps) on "graphs" {{
+  let inside = out_degree
+  let count = recip(mean_rows(inside))
+  let centered = (h - mean_rows(h * inside) * count) * inside
+  return centered * rsqrt(mean_rows(centered * centered) * count + eps)
+}}""",
+    "normalized_columns_of_graphs": """layer {name}(h, eps) on "graphs" {{
+  let graphs = 1 - out_degree
+  let count = recip(mean_rows(graphs))
+  let centered = (h - mean_rows(h * graphs) * count) * graphs
+  return centered * rsqrt(mean_rows(centered * centered) * count + eps)
+}}""",
     "normalized_graph": """layer {name}(h, eps) on {on} {{
   let centered = h - mean_rows(mean_cols(h))
   return centered * recip(sqrt(mean_rows(mean_cols(centered * centered))) + eps)

@@ -23,8 +23,8 @@ def layer_norm(writer, module, path, value, batch=None, batch_size=None):
     if shape is not None and tuple(shape) != (value.width,):
         raise Unsupported(f"LayerNorm over {tuple(shape)}", f"normalize the {value.width} columns of a vertex")
     by_row = getattr(module, "mode", "node") == "node"
-    if not by_row and batch is not None:
-        raise Unsupported('LayerNorm(mode="graph") with a batch', 'use mode="node"')
+    if not by_row and (batch is not None or writer.graph.num_graphs):
+        raise Unsupported('LayerNorm(mode="graph") of many graphs', 'use mode="node"')
     layer = writer.layer("normalized_rows" if by_row else "normalized_graph")
     text = affine(writer, path, f"{layer}({h}, {number(module.eps)})", module)
     return Rows(writer.let(path, text), value.width)
@@ -35,8 +35,9 @@ def batch_norm(writer, module, path, value):
     inner, prefix = (module.module, "module.") if hasattr(module, "module") else (module, "")
     if inner.track_running_stats:
         h = writer.let(f"{path}_input", f"1 * {h}") if h == "x" else h
-        writer.norms.append((path + ("." + prefix.rstrip(".") if prefix else ""), h))
-    layer = writer.layer("normalized_columns")
+        writer.norms.append((path + ("." + prefix.rstrip(".") if prefix else ""), h, h in writer.pooled))
+    of_many = "normalized_columns_of_graphs" if h in writer.pooled else "normalized_columns_inside"
+    layer = writer.layer(of_many if writer.graph.num_graphs else "normalized_columns")
     text = affine(writer, path, f"{layer}({h}, {number(inner.eps)})", inner, prefix)
     return Rows(writer.let(path, text), value.width)
 

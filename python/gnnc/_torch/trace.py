@@ -57,7 +57,19 @@ def whole_functions():
     return [function for function in [*found, *(getattr(utils, name, None) for name in OF_EDGES)] if function]
 
 
-def kinds_of(module, inputs):
+def kept_whole(function):
+    """A function that tracing records instead of following, wherever it is stored."""
+
+    def recorded(*args, **kwargs):
+        proxies = [value for value in (*args, *kwargs.values()) if isinstance(value, fx.Proxy)]
+        if not proxies:
+            return function(*args, **kwargs)
+        return proxies[0].tracer.create_proxy("call_function", function, args, kwargs)
+
+    return recorded
+
+
+def kinds_of(module, inputs, graph):
     """What the arguments of `forward` are, by their names; those that are unknown and have a default are left out."""
     found, unknown, left = {}, [], {}
     for name, argument in inspect.signature(type(module).forward).parameters.items():
@@ -67,7 +79,8 @@ def kinds_of(module, inputs):
         if said is not None and said not in WORDS:
             raise UnsupportedError(f"found inputs={{{name!r}: {said!r}}}, expected one of {', '.join(WORDS)}")
         kind = WORDS.get(said) or KNOWN.get(name)
-        if kind and (argument.default is inspect.Parameter.empty or said or kind in ("x", "edges")):
+        read = kind in ("x", "edges") or kind == "batch" and graph.num_graphs
+        if kind and (argument.default is inspect.Parameter.empty or said or read):
             found[name] = kind
         elif argument.default is not inspect.Parameter.empty:
             left[name] = argument.default
@@ -86,12 +99,22 @@ def traced(module, left):
     """The graph of what `forward` does in training."""
     modes = [(part, part.training) for part in module.modules()]
     kind = type(module)
+    # Tracing finds functions by the names of a file, but not those that modules hold, as in `self.pool = global_mean_pool`.
+    whole = whole_functions()
+    held = [
+        (vars(part), name, value)
+        for part in module.modules()
+        for name, value in vars(part).items()
+        if any(value is function for function in whole)
+    ]
     if "forward" in vars(module) and hasattr(module.forward, "__func__"):
         # Sequential of PyTorch Geometric has one method a class and one an object.
         kind.forward = module.forward.__func__
     try:
         module.train()
-        return Tracer(autowrap_functions=tuple(whole_functions())).trace(module, concrete_args=left or None)
+        for attributes, name, function in held:
+            attributes[name] = kept_whole(function)
+        return Tracer(autowrap_functions=tuple(whole)).trace(module, concrete_args=left or None)
     except Exception as error:  # noqa: BLE001 - whatever `forward` raises
         at = traceback.extract_tb(error.__traceback__)
         own = [
@@ -105,6 +128,8 @@ def traced(module, left):
             "not decide by values or sizes of tensors, nor change edges: prepare the graph before"
         ) from error
     finally:
+        for attributes, name, function in held:
+            attributes[name] = function
         for part, mode in modes:
             part.training = mode
 

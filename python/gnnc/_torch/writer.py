@@ -81,6 +81,8 @@ class Writer:
         #: Whether the features are one of its own for each vertex, and why.
         self.identity = None
         self.uses_x = False
+        #: Names of tensors whose rows are of graphs.
+        self.pooled = set()
         self._decay_of = decay_of
         self._names = set(TAKEN)
         self._known = {}
@@ -96,6 +98,8 @@ class Writer:
             at += 1
             unique = f"{name}_{at}"
         self._names.add(unique)
+        if self.pooled.intersection(re.findall(r"\w+", expression)):
+            self.pooled.add(unique)
         self.lines.append(f"let {unique} = {expression}")
         return unique
 
