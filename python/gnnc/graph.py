@@ -40,8 +40,9 @@ class Graph:
 
     edge_index:  `(2, edges)` numbers of vertices; row 0 are sources, row 1 targets
     x:           `(vertices, features)` features
-    y:           a class for each vertex (whole numbers, -1 if unknown), or numbers for each vertex
-    *_mask:      whether a vertex is in the split
+    y:           a class for each vertex (whole numbers, -1 if unknown), or numbers for each vertex; with `batch`, for each
+                 graph
+    *_mask:      whether a vertex is in the split; with `batch`, whether a graph is
     edge_attr:   a number or a row of numbers for each edge
     edge_type:   the type of each edge, below `num_relations`
     num_nodes:   number of vertices, if neither `x` nor `y` says it
@@ -292,9 +293,14 @@ class Graph:
     def num_graphs(self) -> int:
         """Graphs of a file of many graphs, whose labels, scores and predictions are of graphs; 0 of a single graph.
 
-        Of the vertices, the last ones stand for the graphs.
+        The last vertices stand for the graphs.
         """
         return self._native.subjects if self._sets().get("graphs") else 0
+
+    @property
+    def predicts_pairs(self) -> bool:
+        """Whether labels, scores and predictions are of pairs of vertices."""
+        return self._native.subjects > 0 and not self.num_graphs
 
     def _sets(self) -> dict[str, int]:
         """Edges of each named set."""

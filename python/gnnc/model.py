@@ -137,7 +137,7 @@ class Model:
 
 @dataclass(frozen=True)
 class Predictions:
-    """What a model says about every vertex; of many graphs about every graph, and of pairs about every pair."""
+    """What a model says about every vertex, every graph of many, or every pair."""
 
     #: A row of numbers for each of them, before softmax or sigmoid.
     logits: np.ndarray
@@ -180,7 +180,7 @@ def predict(
     workers: int = 1,
     threads: int | None = None,
 ) -> Predictions:
-    """What a model with weights says about the vertices of `graph`, or of its own graph.
+    """What a model with weights says about the vertices (or the graphs, or the pairs) of `graph`, or of its own graph.
 
     checkpoint: take the weights of a run of `train` or of the command line; those of its best epoch unless `last`
     threads:    threads per worker, by default as many as there are processors

@@ -96,7 +96,7 @@ FORWARDS = [
         lambda self, x, edge_index: self.lin(x * degree(edge_index, 240)),
         "degree: `degree` works on edges inside `forward`",
     ),
-    (lambda self, x, edge_index: global_mean_pool(self.lin(x), None), "`global_mean_pool` without the graphs of the vertices"),
+    (lambda self, x, edge_index: global_mean_pool(self.lin(x), None), "`global_mean_pool`, but the graph is a single one"),
     (
         lambda self, signal, edge_index: self.lin(signal),
         'the arguments `signal` of `forward` have names that do not say what they are; say it with inputs={"signal": "x"}',
@@ -153,7 +153,7 @@ def test_graphs_on_which_pytorch_computes_something_else(directed):
 
 def test_graphs_that_do_not_fit(directed):
     text = refused(modules.PLAIN["GCNConv"](12, 3), directed)
-    assert "returns 3 numbers per vertex, but the graph graph has 4 classes" in text
+    assert "returns 3 numbers for each label, but the graph graph has 4 classes" in text
     assert (
         "RGCNConv has 5 relations, but the graph has 3; make the graph with `edge_type` and num_relations=5"
         in refused(modules.TYPED["RGCNConv"](12, 4, 5), directed)

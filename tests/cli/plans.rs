@@ -129,19 +129,21 @@ fn fewest_seconds<const N: usize>(args: [&str; N], part: &str) -> f64 {
 /// Plans are compared with the time METIS takes to divide a graph into 64 parts, in the same
 /// minutes: no second is equally long on two machines, or twice on a busy one. METIS takes most
 /// of the time of plans whose graph is at hand, and those are compared with their own graph;
-/// graphs that are statistics are compared with squirrel.
+/// graphs that are statistics are compared with squirrel. Each limit is one and a half times what two
+/// busy cores took: processors that share a core, and runs of METIS that were lucky, changed ratios by
+/// a sixth.
 #[test]
 fn models_are_planned_in_little_more_time_than_metis_takes() {
     for (name, gpus, graph, most) in [
-        ("gcnii_128_reddit", "64", "squirrel", 2.0),
-        ("gcnii_128_reddit", "1024", "squirrel", 2.6),
-        ("gat_papers100m", "64", "squirrel", 2.6),
-        ("gat_cora", "64", "squirrel", 1.4),
-        ("gat_ppr_squirrel", "64", "squirrel", 2.3),
-        ("res_plus_32_photo", "64", "photo", 2.6),
+        ("gcnii_128_reddit", "64", "squirrel", 1.7),
+        ("gcnii_128_reddit", "1024", "squirrel", 3.4),
+        ("gat_papers100m", "64", "squirrel", 3.2),
+        ("gat_cora", "64", "squirrel", 1.3),
+        ("gat_ppr_squirrel", "64", "squirrel", 3.3),
+        ("res_plus_32_photo", "64", "photo", 3.2),
         // Ranges take up to a fifth of these two.
-        ("gcnii_cora", "64", "cora", 6.2),
-        ("res_plus_64_cora", "64", "cora", 9.4),
+        ("gcnii_cora", "64", "cora", 6.4),
+        ("res_plus_64_cora", "64", "cora", 11.1),
     ] {
         let model = example(&format!("{name}.gir"));
         let data = example(&format!("data/{graph}.npz"));

@@ -74,6 +74,10 @@ def from_torch(module, graph, *, inputs, loss, optimizer, epochs, name):
         raise InputError(
             f"found a {type(graph).__name__} as the graph, expected a gnnc.Graph; gnnc.Graph.from_pyg makes one of a Data"
         )
+    if graph.predicts_pairs:
+        raise UnsupportedError(
+            f"labels of {graph.name} are of pairs, which from_torch does not import; write the model in gnnc's language (docs/data.md)"
+        )
     said = optimizer_text(module, optimizer)
     kinds, left = kinds_of(module, inputs or {}, graph)
     writer = Converter(graph, decays(module, optimizer))
@@ -99,8 +103,8 @@ def from_torch(module, graph, *, inputs, loss, optimizer, epochs, name):
         raise UnsupportedError(f"{type(module).__name__} cannot become a model of gnnc:{lines}")
     if graph.num_classes > out.width:
         raise InputError(
-            f"`forward` of {type(module).__name__} returns {out.width} numbers per vertex, but the graph {graph.name} has {graph.num_classes} "
-            "classes or numbers per vertex"
+            f"`forward` of {type(module).__name__} returns {out.width} numbers for each label, but the graph {graph.name} has {graph.num_classes} "
+            "classes or numbers for each"
         )
     source = Source(module, writer, graph, out.final)
     source.fits(graph)

@@ -45,8 +45,10 @@ def elementwise(writer, hint, name, value, args=(), kwargs=None):
     value = rows(value, name)
     given = dict(zip(ARGUMENTS.get(name, []), args))
     given.update({key: v for key, v in (kwargs or {}).items() if key not in IGNORED})
-    text = ELEMENTWISE[name](value.name, **given)
-    return Rows(writer.let(hint, text), value.width, value.heads, value.single)
+    h = value.name
+    if name in PARTIAL and not value.single:
+        h = writer.defined(h)
+    return Rows(writer.let(hint, ELEMENTWISE[name](h, **given)), value.width, value.heads, value.single)
 
 
 def dropped(writer, hint, value, p=0.5, training=True):
@@ -67,7 +69,9 @@ def log_softmax(value, dim=None):
     return Rows(value.name, value.width, final=True)
 
 
-#: What pools, as PyTorch Geometric and gnnc's language call it.
+#: Functions that are not defined at 0.
+PARTIAL = {"log", "sqrt", "rsqrt"}
+#: Pools: their names in PyTorch Geometric and in gnnc's language.
 POOLS = {"add": "sum", "mean": "mean", "max": "max"}
 #: Functions that change edges.
 OF_EDGES = (
@@ -82,6 +86,8 @@ OF_EDGES = (
     "degree",
     "to_dense_batch",
 )
+#: What stands for a pool that was called by another name than its own.
+RECORDED = "recorded_pool"
 SIGNS = {"add": "+", "sub": "-", "mul": "*", "truediv": "/", "div": "/"}
 
 
@@ -100,6 +106,8 @@ def combined(writer, hint, name, a, b, scale=1):
     if len(widths) > 1 or len({value.heads for value in found}) > 1:
         shapes = " and ".join(f"{value.heads or ''}{' x ' if value.heads else ''}{value.width}" for value in found)
         raise Unsupported(f"`{SIGNS[name]}` of tensors of {shapes} columns", "make them equal")
+    if SIGNS[name] == "/" and isinstance(b, Rows) and not b.single:
+        names[1] = writer.defined(names[1])
     right = names[1] if scale == 1 else f"{number(scale)} * {names[1]}"
     text = writer.let(hint, f"{names[0]} {SIGNS[name]} {right}")
     return Rows(text, max(value.width for value in found), found[0].heads, all(value.single for value in found))
@@ -215,7 +223,9 @@ def called(writer, hint, name, args, kwargs):
     for kind, reduce in POOLS.items():
         if name == f"global_{kind}_pool":
             keys = dict(zip(("x", "batch", "size"), args))
-            return pooled(writer, hint, name, reduce, **{**keys, **kwargs})
+            return pooled(writer, hint, name, reduce, {**keys, **kwargs})
+    if name == RECORDED:
+        return pooled(writer, hint, f"global_{args[2]}_pool", args[2], dict(zip(("x", "batch", "size"), [*args[:2], args[3]])))
     if name in OF_EDGES:
         raise Unsupported(f"`{name}` works on edges inside `forward`", "prepare the graph before, for PyTorch too")
     if name == "size" or name == "dim":
@@ -225,20 +235,23 @@ def called(writer, hint, name, args, kwargs):
     )
 
 
-def pooled(writer, hint, what, reduce, x, batch=None, size=None):
+def pooled(writer, hint, what, reduce, arguments):
     """A row for each graph."""
+    x, batch, size = (arguments.pop(key, None) for key in ("x", "batch", "size"))
+    if arguments:
+        raise Unsupported(f"`{what}` has no argument `{min(arguments)}`", "leave it out")
     h = flat(writer, x, f"`{what}`")
-    if not isinstance(batch, Given) or batch.kind != "batch":
-        raise Unsupported(f"`{what}` without the graphs of the vertices", "pass the argument `batch` of `forward`")
-    if size is not None:
-        raise Unsupported(f"`{what}` with a number of graphs", "leave out `size`")
     if not writer.graph.num_graphs:
         raise Unsupported(
             f"`{what}`, but the graph is a single one",
             "make a gnnc.Graph of many with gnnc.Graph.from_pyg(torch_geometric.data.Batch.from_data_list(graphs))",
         )
+    if not isinstance(batch, Given) or batch.kind != "batch":
+        raise Unsupported(f"`{what}` without the graphs of the vertices", "pass the argument `batch` of `forward`")
+    if size is not None:
+        raise Unsupported(f"`{what}` with a number of graphs", "leave out `size`: the graph says it")
     if h in writer.pooled:
-        raise Unsupported(f"`{what}` of rows that are of graphs already", "leave it out")
+        raise Unsupported(f"`{what}` gets rows that a pool made already", "leave it out")
     name = writer.let(hint, f"pool({h}, {reduce})")
     writer.pooled.add(name)
     return Rows(name, x.width)
@@ -278,12 +291,22 @@ def item(value, key):
         return value
     if isinstance(value, (list, tuple)):
         return value[key]
+    if isinstance(key, Given):
+        raise Unsupported(
+            f"`h[{key.kind}]` gives each vertex the row of its graph, which is not imported",
+            "put rows beside each other behind the pool",
+        )
     raise Unsupported(f"the item {key!r} of a tensor", "models have no rows or columns by number")
 
 
 def features(writer):
     """The features of the graph."""
     writer.uses_x = True
+    if writer.graph.num_graphs and not writer.graph.num_features:
+        raise Unsupported(
+            "the vertices of the graphs have no features",
+            "give each some, for PyTorch too, as torch_geometric.transforms.OneHotDegree and Constant do",
+        )
     width = writer.graph.num_features or writer.graph.num_nodes
     if not writer.graph.num_features:
         writer.identity = writer.identity or "the graph has no features"

@@ -86,7 +86,13 @@ TEXTS = {
   let centered = h - mean_rows(h)
   return centered * rsqrt(mean_rows(centered * centered) + eps)
 }}""",
-    # Of many graphs: the vertices inside them, each with an edge to the vertex that stands for its graph.
+    # For many graphs. A vertex inside a graph has one edge of the set `graphs`; a vertex that stands for a graph has none.
+    "ones_inside": """layer {name}(h) on "graphs" {{
+  return h * (1 - out_degree) + out_degree
+}}""",
+    "ones_of_graphs": """layer {name}(h) on "graphs" {{
+  return h * out_degree + (1 - out_degree)
+}}""",
     "normalized_columns_inside": """layer {name}(h, eps) on "graphs" {{
   let inside = out_degree
   let count = recip(mean_rows(inside))

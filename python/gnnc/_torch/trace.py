@@ -1,5 +1,6 @@
 """Follows the forward method of a module with torch.fx, and writes a model of what it does."""
 
+import contextlib
 import inspect
 import sys
 import traceback
@@ -57,16 +58,33 @@ def whole_functions():
     return [function for function in [*found, *(getattr(utils, name, None) for name in OF_EDGES)] if function]
 
 
-def kept_whole(function):
-    """A function that tracing records instead of following, wherever it is stored."""
+def recorded_pool(x, batch, reduce, size):
+    """What a pool of PyTorch Geometric computes, however it was called."""
+    raise NotImplementedError
 
-    def recorded(*args, **kwargs):
-        proxies = [value for value in (*args, *kwargs.values()) if isinstance(value, fx.Proxy)]
-        if not proxies:
-            return function(*args, **kwargs)
-        return proxies[0].tracer.create_proxy("call_function", function, args, kwargs)
 
-    return recorded
+@contextlib.contextmanager
+def pools_recorded():
+    """Lets tracing record pools that it does not find by their names, as `self.pool(h, batch)` and `pyg.global_add_pool(..)`.
+
+    All of them call one function of PyTorch Geometric, which is another one meanwhile.
+    """
+    home = sys.modules.get("torch_geometric.nn.pool.glob")
+    scatter = getattr(home, "scatter", None)
+    if scatter is None:
+        yield
+        return
+
+    def recorded(x, batch, dim=0, dim_size=None, reduce="sum"):
+        if not isinstance(x, fx.Proxy):
+            return scatter(x, batch, dim=dim, dim_size=dim_size, reduce=reduce)
+        return x.tracer.create_proxy("call_function", recorded_pool, (x, batch, reduce, dim_size), {})
+
+    home.scatter = recorded
+    try:
+        yield
+    finally:
+        home.scatter = scatter
 
 
 def kinds_of(module, inputs, graph):
@@ -88,7 +106,8 @@ def kinds_of(module, inputs, graph):
             unknown.append(name)
     if unknown:
         names = ", ".join(f"`{name}`" for name in unknown)
-        example = f'inputs={{"{unknown[0]}": "x"}}'
+        likely = "batch" if "batch" in unknown[0] else "x"
+        example = f'inputs={{"{unknown[0]}": "{likely}"}}'
         raise UnsupportedError(
             f"the arguments {names} of `forward` have names that do not say what they are; say it with {example}"
         )
@@ -99,22 +118,13 @@ def traced(module, left):
     """The graph of what `forward` does in training."""
     modes = [(part, part.training) for part in module.modules()]
     kind = type(module)
-    # Tracing finds functions by the names of a file, but not those that modules hold, as in `self.pool = global_mean_pool`.
-    whole = whole_functions()
-    held = [
-        (vars(part), name, value)
-        for part in module.modules()
-        for name, value in vars(part).items()
-        if any(value is function for function in whole)
-    ]
     if "forward" in vars(module) and hasattr(module.forward, "__func__"):
         # Sequential of PyTorch Geometric has one method a class and one an object.
         kind.forward = module.forward.__func__
     try:
         module.train()
-        for attributes, name, function in held:
-            attributes[name] = kept_whole(function)
-        return Tracer(autowrap_functions=tuple(whole)).trace(module, concrete_args=left or None)
+        with pools_recorded():
+            return Tracer(autowrap_functions=tuple(whole_functions())).trace(module, concrete_args=left or None)
     except Exception as error:  # noqa: BLE001 - whatever `forward` raises
         at = traceback.extract_tb(error.__traceback__)
         own = [
@@ -128,8 +138,6 @@ def traced(module, left):
             "not decide by values or sizes of tensors, nor change edges: prepare the graph before"
         ) from error
     finally:
-        for attributes, name, function in held:
-            attributes[name] = function
         for part, mode in modes:
             part.training = mode
 

@@ -98,7 +98,9 @@ class Writer:
             at += 1
             unique = f"{name}_{at}"
         self._names.add(unique)
-        if self.pooled.intersection(re.findall(r"\w+", expression)):
+        # Variables, but neither functions nor the names of arguments, nor what is in quotes.
+        read = re.findall(r"\b[A-Za-z]\w*\b(?!\s*[(=])", re.sub(r'"[^"]*"', "", expression))
+        if self.pooled.intersection(read):
             self.pooled.add(unique)
         self.lines.append(f"let {unique} = {expression}")
         return unique
@@ -112,6 +114,15 @@ class Writer:
         name = key if on == "edges" else f"{key}_looped"
         self.layers.setdefault(name, TEXTS[key].format(name=name, on=on))
         return name
+
+    def defined(self, h):
+        """A tensor with 1 in the rows that nothing reads, so that functions that are not defined at 0 are finite.
+
+        Of many graphs, tensors have rows of vertices and of graphs, and each layer reads one kind.
+        """
+        if not self.graph.num_graphs:
+            return h
+        return f"{self.layer('ones_inside' if h in self.pooled else 'ones_of_graphs')}({h})"
 
     def own_edges(self, what):
         """What a layer that adds no self loops runs on: the edges as PyTorch has them."""
