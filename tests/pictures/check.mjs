@@ -123,12 +123,14 @@ async function zooms(page, number) {
   await page.keyboard.press("n");
   const said = await page.locator("figure:has(canvas.timeline)").nth(number).locator("output").textContent();
   assert.match(said, /takes .* \(.* s\)/, "stepping to an event says nothing of it");
+  // Before, a window may be that of the other timeline, whose epoch may be shorter.
   await page.keyboard.press("0");
+  const whole = await state();
   const box = await canvas.boundingBox();
   await canvas.scrollIntoViewIfNeeded();
   await canvas.dblclick({ position: { x: box.width / 2, y: Math.min(60, box.height - 20) } });
   const clicked = await state();
-  assert.ok(clicked[1] - clicked[0] < before[1] - before[0], "a double click does not zoom");
+  assert.ok(clicked[1] - clicked[0] < whole[1] - whole[0], "a double click does not zoom");
   await page.locator("figure:has(canvas.timeline)").nth(number).getByRole("button", { name: "Show the epoch" }).click();
 }
 
