@@ -80,7 +80,7 @@ impl PlacementSpec {
     pub fn relaxations(&self) -> Vec<Relaxation> {
         let of_placement = self.row().map_or(&[][..], |row| row.relaxations);
         let sample = self.samples().then_some(Relaxation::Sample);
-        let late = self.delay() > 0 || self.reads_old_copies();
+        let late = self.delay() > 0 || self.copies_age().is_some_and(|age| age > 0);
         let delay = late.then_some(Relaxation::StaleWeights);
         let quantise = (!self.wire().is_f32()).then_some(Relaxation::Quantise);
         let of_knobs = sample.into_iter().chain(delay).chain(quantise);
@@ -92,11 +92,10 @@ impl PlacementSpec {
         self.samples() && self.knobs.sampling.lazy == Some(true)
     }
 
-    /// Whether batches read copies of embeddings that may lack steps.
-    fn reads_old_copies(&self) -> bool {
-        let cached = self.knobs.sampling.cached();
-        let age = cached.and_then(|cache| cache.age);
-        self.samples() && self.ranks > 1 && age.is_some_and(|age| age > 0)
+    /// Steps that copies of embeddings may lack, if ranks keep any.
+    pub(crate) fn copies_age(&self) -> Option<u32> {
+        let several = self.samples() && self.ranks > 1;
+        self.knobs.sampling.cached().filter(|_| several)?.age
     }
 
     /// Threads of each rank that draw batches ahead on a cluster: as many as asked for, or as its hosts have left

@@ -358,9 +358,7 @@ impl PlanRequest<'_> {
 
     /// Refuses copies of embeddings on GPUs.
     pub(super) fn check_copies(&self, spec: &PlacementSpec) -> Result<(), String> {
-        let cached = spec.knobs.sampling.cached().filter(|_| spec.samples());
-        let ages = cached.is_some_and(|cache| cache.age.is_some());
-        match ages && spec.ranks > 1 && self.cluster.device.kind == DeviceKind::Gpu {
+        match spec.copies_age().is_some() && self.cluster.device.kind == DeviceKind::Gpu {
             true => Err(
                 "no copies of embeddings are kept on GPUs; plan for processors, such as --cluster cpu, or leave out \
                  --cache-age"

@@ -277,7 +277,7 @@ impl Program {
     /// Rows of others that each rank keeps, if training changes them; else 0.
     pub fn copied(&self) -> u64 {
         let cache = self.sampling.as_ref().and_then(|batches| batches.cache);
-        let cache = cache.filter(|cache| cache.age.is_some());
+        let cache = cache.filter(|cache| cache.age.is_some() && self.ranks > 1);
         cache.map_or(0, |cache| cache.rows.into())
     }
 
