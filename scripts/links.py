@@ -3,10 +3,12 @@
 
     scripts/links.py --rank                            # cora and photo, three splits each
     scripts/links.py --graphs cora --seeds 5 --rank --ways whole,10 batches,1,fresh
+    scripts/links.py --graphs pubmed --seeds 5 --layer gcn_conv --hidden 32 --out 16 --lr 0.01 --ways whole,10 batches,1,fresh
 
 Split and run number S are `gnnc graph links --seed S` and `gnnc train --seed S`. All ways train the same model on the same
 links, and the parameters with the best validation score count. Prints a markdown table of means and standard deviations
-over splits. --rank adds the MRR among all vertices (`gnnc eval --rank all`).
+over splits. --rank adds the MRR among all vertices (`gnnc eval --rank all`). PubMed is not in the repository; docs/data.md
+says how to make `pubmed.npz`, in a folder that GNNC_DATA names.
 """
 
 import argparse
@@ -37,6 +39,7 @@ train {{ optimizer = adam(lr = {lr}) metric = "roc_auc" }}
 GRAPHS = {
     "cora": ("normalize_features = true", 256, 30, 200),
     "photo": ("normalize_features = true", 1024, 4, 100),
+    "pubmed": ("", 1024, 10, 200),
 }
 WAYS = ["whole,1", "whole,10", "batches,1", "batches,1,fresh", "batches,1,kept"]
 
@@ -64,7 +67,7 @@ def call(*command):
 
 
 def scores(folder, graph, way, seed, options):
-    """(test ROC-AUC, MRR or None) of one run."""
+    """Test ROC-AUC, test average precision, and MRR or None, of one run."""
     negatives, train = way
     pairs, model, run = (folder / name for name in ("pairs.npz", "model.gir", "run.ckpt"))
     split = ["--negatives", negatives, "--seed", seed, "--out", pairs, "--format", "json"]
@@ -75,18 +78,17 @@ def scores(folder, graph, way, seed, options):
     for old in folder.glob("run.ckpt*"):
         old.unlink()
     how = ["--checkpoint", run, "--seed", seed, "--threads", options.threads, "--format", "json", "--quiet"]
-    report = call(options.gnnc, "train", model, *how, *train)
-    ranked = None
-    if options.rank:
-        of = ["--checkpoint", run, "--threads", options.threads, "--format", "json", "--rank", "all"]
-        ranked = call(options.gnnc, "eval", model, *of)["scores"]["mrr"]
-    return report["test_roc_auc"], ranked
+    call(options.gnnc, "train", model, *how, *train)
+    evaluate = [options.gnnc, "eval", model, "--checkpoint", run, "--threads", options.threads, "--format", "json"]
+    found = call(*evaluate, "--metric", "roc-auc,average-precision")["scores"]
+    ranked = call(*evaluate, "--rank", "all")["scores"]["mrr"] if options.rank else None
+    return found["roc_auc"], found["average_precision"], ranked
 
 
 def row(name, found):
     """A row of the table."""
     cells = []
-    for place, scale in ((0, 100), (1, 1)):
+    for place, scale in ((0, 100), (1, 100), (2, 1)):
         values = [scale * one[place] for one in found if one[place] is not None]
         if values:
             spread = statistics.stdev(values) if len(values) > 1 else 0
@@ -99,7 +101,7 @@ def row(name, found):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--gnnc", default=ROOT / "target/release/gnnc", type=Path)
-    parser.add_argument("--graphs", nargs="*", default=list(GRAPHS), choices=list(GRAPHS))
+    parser.add_argument("--graphs", nargs="*", default=["cora", "photo"], choices=list(GRAPHS))
     parser.add_argument("--fanouts", default="10,5")
     parser.add_argument("--hidden", type=int, default=64)
     parser.add_argument("--out", type=int, default=32)
@@ -111,7 +113,7 @@ def main():
     parser.add_argument("--ways", nargs="*", default=WAYS, choices=WAYS)
     parser.add_argument("--rank", action="store_true")
     options = parser.parse_args()
-    print("| graph, way | ROC-AUC in % | MRR |\n| --- | --: | --: |")
+    print("| graph, way | ROC-AUC in % | average precision in % | MRR |\n| --- | --: | --: | --: |")
     with tempfile.TemporaryDirectory() as folder:
         for graph in options.graphs:
             if graph_file(graph, options.gnnc) is None:

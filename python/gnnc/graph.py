@@ -7,6 +7,7 @@ import json
 import os
 import re
 import tempfile
+import warnings
 from typing import Any, Sequence
 
 import numpy as np
@@ -116,6 +117,18 @@ class Graph:
     def load(cls, path: str | os.PathLike[str]) -> Graph:
         """Reads a graph file or a folder of OGB, DGL or TU Dortmund, as the command line does (docs/data.md)."""
         return cls._of(_gnnc.Graph.read(os.fspath(path)))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes a graph file for the command line; `.npz` holds all of a graph but edges from a vertex to itself.
+
+        Warns of what the file cannot hold: those edges and, in `.mtx`, `.graph`, `.csv`, `.tsv` and `.txt` (each also
+        with `.gz`), features, labels and masks. A model adds such edges itself (`gcn_conv`, `add_self_loops`).
+        """
+        lost = self._native.save(os.fspath(path))
+        if self.self_loops != "none":
+            lost = ["self-loops", *lost]
+        if lost:
+            warnings.warn(f"{os.fspath(path)}: not saved, as the format cannot hold it: {', '.join(lost)}", stacklevel=2)
 
     @classmethod
     def from_pyg(cls, data: Any, *, split: int = 0, name: str = "graph", **more: Any) -> Graph:

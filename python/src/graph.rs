@@ -4,7 +4,7 @@ use crate::arrays::matrix;
 use crate::errors::{detached, input};
 use gnnc::graph::import::{self, Import, Imported, Shares};
 use gnnc::graph::read::{LoadOptions, npz};
-use gnnc::graph::{Dropped, Features, GraphData, Labels, summarise};
+use gnnc::graph::{Dropped, Features, GraphData, Labels, summarise, write};
 use gnnc::{Error, ir::Workload};
 use pyo3::prelude::*;
 use std::io::Cursor;
@@ -121,6 +121,11 @@ impl Graph {
             data.name = name;
             Self::new(data, dropped, None)
         })
+    }
+
+    /// Writes a file in the format of its extension; says what that format cannot hold.
+    fn save(&self, py: Python<'_>, path: PathBuf) -> PyResult<Vec<&'static str>> {
+        detached(py, || Ok(write::save(&self.data, path)?))
     }
 
     #[getter]

@@ -127,6 +127,19 @@ def test_pandas():
         gnnc.Graph.from_pandas(pandas.DataFrame({"source": ["dan"], "target": ["bob"]}), nodes)
 
 
+def test_saved_graphs_are_read_again(directed, tmp_path):
+    graph = gnnc.Graph(**directed)
+    graph.save(tmp_path / "graph.npz")
+    assert gnnc.Graph.load(tmp_path / "graph.npz").statistics == graph.statistics
+    with pytest.warns(UserWarning, match="features, labels, split"):
+        graph.save(tmp_path / "graph.csv")
+    with pytest.raises(gnnc.InputError, match="without a known extension"):
+        graph.save(tmp_path / "graph")
+    loops = gnnc.Graph(numpy.array([[0, 1, 1], [1, 0, 1]]), x=numpy.eye(2, dtype="float32"))
+    with pytest.warns(UserWarning, match="self-loops"):
+        loops.save(tmp_path / "loops.npz")
+
+
 def test_data_of_pytorch_geometric(directed):
     pytest.importorskip("torch_geometric")
     data = directed.data()
