@@ -21,7 +21,8 @@ pub use facts::{Against, Host, Main, Volume};
 pub use knobs::{Knobs, Layouts};
 pub use parameters::{Parameters, candidate_name};
 pub use pilot::{
-    Curve, End, LeftOut, MadeFor, Needed, PILOT_VERSION, Pilot, PilotError, PilotRun, Piloted,
+    Curve, End, EpochRange, LeftOut, MadeFor, Needed, PILOT_VERSION, Pilot, PilotError, PilotRun,
+    Piloted,
 };
 pub use source::{PlanSource, WorkloadSummary};
 pub use target::{Goal, Standing, TargetTime, ToTarget};

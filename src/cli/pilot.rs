@@ -205,7 +205,7 @@ pub fn fits(pilot: &Pilot, path: &Path, loaded: &Loaded) -> Result<(), Failure> 
 /// A class with a line for each learning rate.
 fn of_class(pilot: &Pilot, piloted: &Piloted) -> String {
     let steps = count(piloted.steps_per_epoch, "step");
-    let needed = match piloted.needed(&pilot.seeds) {
+    let needed = match piloted.needed(&pilot.seeds, pilot.evaluate_every) {
         None => "no run got a turn".to_owned(),
         Some(needed @ Needed::MoreThan { .. }) => format!("needs {needed}"),
         Some(needed @ Needed::Measured { learning_rate, .. }) => {

@@ -220,7 +220,12 @@ impl<'a> Turns<'a> {
     /// The epochs after which a run cannot be the best of its class any more: at another learning rate, all seeds
     /// reached the target in as many.
     fn limit(&self, run: &Run) -> Option<u64> {
-        match self.piloted(run.class).needed(&self.options.seeds)? {
+        let PilotOptions {
+            seeds,
+            evaluate_every,
+            ..
+        } = self.options;
+        match self.piloted(run.class).needed(seeds, *evaluate_every)? {
             Needed::Measured {
                 learning_rate,
                 slowest,

@@ -110,7 +110,10 @@ fn a_pilot_tells_what_each_permitted_class_needs() {
             "{one:?}"
         );
         assert!(
-            matches!(one.needed(&pilot.seeds), Some(Needed::Measured { .. })),
+            matches!(
+                one.needed(&pilot.seeds, pilot.evaluate_every),
+                Some(Needed::Measured { .. })
+            ),
             "{one:?}"
         );
         assert!(
@@ -269,7 +272,7 @@ fn little_time_leaves_shorter_curves() {
     assert!(runs.iter().all(|run| run.end == End::Time), "{runs:?}");
     let longest = runs.iter().map(|run| run.epochs).max().unwrap();
     assert!(matches!(
-        pilot.classes[0].needed(&pilot.seeds),
+        pilot.classes[0].needed(&pilot.seeds, pilot.evaluate_every),
         Some(Needed::MoreThan { epochs }) if epochs == longest
     ));
     let curve = folder.join("curve");

@@ -132,14 +132,21 @@ fn plans_take_epochs_and_the_learning_rate_from_a_pilot() {
             );
             continue;
         };
-        let needed = one.needed(&pilot.seeds).unwrap();
+        let needed = one.needed(&pilot.seeds, pilot.evaluate_every).unwrap();
         assert_eq!(known["needed"], serde_json::to_value(needed).unwrap());
         let Needed::Measured {
-            fastest, slowest, ..
+            fastest,
+            slowest,
+            likely: Some(likely),
+            ..
         } = needed
         else {
             panic!("{needed:?}");
         };
+        assert!(
+            likely.low <= fastest && slowest <= likely.high,
+            "{needed:?}"
+        );
         assert_eq!(known["steps_per_epoch"], one.steps_per_epoch);
         // Evaluations are after every epoch.
         let number = |value: &Value| value.as_f64().unwrap();
@@ -151,13 +158,13 @@ fn plans_take_epochs_and_the_learning_rate_from_a_pilot() {
         let eval = number(&candidate["eval_seconds"]);
         let (seconds, expected) = (&known["seconds"], epoch + eval);
         let bounds = [number(&seconds["low"]), number(&seconds["high"])];
-        let [fastest, slowest] = [fastest, slowest].map(|epochs| epochs as f64);
+        let [fewest, most] = [likely.low, likely.high].map(|epochs| epochs as f64);
         assert!(
-            fastest * low < bounds[0] && bounds[0] <= fastest * expected,
+            fewest * low < bounds[0] && bounds[0] <= fewest * expected,
             "{known}"
         );
         assert!(
-            slowest * high < bounds[1] && slowest * expected <= bounds[1],
+            most * high < bounds[1] && most * expected <= bounds[1],
             "{known}"
         );
     }

@@ -3,8 +3,10 @@
 //! The file is a public interface. Fields are added, never renamed; [`PILOT_VERSION`] counts all other changes.
 
 mod check;
+mod likely;
 
 pub use check::PilotError;
+pub use likely::EpochRange;
 
 use super::StatisticalClass;
 use crate::words::metric::Metric;
@@ -166,6 +168,9 @@ pub enum Needed {
         fastest: u64,
         /// Epochs of the slowest one.
         slowest: u64,
+        /// Epochs that another seed is likely to need at that rate; `None` if there is only one seed.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        likely: Option<EpochRange>,
     },
     /// At no learning rate did every seed reach it.
     MoreThan {
@@ -183,11 +188,10 @@ impl fmt::Display for Needed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Self::Measured {
-                fastest, slowest, ..
-            } if fastest == slowest => f.write_str(&counted(slowest, "epoch")),
-            Self::Measured {
-                fastest, slowest, ..
-            } => write!(f, "{fastest} to {}", counted(slowest, "epoch")),
+                fastest: low,
+                slowest: high,
+                ..
+            } => write!(f, "{}", EpochRange { low, high }),
             Self::MoreThan { epochs } => write!(f, "more than {}", counted(epochs, "epoch")),
         }
     }
@@ -201,17 +205,35 @@ impl Pilot {
 
     /// How many epochs a class needs; `None` if no run of it did an epoch.
     pub fn needed(&self, class: &StatisticalClass) -> Option<Needed> {
-        self.of(class)?.needed(&self.seeds)
+        self.of(class)?.needed(&self.seeds, self.evaluate_every)
+    }
+}
+
+impl Needed {
+    /// The epochs that a run is expected to need; of a class that did not reach the target, at least the low end.
+    pub fn expected(self) -> EpochRange {
+        match self {
+            Self::Measured {
+                fastest: low,
+                slowest: high,
+                likely,
+                ..
+            } => likely.unwrap_or(EpochRange { low, high }),
+            Self::MoreThan { epochs } => EpochRange {
+                low: epochs,
+                high: u64::MAX,
+            },
+        }
     }
 }
 
 impl Piloted {
-    /// How many epochs the class needs for all these seeds.
+    /// How many epochs the class needs for all these seeds, when every so many epochs were evaluated.
     ///
     /// A learning rate counts as measured if every seed reached the target at it. Otherwise all seeds together need more
     /// epochs than any of them did in vain. Nothing is taken from the shape of a curve. A rate at which the loss was no
     /// number any more leads nowhere, unless that happened at all of them.
-    pub fn needed(&self, seeds: &[u64]) -> Option<Needed> {
+    pub fn needed(&self, seeds: &[u64], every: u32) -> Option<Needed> {
         let rates = self.by_rate();
         let measured = rates.iter().filter_map(|(rate, runs)| {
             let epochs: Vec<u64> = epochs_of_all(seeds, runs)?;
@@ -219,6 +241,7 @@ impl Piloted {
                 learning_rate: *rate,
                 fastest: epochs.iter().copied().min()?,
                 slowest: epochs.iter().copied().max()?,
+                likely: EpochRange::of_another_seed(&epochs, every),
             })
         });
         // The first of equal ones, so the rate that is closest to the model's.
@@ -300,7 +323,7 @@ mod tests {
         let all = runs
             .iter()
             .map(|(rate, seed, end, epochs)| run(*rate, *seed, *end, *epochs));
-        piloted(all.collect()).needed(&[0, 1])
+        piloted(all.collect()).needed(&[0, 1], 1)
     }
 
     #[test]
@@ -318,6 +341,7 @@ mod tests {
             learning_rate: 0.01,
             fastest: 40,
             slowest: 60,
+            likely: EpochRange::of_another_seed(&[40, 60], 1),
         };
         assert_eq!(found, Some(expected));
         // Of two rates with the same worst seed, the one with the better other seed; of equal ones, the first.
@@ -367,7 +391,7 @@ mod tests {
                 steps: vec![1, 2, 3],
                 scores: scores.to_vec(),
             };
-            piloted(vec![one]).needed(&[0])
+            piloted(vec![one]).needed(&[0], 1)
         };
         assert_eq!(with(&[0.1, 0.2, 0.1]), with(&[0.1, 0.5, 0.8999]));
     }

@@ -60,9 +60,9 @@ pub struct ToTarget {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TargetTime {
-    /// Epochs of the fastest seed, if everything goes well; or the epochs that were not enough.
+    /// The fewest epochs of another seed, if everything goes well; or the epochs that were not enough.
     pub low: Seconds,
-    /// Epochs of the slowest seed, if everything goes badly; `None` if some seed did not reach the target.
+    /// The most epochs of another seed, if everything goes badly; `None` if some seed did not reach the target.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub high: Option<Seconds>,
 }

@@ -1,7 +1,7 @@
 //! Plans for the time to an accuracy: what is to be reached, the candidates, and the classes that they are of.
 
 use super::{View, permissions, rows, short_bytes, short_seconds, wrap};
-use gnnc_ir::plan::{Candidate, Needed, Plan, StatisticalClass, ToTarget};
+use gnnc_ir::plan::{Candidate, EpochRange, Needed, Plan, StatisticalClass, ToTarget};
 use gnnc_ir::words::spelling::counted;
 
 /// What the objective is, and where the numbers come from.
@@ -95,13 +95,11 @@ pub(super) fn table(plan: &Plan, listed: &[Candidate]) -> String {
 
 fn epochs(needed: Needed) -> String {
     match needed {
-        Needed::Measured {
-            fastest, slowest, ..
-        } if fastest == slowest => slowest.to_string(),
-        Needed::Measured {
-            fastest, slowest, ..
-        } => format!("{fastest} to {slowest}"),
         Needed::MoreThan { epochs } => format!("> {epochs}"),
+        Needed::Measured { .. } => match needed.expected() {
+            EpochRange { low, high } if low == high => high.to_string(),
+            EpochRange { low, high } => format!("{low} to {high}"),
+        },
     }
 }
 
@@ -167,7 +165,7 @@ fn about(plan: &Plan, known: &ToTarget) -> String {
                 ..
             },
         ) => format!(
-            "{class}: {needed} (up to {}) with learning rate {learning_rate}",
+            "{class}: the pilot needed {needed} (up to {}) with learning rate {learning_rate}",
             steps(slowest)
         ),
     }

@@ -184,16 +184,12 @@ fn target_time(needed: Needed, every: u32, epoch: Range, evaluation: Range) -> T
     let low = |epochs| time_of(epochs, every, epoch.low.0, evaluation.low.0);
     let high = |epochs| time_of(epochs, every, epoch.high.0, evaluation.high.0);
     let rounded = |seconds| Seconds(significant(seconds));
-    match needed {
-        Needed::Measured {
-            fastest, slowest, ..
-        } => TargetTime {
-            low: rounded(low(fastest)),
-            high: Some(rounded(high(slowest))),
-        },
-        Needed::MoreThan { epochs } => TargetTime {
-            low: rounded(low(epochs)),
-            high: None,
+    let epochs = needed.expected();
+    TargetTime {
+        low: rounded(low(epochs.low)),
+        high: match needed {
+            Needed::Measured { .. } => Some(rounded(high(epochs.high))),
+            Needed::MoreThan { .. } => None,
         },
     }
 }

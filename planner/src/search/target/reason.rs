@@ -95,7 +95,8 @@ fn with_pilot(
     };
     let epoch = one.estimate.epoch.seconds;
     let takes = format!(
-        "{time} to {goal}, by {needed} of {epoch} and their evaluations, with learning rate {rate}"
+        "{time} to {goal}, by {} of {epoch} and their evaluations, with learning rate {rate}",
+        needed.expected()
     );
     match standing {
         Standing::Fastest => format!("fastest: {takes}; {}", one.mostly(None)),

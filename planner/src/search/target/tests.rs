@@ -118,14 +118,15 @@ fn time(
 }
 
 fn seconds(low: f64, high: Option<f64>) -> Option<TargetTime> {
+    let rounded = |seconds| Seconds(significant(seconds));
     Some(TargetTime {
-        low: Seconds(low),
-        high: high.map(Seconds),
+        low: rounded(low),
+        high: high.map(rounded),
     })
 }
 
 #[test]
-fn a_time_goes_from_the_fastest_to_the_slowest_seed_and_from_good_to_bad_luck() {
+fn a_time_goes_from_likely_epochs_of_good_luck_to_those_of_bad_luck() {
     let whole = StatisticalClass::EXACT;
     let mut pilot = pilot(vec![(whole.clone(), three([40, 60, 50], 200))]);
     let rate = match pilot.needed(&whole) {
@@ -133,12 +134,17 @@ fn a_time_goes_from_the_fastest_to_the_slowest_seed_and_from_good_to_bad_luck() 
         other => panic!("{other:?}"),
     };
     assert_eq!(rate, 0.03);
-    // 40 epochs and 40 evaluations at half their time; 60 of each at twice of it.
-    let expected = seconds(40.0 * 0.05 + 40.0 * 0.005, Some(60.0 * 0.2 + 60.0 * 0.02));
+    // Seeds with 40 to 60 epochs let expect 24 to 98 of another one: 24 epochs and evaluations at half their time, 98 at
+    // twice of it.
+    let expected = seconds(24.0 * 0.05 + 24.0 * 0.005, Some(98.0 * 0.2 + 98.0 * 0.02));
     assert_eq!(time(&pilot, &whole, 0.1, 0.01), expected);
-    // Every eighth epoch is evaluated, and the last one.
+    // Every eighth epoch is evaluated, and the last one; seeds then tell less.
     pilot.evaluate_every = 8;
-    let expected = seconds(40.0 * 0.05 + 5.0 * 0.005, Some(60.0 * 0.2 + 8.0 * 0.02));
+    let expected = seconds(24.0 * 0.05 + 3.0 * 0.005, Some(100.0 * 0.2 + 13.0 * 0.02));
+    assert_eq!(time(&pilot, &whole, 0.1, 0.01), expected);
+    // One seed tells nothing of others, so its own epochs are all there is.
+    (pilot.evaluate_every, pilot.seeds) = (1, vec![0]);
+    let expected = seconds(40.0 * 0.05 + 40.0 * 0.005, Some(40.0 * 0.2 + 40.0 * 0.02));
     assert_eq!(time(&pilot, &whole, 0.1, 0.01), expected);
 }
 
