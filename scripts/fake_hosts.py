@@ -80,7 +80,7 @@ def limit(rate):
 
 def mpirun(agent):
     hosts = ",".join(f"{host}:1" for host in HOSTS)
-    command = ["mpirun", "-n", len(HOSTS), "--host", hosts, "--mca", "plm_rsh_agent", agent, "--mca", "btl", "tcp,self"]
+    command = ["mpirun", "-n", len(HOSTS), "--host", hosts, "--mca", "plm_rsh_agent", agent, "--mca", "btl", "tcp,self", "--bind-to", "none"]
     for layer in ("btl_tcp", "oob_tcp"):
         command += ["--mca", f"{layer}_if_include", f"{NETWORK}.0/24"]
     return command

@@ -151,6 +151,7 @@ impl Worker {
         step: &Step,
         step_context: &StepContext,
     ) -> Result<(), Fault> {
+        self.transport.progress()?;
         if self.own.events.is_none() {
             return self.one(program, step.instr, step.iteration, step_context);
         }

@@ -105,6 +105,15 @@ pub trait Transport: Send {
         take: &mut dyn FnMut(&[f32]),
     ) -> Result<(), TransportError>;
 
+    /// Lets messages that are under way move on, between two instructions. Transports whose messages need no help return
+    /// at once.
+    ///
+    /// # Errors
+    /// As [`Transport::recv`].
+    fn progress(&mut self) -> Result<(), TransportError> {
+        Ok(())
+    }
+
     /// Payload bytes sent from this end so far.
     fn bytes_sent(&self) -> u64;
 

@@ -98,6 +98,10 @@ impl<T: Transport> Transport for Watched<T> {
         self.inner.recv_up_to(from, tag, most, take)
     }
 
+    fn progress(&mut self) -> Result<(), TransportError> {
+        self.inner.progress()
+    }
+
     fn bytes_sent(&self) -> u64 {
         self.inner.bytes_sent()
     }

@@ -87,8 +87,8 @@ impl Mpi {
         self.world.fits(tag)
     }
 
-    /// Memory for a message.
-    fn message(&mut self, floats: usize) -> Result<Vec<f32>, TransportError> {
+    /// Keeps the memory of messages that are sent by now.
+    fn reuse_sent(&mut self) -> Result<(), TransportError> {
         let mut n = 0;
         while n < self.sending.len() {
             match self.world.is_sent(&mut self.sending[n])? {
@@ -99,6 +99,12 @@ impl Mpi {
                 false => n += 1,
             }
         }
+        Ok(())
+    }
+
+    /// Memory for a message.
+    fn message(&mut self, floats: usize) -> Result<Vec<f32>, TransportError> {
+        self.reuse_sent()?;
         let fitting = self.free.iter().position(|kept| kept.capacity() >= floats);
         let mut message = match fitting {
             Some(place) => self.free.swap_remove(place),
@@ -242,6 +248,17 @@ impl Transport for Mpi {
                 self.check(from)?;
                 self.take(from, tag, 0..=most, take)
             }
+        }
+    }
+
+    /// MPI moves long messages on in its own calls only.
+    fn progress(&mut self) -> Result<(), TransportError> {
+        if !self.sending.is_empty() {
+            self.reuse_sent()
+        } else if !self.posted.is_empty() {
+            self.world.poke()
+        } else {
+            Ok(())
         }
     }
 
