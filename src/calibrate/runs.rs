@@ -116,6 +116,7 @@ impl Heap {
         if self.ranks == 1 && !matches!(placement, Placement::Graph | Placement::Minibatch) {
             return Ok(());
         }
+        let staged = placement == Placement::Pipeline;
         let run = TrainOptions {
             workers: self.ranks,
             placement,
@@ -127,10 +128,10 @@ impl Heap {
                 // Vertex numbers are random, so ranges are as good as any other parts, and fast to make.
                 partitioner: Some(Partitioner::Range),
                 // Messages have the same sizes in all epochs.
-                shuffle: (placement == Placement::Pipeline).then_some(false),
-                chunks: (placement == Placement::Pipeline).then_some(chunks),
+                shuffle: staged.then_some(false),
+                chunks: staged.then_some(chunks),
                 // Instructions are not split or overlapped, so each is measured whole.
-                overlap: Some(false),
+                overlap: (!staged).then_some(false),
                 sampling: match placement == Placement::Minibatch {
                     true => batches(loaded),
                     false => SamplingSettings::default(),
@@ -148,7 +149,6 @@ impl Heap {
                 break;
             }
         }
-        let staged = placement == Placement::Pipeline;
         let degrees = Degrees::of(&loaded.workload);
         let (programs, sizes) = (trainer.session.programs(), trainer.session.sizes());
         let what = match staged {

@@ -14,8 +14,8 @@ fn slices_that_make_no_mesh_are_refused() {
     for (options, reason) in [
         (
             &["--placement", "graph", "--slices", "2"][..],
-            "found --slices 2 with placement graph, which does not divide the columns of rows; leave it out, or train with another placement, such as \
-             tensor",
+            "found --slices 2 with placement graph, which does not divide the columns of rows; leave it out, or train with placement \
+             tensor, tensor-decoupled, push-pull or mixed",
         ),
         (
             &["--placement", "tensor", "--slices", "3"],

@@ -147,6 +147,22 @@ fn an_option_that_a_placement_does_not_have_is_refused() {
             "--cover joint",
             "found --cover joint with placement tensor",
         ),
+        (
+            "pipeline",
+            "--no-overlap --allow stale",
+            "which sends rows on to the next stage while it computes, always; leave it out",
+        ),
+        (
+            "hybrid",
+            "--interior --allow stale",
+            "which does not wait for halo rows while it could compute others",
+        ),
+        (
+            "tensor",
+            "--interior",
+            "which does not wait for halo rows while it could compute others; leave it out, or train with another \
+             placement, such as graph",
+        ),
     ] {
         let mut args = vec![
             "train",
@@ -200,6 +216,14 @@ fn a_pin_that_a_placement_does_not_have_is_refused() {
             "placement graph has no stages; leave out virtual-stages=2, or ask for placement pipeline or hybrid",
         ),
         (
+            "placement=minibatch,slices=2",
+            "placement minibatch does not divide the columns of rows; leave out slices=2",
+        ),
+        (
+            "placement=tensor,interior=yes",
+            "placement tensor does not wait for halo rows while it could compute others; leave out interior=yes",
+        ),
+        (
             "placement=graph,chunks=2",
             "placement graph has no work on all vertices to cut into chunks; leave out chunks=2, or ask for another placement, such as tensor",
         ),
@@ -209,7 +233,7 @@ fn a_pin_that_a_placement_does_not_have_is_refused() {
         ),
         (
             "placement=graph,slices=2",
-            "placement graph does not divide the columns of rows; leave out slices=2, or ask for another placement, such as tensor",
+            "placement graph does not divide the columns of rows; leave out slices=2, or ask for placement tensor, tensor-decoupled, push-pull or mixed",
         ),
     ];
     for (pin, why) in cases {

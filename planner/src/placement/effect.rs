@@ -83,8 +83,23 @@ const NEEDS: &[Need] = &[
     Need {
         knob: "slices",
         value: |knobs| knobs.slices.map(|mesh| mesh.to_string()),
-        has: |spec| spec.ranks < 2 || spec.samples() || spec.is(|row| row.slices),
+        has: |spec| spec.ranks < 2 || spec.is(|row| row.slices),
         why: "does not divide the columns of rows",
+    },
+    Need {
+        knob: "overlap",
+        value: |knobs| (knobs.overlap == Some(false)).then(|| "no".to_owned()),
+        has: |spec| spec.ranks < 2 || spec.is(|row| !row.staged()),
+        why: "sends rows on to the next stage while it computes, always",
+    },
+    Need {
+        knob: "interior",
+        value: |knobs| (knobs.interior == Some(true)).then(|| "yes".to_owned()),
+        has: |spec| {
+            let exchanges = spec.is(|row| !row.staged() && !row.chunked());
+            spec.ranks < 2 || exchanges && !spec.samples()
+        },
+        why: "does not wait for halo rows while it could compute others",
     },
     Need {
         knob: "wire",

@@ -198,7 +198,6 @@ impl PlanRequest<'_> {
         if row.staged() {
             let stages = self.stages(row, ranks).into_iter();
             let with_stages = |stages: Stages| Knobs {
-                overlap: common.overlap,
                 storage: common.storage,
                 ..Knobs::from(stages)
             };
