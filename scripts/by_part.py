@@ -2,9 +2,9 @@
 """Memory of processes that read a large graph whole, and by parts.
 
     cargo build --release && python3 scripts/by_part.py [--vertices 5000000] [--edges 100000000] [--parts 4] [--partitioner hash]
-        [--batches] [--only parts]
+        [--placement graph|push-pull|minibatch] [--only parts]
 
-Generates a graph with a power law, writes its parts, and trains GCN on all of it (with --batches GraphSAGE on sampled batches) in one
+Generates a graph with a power law, writes its parts, and trains GCN on all of it (with minibatch GraphSAGE on sampled batches) in one
 process, in as many processes as there are parts, and in as many that read their parts only (--only parts: the last way alone). Memory is what
 processes hold without pages of files, which the system takes back when it needs them: of all together (pages that they share count once), and of
 the largest, looked at five times a second. Pages of files are listed beside it. Prints a markdown table, and exits 1 if losses differ.
@@ -81,7 +81,7 @@ def main():
     arguments.add_argument("--features", type=int, default=32)
     arguments.add_argument("--parts", type=int, default=4)
     arguments.add_argument("--partitioner", default="hash")
-    arguments.add_argument("--batches", action="store_true")
+    arguments.add_argument("--placement", default="graph", choices=["graph", "push-pull", "minibatch"])
     arguments.add_argument("--only", choices=["parts"])
     options = arguments.parse_args()
     gib = lambda count: f"{count / 2**30:.2f} GiB"
@@ -89,7 +89,7 @@ def main():
     print("| what | all processes | the largest | pages of files | seconds | epoch |\n| --- | --: | --: | --: | --: | --: |")
     with tempfile.TemporaryDirectory(dir=os.environ.get("GNNC_SPACE")) as place:
         folder = Path(place)
-        (folder / "big.gir").write_text(SAGE if options.batches else MODEL)
+        (folder / "big.gir").write_text(SAGE if options.placement == "minibatch" else MODEL)
         graph, parts = folder / "big.npz", folder / "parts"
         generate = ["graph", "generate", "rmat", "--vertices", options.vertices, "--edges", options.edges]
         generate += ["--features", options.features, "--classes", 16, "--out", graph]
@@ -98,9 +98,8 @@ def main():
         divide = ["graph", "partition", graph, "--parts", options.parts, "--partitioner", options.partitioner, "--out", f"{parts}/"]
         _, most, seconds = run([GNNC, *divide])
         print(f"| partitioning | {row(most)} | {seconds:.0f} | |", flush=True)
-        train = [GNNC, "train", folder / "big.gir", "--workers", options.parts, "--evaluate-every", 3, "--format", "json"]
-        if options.batches:
-            train += ["--placement", "minibatch"]
+        train = [GNNC, "train", folder / "big.gir", "--placement", options.placement, "--workers", options.parts]
+        train += ["--evaluate-every", 3, "--format", "json"]
         together = ["mpirun", "-n", options.parts]
         ways = {
             "one process": [*train, "--partitioner", options.partitioner],

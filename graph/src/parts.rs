@@ -355,6 +355,16 @@ impl Parts {
         LocalPart::read(&path, rank, self.manifest.relations, partition)
     }
 
+    /// The vertices that each part owns, in the order of its rows. Reads nothing else of the parts' files, so their
+    /// content keys are not compared; the archive's own check sums are.
+    ///
+    /// # Errors
+    /// A file that is missing or damaged, or whose vertices are not those of the partition.
+    pub fn owned(&self, partition: &Partition) -> Result<Vec<Vec<u32>>, GraphError> {
+        let own = |rank| LocalPart::read_own(&self.folder.join(part_name(rank)), rank, partition);
+        (0..self.count()).map(own).collect()
+    }
+
     /// What ranks have to know of the whole graph.
     pub fn whole(&self) -> WholeGraph {
         WholeGraph {

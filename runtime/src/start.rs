@@ -96,7 +96,8 @@ pub(crate) fn ranks(
         Some(ranks) => Routes::of(&locals, ranks, end),
         None => Vec::new(),
     });
-    let wholes = Wholes::new(all, data, partition, whole_graph, &locals)?;
+    let of_locals = (&locals[..], options.parts.as_deref());
+    let wholes = Wholes::new(all, data, partition, whole_graph, of_locals)?;
     // Of the stages of a pipeline, one has the loss.
     let with_loss = all
         .iter()
@@ -188,7 +189,7 @@ pub(crate) fn ranks(
     Ok(ranks)
 }
 
-/// Refuses a program whose ranks read edges or rows of all vertices, which no part of a folder has.
+/// Refuses a program whose ranks read edges of all vertices, or halos of another kind, which no part of a folder has.
 ///
 /// # Errors
 /// What it does, and what to do.
@@ -209,13 +210,17 @@ pub fn runs_on_parts(program: &Program) -> Result<(), String> {
         "adds up vertices leaf by leaf, in the order of the whole graph"
     } else if program.halo == Halo::Cover {
         "sends partial sums, for vertices that follow from the edges between all parts"
-    } else if walks || whole || needs.ids || needs.owned || program.halo != Halo::Boundary {
+    } else if program.in_groups() {
+        "divides the vertices among groups of ranks"
+    } else if walks || whole {
+        "walks the edges of all vertices on each rank"
+    } else if program.halo != Halo::Boundary {
         "has rows of all vertices on each rank"
     } else {
         return Ok(());
     };
     Err(format!(
-        "it {what}, but a folder of parts holds the edges of each part by itself; train with --placement graph, or on \
+        "it {what}, but a folder of parts holds the edges of each part by itself; train with --placement graph or push-pull, or on \
          batches with --placement minibatch --topology own, or from the file of the whole graph"
     ))
 }

@@ -27,9 +27,12 @@ fn parts(folder: &Folder, graph: &str, count: &str, partitioner: &str) -> PathBu
 #[test]
 fn parts_train_what_the_whole_graph_trains() {
     let folder = Folder::new();
-    for (model, graph, partitioner) in [
-        ("gcn_cora.gir", "cora", "metis-edges"),
-        ("gat_cora.gir", "squirrel", "hash"),
+    for (model, graph, partitioner, placement) in [
+        ("gcn_cora.gir", "cora", "metis-edges", "graph"),
+        ("gat_cora.gir", "squirrel", "hash", "graph"),
+        ("gcn_cora.gir", "cora", "hash", "push-pull"),
+        ("sage_cora.gir", "photo", "metis", "push-pull"),
+        ("gat_cora.gir", "squirrel", "hash", "push-pull"),
     ] {
         let parts = parts(&folder, graph, "4", partitioner);
         let (model, file) = (example(model), example(&format!("data/{graph}.npz")));
@@ -40,6 +43,8 @@ fn parts_train_what_the_whole_graph_trains() {
             "4",
             "--workers",
             "4",
+            "--placement",
+            placement,
             "--format",
             "json",
         ];
@@ -50,12 +55,13 @@ fn parts_train_what_the_whole_graph_trains() {
         .concat();
         let by_part = [&train[..], &["--graph", text(&parts)]].concat();
         let expected = numbers(&gnnc(whole).ok());
-        assert_eq!(numbers(&gnnc(by_part.clone()).ok()), expected, "{graph}");
+        let what = format!("{model} on {graph}, {placement}");
+        assert_eq!(numbers(&gnnc(by_part.clone()).ok()), expected, "{what}");
         let Some(run) = together(2, &by_part) else {
             continue;
         };
         assert_eq!(run.code, Some(0), "{}", run.stderr);
-        assert_eq!(numbers(&run.stdout), expected, "{graph}, in processes");
+        assert_eq!(numbers(&run.stdout), expected, "{what}, in processes");
     }
 }
 
@@ -178,7 +184,11 @@ fn what_parts_cannot_do_is_refused() {
     );
     with(
         &["--workers", "2", "--placement", "tensor"],
-        "placement tensor: it has rows of all vertices",
+        "placement tensor: it walks the edges of all vertices",
+    );
+    with(
+        &["--workers", "2", "--placement", "broadcast"],
+        "placement broadcast: it has rows of all vertices",
     );
     let lost = folder.join("cora").join("part-1.npz");
     std::fs::write(&lost, "nothing").unwrap();

@@ -57,6 +57,20 @@ impl LocalPart {
         archive.finish().map(drop)
     }
 
+    /// The vertices that part `rank` owns, in the order of its rows.
+    ///
+    /// # Errors
+    /// As [`LocalPart::read`], of this array.
+    pub(crate) fn read_own(
+        path: &Path,
+        rank: u32,
+        partition: &Partition,
+    ) -> Result<Vec<u32>, GraphError> {
+        let (mut global, inner) = vertices(&mut open(path)?, path, rank, partition)?;
+        global.truncate(inner);
+        Ok(global)
+    }
+
     /// Reads part `rank` of a partition of a graph with so many types of edges.
     ///
     /// # Errors
@@ -68,27 +82,10 @@ impl LocalPart {
         partition: &Partition,
     ) -> Result<Self, GraphError> {
         let mut arrays = open(path)?;
-        let wrong = |found: String, expected: &str| GraphError::Unsupported {
-            at: path.display().to_string(),
-            found,
-            expected: expected.to_owned(),
-        };
-        let (vertices, parts) = (partition.owner().len() as u64, partition.parts());
+        let wrong = wrong(path);
+        let (global, inner) = vertices(&mut arrays, path, rank, partition)?;
+        let (rows, parts, owner) = (global.len(), partition.parts(), partition.owner());
         let mut indices = |name: &str, limit: u64| arrays.required(name)?.indices(limit);
-        let global = indices("global", vertices)?;
-        let rows = global.len();
-        let inner = match indices("inner", rows as u64 + 1)?[..] {
-            [inner] => inner as usize,
-            _ => return Err(wrong("no number of inner vertices".to_owned(), "one")),
-        };
-        let owner = partition.owner();
-        let own = global[..inner].iter().all(|v| owner[*v as usize] == rank);
-        if !own || inner != owner.iter().filter(|part| **part == rank).count() {
-            return Err(wrong(
-                "other vertices than the part has".to_owned(),
-                "all of them, each once",
-            ));
-        }
         let halo = counts(&indices("halo", 1 << 32)?, parts, inner);
         let fits = |halo: &Vec<(u32, Range<usize>)>| {
             let end = halo.last().map_or(inner, |(_, rows)| rows.end);
@@ -168,6 +165,40 @@ impl LocalPart {
         };
         part.chunks = LocalChunks::new(&part, partition);
         Ok(part)
+    }
+}
+
+/// The vertices of a part's rows, and how many of them it owns, which are the first.
+fn vertices(
+    arrays: &mut Arrays<BufReader<File>>,
+    path: &Path,
+    rank: u32,
+    partition: &Partition,
+) -> Result<(Vec<u32>, usize), GraphError> {
+    let (wrong, owner) = (wrong(path), partition.owner());
+    let mut indices = |name: &str, limit: u64| arrays.required(name)?.indices(limit);
+    let global = indices("global", owner.len() as u64)?;
+    let inner = match indices("inner", global.len() as u64 + 1)?[..] {
+        [inner] => inner as usize,
+        _ => return Err(wrong("no number of inner vertices".to_owned(), "one")),
+    };
+    let own = global[..inner].iter().all(|v| owner[*v as usize] == rank);
+    match own && inner == owner.iter().filter(|part| **part == rank).count() {
+        true => Ok((global, inner)),
+        false => Err(wrong(
+            "other vertices than the part has".to_owned(),
+            "all of them, each once",
+        )),
+    }
+}
+
+/// What is wrong in a file: what was found, and what was expected.
+fn wrong(path: &Path) -> impl Fn(String, &str) -> GraphError {
+    let at = path.display().to_string();
+    move |found, expected| GraphError::Unsupported {
+        at: at.clone(),
+        found,
+        expected: expected.to_owned(),
     }
 }
 

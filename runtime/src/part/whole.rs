@@ -4,7 +4,7 @@
 use crate::RuntimeError;
 use crate::chunks::{ChunkNeeds, ChunkRows};
 use crate::part::{Edges, Needs, Ways};
-use gnnc_graph::parts::WholeGraph;
+use gnnc_graph::parts::{Parts, WholeGraph};
 use gnnc_graph::{
     GraphData, GraphError, Kept, LocalEdges, LocalPart, Partition, RowOrder, Topology,
 };
@@ -38,15 +38,15 @@ pub(crate) struct Whole {
 }
 
 impl Whole {
-    /// Extracts from the graph what the programs need.
+    /// Extracts from the graph what the programs need. `owned` says, if one needs it, which vertices each rank owns.
     ///
     /// # Errors
-    /// If kernels walk edges, and there are too many for their integer type.
+    /// If kernels walk edges, and there are too many for their integer type; those of `owned`.
     pub(crate) fn new<'a>(
         programs: impl Iterator<Item = &'a Program>,
         topology: &Topology,
         graph: WholeGraph,
-        parts: &[LocalPart],
+        owned: impl FnOnce() -> Result<Vec<Vec<u32>>, GraphError>,
     ) -> Result<Self, GraphError> {
         let needed = Needed::by(programs);
         let mut whole = Self {
@@ -61,8 +61,7 @@ impl Whole {
             whole.ids = (0..topology.vertices()).collect();
         }
         if needed.owned {
-            let own = |part: &LocalPart| part.global[..part.inner].to_vec();
-            whole.owned = parts.iter().map(own).collect();
+            whole.owned = owned()?;
         }
         whole.chunks = ChunkRows::new(&needed.chunks, topology, &whole.owned);
         Ok(whole)
@@ -155,12 +154,19 @@ impl Wholes {
         data: &GraphData,
         partition: &Partition,
         graph: WholeGraph,
-        locals: &[LocalPart],
+        (locals, folder): (&[LocalPart], Option<&Parts>),
     ) -> Result<Self, RuntimeError> {
         let of_all = || programs.iter().map(AsRef::as_ref);
         let grouped = of_all().find(|program| program.in_groups());
         let Some(program) = grouped else {
-            let whole = Whole::new(of_all(), &data.topology, graph, locals)?;
+            let owned = || match folder {
+                Some(folder) => folder.owned(partition),
+                None => {
+                    let own = |part: &LocalPart| part.global[..part.inner].to_vec();
+                    Ok(locals.iter().map(own).collect())
+                }
+            };
+            let whole = Whole::new(of_all(), &data.topology, graph, owned)?;
             return Ok(Self(vec![Arc::new(whole)]));
         };
         let groups = partition.groups(program.group_ranks(Among::Slices))?;
