@@ -88,7 +88,7 @@ def mpirun(agent):
 
 def planned(cluster, case):
     model, graph, placement, more = case
-    pin = f"placement={placement},ranks={len(HOSTS)},partitioner=metis-edges,node-ranks=1"
+    pin = f"placement={placement},ranks={len(HOSTS)},partitioner=metis-edges,node-ranks=1,cover=rows,interior=no"
     command = [GNNC, "plan", ROOT / f"examples/{model}.gir", "--graph", ROOT / f"examples/data/{graph}.npz", "--cluster", cluster]
     command += ["--gpus", len(HOSTS), "--nodes", len(HOSTS), "--pin", pin, "--all", "--format", "json", *more, *(["--cache", "0"] if more else [])]
     plan = json.loads(call(*command, check=False).stdout)

@@ -59,8 +59,8 @@ impl Loaded {
     pub(crate) fn graph_data(&self, what: &str) -> Result<&GraphData, Error> {
         self.data.as_ref().ok_or_else(|| match &self.by_part {
             Some(_) => Error::Input(format!(
-                "graph `{}` is a folder of parts, which is enough to plan and to train with --placement graph, but not to \
-                 {what} like this; name the file of the whole graph",
+                "graph `{}` is a folder of parts, which is enough to plan and to train with --placement graph, push-pull or minibatch, \
+                 but not to {what} like this; name the file of the whole graph",
                 self.workload.name
             )),
             None => Error::Input(format!(

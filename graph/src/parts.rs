@@ -23,7 +23,7 @@ use std::io::{self, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
 /// The version of folders that this library reads and writes.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 /// Name of the manifest.
 pub const MANIFEST: &str = "parts.json";
 const VERTICES: &str = "vertices.npz";
@@ -76,6 +76,8 @@ pub struct Entry {
     pub sends: Vec<u64>,
     /// The content key of its file.
     pub file: String,
+    /// The content key of its own vertices, in the order of its rows.
+    pub rows: String,
 }
 
 /// What ranks have to know of the whole graph besides their parts.
@@ -210,6 +212,7 @@ pub fn write(
                 .map(|(_, rows)| rows.len() as u64)
                 .collect(),
             file: content_key(&path).map_err(failed(&path))?,
+            rows: key_of_rows(&part.global[..part.inner]),
         });
     }
     let manifest = Manifest {
@@ -355,14 +358,20 @@ impl Parts {
         LocalPart::read(&path, rank, self.manifest.relations, partition)
     }
 
-    /// The vertices that each part owns, in the order of its rows. Reads nothing else of the parts' files, so their
-    /// content keys are not compared; the archive's own check sums are.
+    /// The vertices that each part owns, in the order of its rows. Reads nothing else of the parts' files.
     ///
     /// # Errors
-    /// A file that is missing or damaged, or whose vertices are not those of the partition.
+    /// A file that is missing or damaged, or of another graph.
     pub fn owned(&self, partition: &Partition) -> Result<Vec<Vec<u32>>, GraphError> {
-        let own = |rank| LocalPart::read_own(&self.folder.join(part_name(rank)), rank, partition);
-        (0..self.count()).map(own).collect()
+        let own = |(rank, entry): (u32, &Entry)| {
+            let path = self.folder.join(part_name(rank));
+            let rows = LocalPart::read_own(&path, rank, partition)?;
+            match key_of_rows(&rows) == entry.rows {
+                true => Ok(rows),
+                false => Err(self.changed(&path)),
+            }
+        };
+        (0..).zip(&self.manifest.parts).map(own).collect()
     }
 
     /// What ranks have to know of the whole graph.
@@ -392,6 +401,15 @@ impl Parts {
 
 fn part_name(rank: u32) -> String {
     format!("part-{rank}.npz")
+}
+
+/// A hash of vertices in their order.
+fn key_of_rows(vertices: &[u32]) -> String {
+    let mut hash = blake3::Hasher::new();
+    for vertex in vertices {
+        hash.update(&vertex.to_le_bytes());
+    }
+    hash.finalize().to_hex()[..32].to_owned()
 }
 
 /// A hash of a file's bytes.

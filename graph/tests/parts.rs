@@ -83,6 +83,8 @@ fn parts_are_found_again() {
         );
         assert_eq!(found.whole(), WholeGraph::of(&data.topology));
         let built = LocalPart::build_all(&data.topology, &expected).unwrap();
+        let owned = built.iter().map(|part| part.global[..part.inner].to_vec());
+        assert_eq!(found.owned(&partition).unwrap(), owned.collect::<Vec<_>>());
         for (part, entry) in built.into_iter().zip(&found.manifest.parts) {
             let read = found.part(part.rank, &partition).unwrap();
             let sends: Vec<u64> = part

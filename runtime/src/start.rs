@@ -189,7 +189,7 @@ pub(crate) fn ranks(
     Ok(ranks)
 }
 
-/// Refuses a program whose ranks read edges of all vertices, or halos of another kind, which no part of a folder has.
+/// Refuses a program whose ranks read edges of all vertices, or halos other than those of the parts, which no folder has.
 ///
 /// # Errors
 /// What it does, and what to do.
@@ -220,7 +220,7 @@ pub fn runs_on_parts(program: &Program) -> Result<(), String> {
         return Ok(());
     };
     Err(format!(
-        "it {what}, but a folder of parts holds the edges of each part by itself; train with --placement graph or push-pull, or on \
+        "it {what}, but a folder of parts holds the edges of each part by itself; train with --placement graph, or on \
          batches with --placement minibatch --topology own, or from the file of the whole graph"
     ))
 }

@@ -23,12 +23,13 @@ use super::text;
 use super::watch::{Shown, Watcher};
 use clap::{Args, ValueEnum};
 use gnnc::Cache;
+use gnnc::device::Device;
 use gnnc::ir::graph::model::Relaxation;
 use gnnc::ir::plan::{Knobs, Objective, Partitioner, Placement, Plan};
 use gnnc::ir::words::schedule::Schedule;
 use gnnc::numbers::{EPOCHS, RATES, RUNS, SEEDS, THREADS, WORKERS, within};
 use gnnc::planner::search::{Pin, PlacementSpec};
-use gnnc::runtime::transport::mpi::World;
+use gnnc::runtime::transport::mpi::{Bound, World};
 use gnnc::runtime::{Launch, Stop};
 use gnnc::{
     Choice, Compiled, Loaded, Metric, Pause, PlanOptions, TrainOptions, choose, cluster, machines,
@@ -186,6 +187,9 @@ impl Train {
         for warning in stages.iter().flat_map(|stages| stages.warnings(epochs)) {
             out.note(&format!("warning: {warning}\n"));
         }
+        if let Some(said) = self.crowded(spec.ranks) {
+            out.note(&format!("warning: {said}\n"));
+        }
         if loaded.data.is_some() && loaded.workload.split[1] == 0 {
             out.note(&unchosen(&loaded));
         }
@@ -326,6 +330,20 @@ impl Train {
                 ..self.knobs.knobs.clone()
             },
         }
+    }
+
+    /// What is wrong if this process has more threads of workers than cores that its launcher lets it run on.
+    fn crowded(&self, ranks: u32) -> Option<String> {
+        if matches!(self.device.device(), Device::Cuda(_)) {
+            return None;
+        }
+        // By default, each process is a worker.
+        let of_process = match &self.world {
+            Some(world) => ranks.div_ceil(world.processes()),
+            None => ranks,
+        };
+        let threads = of_process.saturating_mul(self.threads as u32);
+        Bound::here()?.too_few(threads)
     }
 
     fn options(

@@ -56,6 +56,42 @@ pub fn numbers(report: &str) -> Value {
     said
 }
 
+/// A launcher's process with two workers that may run on one core. Skipped where a process cannot be bound to core 0, or
+/// the machine has no other core.
+#[test]
+fn a_process_on_too_few_cores_is_warned_of() {
+    let bound = |launched: bool| {
+        let own = command();
+        let mut bound = Command::new("taskset");
+        let environment = own
+            .get_envs()
+            .filter_map(|(name, value)| Some((name, value?)));
+        bound
+            .envs(environment)
+            .args(["-c", "0", env!("CARGO_BIN_EXE_gnnc")]);
+        if launched {
+            bound.envs([("OMPI_COMM_WORLD_RANK", "0"), ("OMPI_COMM_WORLD_SIZE", "1")]);
+        }
+        let cora = example("gcn_cora.gir");
+        let run = bound
+            .args(["train", &cora, "--workers", "2", "--epochs", "1"])
+            .output();
+        Some(finished(run.ok()?)).filter(|run| !run.stderr.contains("taskset"))
+    };
+    let (Some(alone), Some(launched)) = (bound(false), bound(true)) else {
+        return;
+    };
+    let warning = "each process computes with 2 threads, but this one may run on 1 of";
+    assert!(!alone.stderr.contains(warning), "{}", alone.stderr);
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    assert_eq!(
+        launched.stderr.contains(warning),
+        cores > 1,
+        "{}",
+        launched.stderr
+    );
+}
+
 #[test]
 fn processes_train_what_threads_train() {
     let folder = Folder::new();

@@ -155,12 +155,12 @@ fn an_option_that_a_placement_does_not_have_is_refused() {
         (
             "hybrid",
             "--interior --allow stale",
-            "which does not wait for halo rows while it could compute others",
+            "which never computes interior rows apart",
         ),
         (
             "tensor",
             "--interior",
-            "which does not wait for halo rows while it could compute others; leave it out, or train with another \
+            "which never computes interior rows apart; leave it out, or train with another \
              placement, such as graph",
         ),
     ] {
@@ -221,7 +221,7 @@ fn a_pin_that_a_placement_does_not_have_is_refused() {
         ),
         (
             "placement=tensor,interior=yes",
-            "placement tensor does not wait for halo rows while it could compute others; leave out interior=yes",
+            "placement tensor never computes interior rows apart; leave out interior=yes",
         ),
         (
             "placement=graph,chunks=2",
@@ -261,7 +261,10 @@ fn a_pin_that_a_placement_does_not_have_is_refused() {
         none.contains("graph x 2 metis: offload=yes asks for"),
         "{none}"
     );
-    let none = plan("--gpus 2 --pin placement=tensor,interior=yes").unchosen();
+    // The features are aggregated once, so an epoch waits for no halo rows.
+    let sgc = example("sgc_cora.gir");
+    let pin = ["--gpus", "2", "--pin", "placement=graph,interior=yes"];
+    let none = gnnc([&["plan", sgc.as_str()], &pin[..]].concat()).unchosen();
     assert!(none.contains("interior=yes asks for"), "{none}");
     let deep = plan("--gpus 8 --pin placement=pipeline,stages=8 --allow stale").unchosen();
     assert!(

@@ -66,9 +66,8 @@ impl LocalPart {
         rank: u32,
         partition: &Partition,
     ) -> Result<Vec<u32>, GraphError> {
-        let (mut global, inner) = vertices(&mut open(path)?, path, rank, partition)?;
-        global.truncate(inner);
-        Ok(global)
+        let (global, inner) = vertices(&mut open(path)?, path, rank, partition)?;
+        Ok(global[..inner].to_vec())
     }
 
     /// Reads part `rank` of a partition of a graph with so many types of edges.

@@ -168,7 +168,8 @@ pub enum Needed {
         fastest: u64,
         /// Epochs of the slowest one.
         slowest: u64,
-        /// Epochs that another seed is likely to need at that rate; `None` if there is only one seed.
+        /// Epochs that another seed is likely to need at that rate; `None` if there is only one seed, and in plans of
+        /// earlier versions.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         likely: Option<EpochRange>,
     },
@@ -210,19 +211,34 @@ impl Pilot {
 }
 
 impl Needed {
-    /// The epochs that a run is expected to need; of a class that did not reach the target, at least the low end.
-    pub fn expected(self) -> EpochRange {
+    /// The epochs that a run is expected to need; `None` of a class that did not reach the target.
+    pub fn expected(self) -> Option<EpochRange> {
         match self {
             Self::Measured {
                 fastest: low,
                 slowest: high,
                 likely,
                 ..
-            } => likely.unwrap_or(EpochRange { low, high }),
-            Self::MoreThan { epochs } => EpochRange {
-                low: epochs,
-                high: u64::MAX,
-            },
+            } => Some(likely.unwrap_or(EpochRange { low, high })),
+            Self::MoreThan { .. } => None,
+        }
+    }
+
+    /// The fewest epochs that a run is expected to need.
+    pub fn fewest(self) -> u64 {
+        match self {
+            Self::Measured {
+                fastest, likely, ..
+            } => likely.map_or(fastest, |epochs| epochs.low),
+            Self::MoreThan { epochs } => epochs,
+        }
+    }
+
+    /// What it is expected to need in words: `24 to 98 epochs`, or `more than 200 epochs`.
+    pub fn expected_text(self) -> String {
+        match self.expected() {
+            Some(epochs) => epochs.to_string(),
+            None => self.to_string(),
         }
     }
 }

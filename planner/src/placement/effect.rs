@@ -97,9 +97,10 @@ const NEEDS: &[Need] = &[
         value: |knobs| (knobs.interior == Some(true)).then(|| "yes".to_owned()),
         has: |spec| {
             let exchanges = spec.is(|row| !row.staged() && !row.chunked());
-            spec.ranks < 2 || exchanges && !spec.samples()
+            let apart = !spec.samples() && spec.group_ranks().is_none();
+            spec.ranks < 2 || exchanges && apart
         },
-        why: "does not wait for halo rows while it could compute others",
+        why: "never computes interior rows apart",
     },
     Need {
         knob: "wire",

@@ -25,7 +25,7 @@ pub(super) fn write_choice(out: &mut String, plan: &Plan, view: &View) {
         if let (Some(needed), Some(time)) = (known.needed, known.seconds) {
             fact(
                 "target",
-                &format!("{} in {time}, by {needed}", goal.score()),
+                &format!("{} in {time}, by {}", goal.score(), needed.expected_text()),
             );
         }
         if let Some(rate) = known.learning_rate() {

@@ -94,12 +94,10 @@ pub(super) fn table(plan: &Plan, listed: &[Candidate]) -> String {
 }
 
 fn epochs(needed: Needed) -> String {
-    match needed {
-        Needed::MoreThan { epochs } => format!("> {epochs}"),
-        Needed::Measured { .. } => match needed.expected() {
-            EpochRange { low, high } if low == high => high.to_string(),
-            EpochRange { low, high } => format!("{low} to {high}"),
-        },
+    match needed.expected() {
+        None => format!("> {}", needed.fewest()),
+        Some(EpochRange { low, high }) if low < high => format!("{low} to {high}"),
+        Some(EpochRange { high, .. }) => high.to_string(),
     }
 }
 

@@ -1,6 +1,6 @@
 //! The objective `time-to-accuracy`: how long candidates take to reach a score, as far as a pilot tells.
 //!
-//! A candidate needs the epochs that its class needed in the pilot. Nothing is known of a class without runs, and of one
+//! A candidate needs the epochs that its class needed in the pilot, or as many as another seed is likely to need. Nothing is known of a class without runs, and of one
 //! that did not reach the target only how many epochs were not enough: it can lose, not win. Candidates of one class
 //! need equally many epochs, so the expected time of an epoch with its evaluations orders them. The best ones of
 //! different classes are compared by ranges: those that overlap are tied, and of these the one with the smallest memory
@@ -184,13 +184,9 @@ fn target_time(needed: Needed, every: u32, epoch: Range, evaluation: Range) -> T
     let low = |epochs| time_of(epochs, every, epoch.low.0, evaluation.low.0);
     let high = |epochs| time_of(epochs, every, epoch.high.0, evaluation.high.0);
     let rounded = |seconds| Seconds(significant(seconds));
-    let epochs = needed.expected();
     TargetTime {
-        low: rounded(low(epochs.low)),
-        high: match needed {
-            Needed::Measured { .. } => Some(rounded(high(epochs.high))),
-            Needed::MoreThan { .. } => None,
-        },
+        low: rounded(low(needed.fewest())),
+        high: (needed.expected()).map(|epochs| rounded(high(epochs.high))),
     }
 }
 

@@ -41,7 +41,7 @@ impl Whole {
     /// Extracts from the graph what the programs need. `owned` says, if one needs it, which vertices each rank owns.
     ///
     /// # Errors
-    /// If kernels walk edges, and there are too many for their integer type; those of `owned`.
+    /// If kernels walk edges, and there are too many for their integer type; or an error of `owned`.
     pub(crate) fn new<'a>(
         programs: impl Iterator<Item = &'a Program>,
         topology: &Topology,

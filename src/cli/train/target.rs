@@ -21,7 +21,7 @@ pub(super) struct Predicted {
 /// Such as `8.10 s to 14.20 s, by 98 to 103 epochs`.
 impl fmt::Display for Predicted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}, by {}", self.time, self.needed.expected())
+        write!(f, "{}, by {}", self.time, self.needed.expected_text())
     }
 }
 

@@ -20,11 +20,11 @@ pub struct EpochRange {
 
 impl EpochRange {
     /// The epochs of another seed, of those that some seeds needed when every so many epochs were evaluated: Student's
-    /// prediction interval of 90 % for logarithms of epochs (Hahn and Meeker, Statistical Intervals, section 4.8). `None`
-    /// with fewer than two seeds, which tell nothing of a spread.
+    /// prediction interval of 90 % for one further logarithm of epochs (Hahn and Meeker, Statistical Intervals). `None` with
+    /// fewer than two seeds, which tell nothing of a spread.
     ///
-    /// A score is seen at evaluations only, so a number of epochs has a further deviation, that of a number somewhere
-    /// between two of them.
+    /// A score is seen at evaluations only. So a number of epochs has a further deviation, that of a number somewhere
+    /// between two evaluations, and the bounds are evaluations. Both make the interval wider than 90 %.
     pub(super) fn of_another_seed(epochs: &[u64], every: u32) -> Option<Self> {
         let seeds = epochs.len() as f64;
         let student = StudentsT::new(0.0, 1.0, seeds - 1.0).ok()?;
@@ -34,9 +34,13 @@ impl EpochRange {
         let between_evaluations = (f64::from(every.max(1)) / mean.exp()).powi(2) / 12.0;
         let deviation = ((among_seeds + between_evaluations) * (1.0 + 1.0 / seeds)).sqrt();
         let width = student.inverse_cdf(1.0 - BEYOND) * deviation;
+        let every = u64::from(every.max(1));
+        let evaluations = |epochs: f64| epochs / every as f64;
+        let low = evaluations((mean - width).exp()).floor() as u64;
+        let high = evaluations((mean + width).exp()).ceil() as u64;
         Some(Self {
-            low: ((mean - width).exp().floor() as u64).max(1),
-            high: (mean + width).exp().ceil() as u64,
+            low: low.max(1) * every,
+            high: high.saturating_mul(every),
         })
     }
 }
@@ -72,7 +76,9 @@ mod tests {
     /// 8 / 16 / sqrt(12) = 0.1443; 2.92 * 0.1443 * sqrt(4 / 3) = 0.4866.
     #[test]
     fn equal_seeds_differ_by_what_lies_between_evaluations() {
-        assert_eq!(of(&[16, 16, 16], 8), (9, 27));
+        assert_eq!(of(&[16, 16, 16], 8), (8, 32));
+        // No run ends before its first evaluation.
+        assert_eq!(of(&[8, 8, 8], 8), (8, 24));
         assert_eq!(of(&[1000, 1000, 1000], 1), (999, 1001));
     }
 

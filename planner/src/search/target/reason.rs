@@ -96,7 +96,7 @@ fn with_pilot(
     let epoch = one.estimate.epoch.seconds;
     let takes = format!(
         "{time} to {goal}, by {} of {epoch} and their evaluations, with learning rate {rate}",
-        needed.expected()
+        needed.expected_text()
     );
     match standing {
         Standing::Fastest => format!("fastest: {takes}; {}", one.mostly(None)),

@@ -122,6 +122,16 @@ impl Mpi {
         }
     }
 
+    /// The next message from a rank with this tag whose receipt has begun.
+    fn next_posted(&mut self, from: u32, tag: u32) -> Option<Posted> {
+        let queue = self.posted.get_mut(&(from, tag))?;
+        let next = queue.pop_front();
+        if queue.is_empty() {
+            self.posted.remove(&(from, tag));
+        }
+        next
+    }
+
     fn take(
         &mut self,
         from: u32,
@@ -129,8 +139,7 @@ impl Mpi {
         lengths: RangeInclusive<usize>,
         take: &mut dyn FnMut(&[f32]),
     ) -> Result<(), TransportError> {
-        let posted = self.posted.get_mut(&(from, tag));
-        let posted = posted.and_then(VecDeque::pop_front);
+        let posted = self.next_posted(from, tag);
         let tag = self.tag(from, self.rank, tag)?;
         let process = self.world.process_of(from);
         let began = Instant::now();
@@ -251,7 +260,7 @@ impl Transport for Mpi {
         }
     }
 
-    /// MPI moves long messages on in its own calls only.
+    /// MPI moves long messages only during calls into it.
     fn progress(&mut self) -> Result<(), TransportError> {
         if !self.sending.is_empty() {
             self.reuse_sent()

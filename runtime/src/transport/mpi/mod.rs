@@ -9,7 +9,7 @@ mod timing;
 
 pub use crate::error::WorldError;
 pub use end::Mpi;
-pub use launched::Launched;
+pub use launched::{Bound, Launched};
 pub use timing::Timed;
 
 use self::alive::{Alive, Meeting, Trouble};
