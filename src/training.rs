@@ -65,6 +65,8 @@ pub struct TrainOptions {
     /// Knobs of the placement. Open knobs take their defaults; open layouts, numbers of stages and divisions of layers
     /// are those that are fastest on `cluster`, and an open partitioner is that of [`TrainOptions::partitioner`].
     pub knobs: Knobs,
+    /// Whether the knobs are those of a plan. Batches that it does not have are then not those of the model either.
+    pub planned: bool,
     /// Relaxations permitted in addition to the model's own.
     pub allow: Vec<Relaxation>,
     /// The machines to choose layouts for; by default the cores of one node.
@@ -192,6 +194,7 @@ impl Default for TrainOptions {
             world: None,
             placement: Placement::Graph,
             knobs: Knobs::default(),
+            planned: false,
             allow: Vec::new(),
             cluster: None,
             device_memory: None,

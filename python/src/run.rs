@@ -154,6 +154,7 @@ fn follow_choice(options: &mut TrainOptions, choice: Candidate) {
     options.placement = choice.placement;
     options.workers = choice.parameters.ranks;
     options.knobs = choice.parameters.knobs;
+    options.planned = true;
     options.allow = choice.relaxations.iter().map(|r| r.permission()).collect();
     options.device_memory = choice.host.map(|host| host.device.0);
 }

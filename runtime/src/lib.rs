@@ -9,6 +9,7 @@
 //! whose sizes depend only on the program and the data, and partial sums are added in order.
 
 mod arena;
+mod by_part;
 mod checkpoint;
 mod chunks;
 mod clocks;
@@ -45,6 +46,7 @@ pub mod transport;
 mod weights;
 mod words;
 
+pub use by_part::runs_on_parts;
 pub use checkpoint::{Snapshot, Tensor, first_checkpoint, parse_checkpoint};
 pub use error::{Copies, Failure, RuntimeError, WorldError};
 pub use facts::Fact;
@@ -58,5 +60,4 @@ pub use rank::chunk_order;
 pub use report::{Best, EpochReport, Judged, Metrics, Plateau, Resumed, Score};
 pub use session::Session;
 pub use staleness::{LayerStaleness, Staleness};
-pub use start::runs_on_parts;
 pub use stop::Stop;

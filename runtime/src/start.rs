@@ -2,6 +2,7 @@
 //! of the data, and initialize the buffers.
 
 use crate::arena::Arena;
+use crate::by_part::runs_on_parts;
 use crate::clocks::Clocks;
 use crate::executor::Worker;
 use crate::labels::labels_fit;
@@ -34,7 +35,7 @@ use gnnc_graph::sample::Pilot;
 use gnnc_ir::program::memory::layout;
 use gnnc_ir::program::trace::Phase;
 use gnnc_ir::program::verify::VerifiedProgram;
-use gnnc_ir::program::{BufferId, Capacity, Grouped, Halo, Program, Role};
+use gnnc_ir::program::{BufferId, Capacity, Grouped, Program, Role};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -187,42 +188,6 @@ pub(crate) fn ranks(
         ranks.push(Beginning { rank, degrees });
     }
     Ok(ranks)
-}
-
-/// Refuses a program whose ranks read edges of all vertices, or halos other than those of the parts, which no folder has.
-///
-/// # Errors
-/// What it does, and what to do.
-pub fn runs_on_parts(program: &Program) -> Result<(), String> {
-    let needs = Needs::of(program);
-    let walks = needs.all_edges.each().any(|(_, ways)| ways.walked);
-    let whole = program.buffers.iter().any(|buffer| {
-        let of_edges = matches!(buffer.role, Role::Relation(_) | Role::RelationDegree(_));
-        of_edges && buffer.extent.of_whole_graph()
-    });
-    let what = if program.hops() > 0 && !program.draws_apart() {
-        "draws batches from all edges"
-    } else if program.pipeline.is_some() {
-        "cuts parts into chunks"
-    } else if program.node_ranks.is_some() {
-        "sends rows once for each node, to ranks that follow from what all parts read"
-    } else if program.equal_bits {
-        "adds up vertices leaf by leaf, in the order of the whole graph"
-    } else if program.halo == Halo::Cover {
-        "sends partial sums, for vertices that follow from the edges between all parts"
-    } else if program.in_groups() {
-        "divides the vertices among groups of ranks"
-    } else if walks || whole {
-        "walks the edges of all vertices on each rank"
-    } else if program.halo != Halo::Boundary {
-        "has rows of all vertices on each rank"
-    } else {
-        return Ok(());
-    };
-    Err(format!(
-        "it {what}, but a folder of parts holds the edges of each part by itself; train with --placement graph, or on \
-         batches with --placement minibatch --topology own, or from the file of the whole graph"
-    ))
 }
 
 /// The batches of a program's lists, those to train on first.

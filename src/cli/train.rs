@@ -378,6 +378,7 @@ impl Train {
             cluster: self.cluster.as_deref().map(cluster).transpose()?,
             threads: self.threads,
             knobs: self.knobs(choice),
+            planned: choice.is_some(),
             device_memory: {
                 // The memory of the devices that the plan is for.
                 let planned = candidate

@@ -60,7 +60,7 @@ fn allowed(loaded: &Loaded, options: &TrainOptions) -> Vec<Relaxation> {
 }
 
 /// The placement that is asked for. One that can do without batches leaves out those of the model if
-/// sampling is not permitted.
+/// sampling is not permitted, or if a plan has none.
 fn asked(loaded: &Loaded, options: &TrainOptions) -> PlacementSpec {
     let row = placement::row(options.placement);
     let can_do_without = row.is_some_and(|row| row.batches == OnBatches::Either);
@@ -69,7 +69,8 @@ fn asked(loaded: &Loaded, options: &TrainOptions) -> PlacementSpec {
     if loaded.by_part.is_some() && options.placement == Placement::Minibatch {
         knobs.sampling.topology.get_or_insert(Topology::Own);
     }
-    if sample || !can_do_without {
+    let without = options.planned && knobs.sampling.is_open();
+    if !can_do_without || sample && !without {
         knobs = knobs.with_batches(&loaded.model.train.sampling);
     }
     PlacementSpec {

@@ -2,6 +2,7 @@
 
 use crate::support::{Folder, example, gnnc, refused, text};
 use serde_json::Value;
+use std::path::Path;
 
 fn partition(graph: &str, partitioner: &str, more: &[&str]) -> Value {
     let args = ["graph", "partition", graph, "--parts", "4", "--partitioner"];
@@ -162,6 +163,55 @@ train {
 }
 ";
 
+/// Makes the first candidate of this kind the choice of a plan in a file.
+fn choose(file: &Path, kind: impl Fn(&Value) -> bool) {
+    let mut plan: Value = serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
+    let found = plan["candidates"].as_array().unwrap().iter().position(kind);
+    plan["chosen"] = found.unwrap().into();
+    std::fs::write(file, plan.to_string()).unwrap();
+}
+
+/// A plan for the whole graph trains on it, though the model says how its batches are.
+#[test]
+fn a_plan_without_batches_trains_on_the_whole_graph() {
+    let folder = Folder::new();
+    std::fs::copy(example("data/cora.npz"), folder.join("cora.npz")).unwrap();
+    let model = folder.file("deep.gir", DEEP);
+    let exact = folder.file("exact.gir", DEEP.replace("  allow = [sample]\n", ""));
+    let out = folder.join("plan.json");
+    let pin = "placement=push-pull,ranks=2,partitioner=hash";
+    let plan = [
+        "plan",
+        text(&model),
+        "--gpus",
+        "2",
+        "--cluster",
+        "cpu",
+        "--pin",
+        pin,
+    ];
+    gnnc(plan.iter().chain(&["--out", text(&out)])).ok();
+    choose(&out, |candidate| {
+        candidate["parameters"]["sampling"].is_null()
+    });
+    let run = gnnc(["train", text(&out), "--check", "bytes", "--format", "json"]).json();
+    let direct = [
+        "train",
+        text(&exact),
+        "--workers",
+        "2",
+        "--placement",
+        "push-pull",
+    ];
+    let direct = gnnc(
+        direct
+            .iter()
+            .chain(&["--partitioner", "hash", "--format", "json"]),
+    )
+    .json();
+    assert_eq!(run["train_loss"], direct["train_loss"]);
+}
+
 /// A run of a plan fails if its partition is not the plan's: bytes would differ.
 #[test]
 fn plans_and_runs_make_the_same_partition() {
@@ -184,6 +234,9 @@ fn plans_and_runs_make_the_same_partition() {
             ];
             let more = ["--partitioner", partitioner, "--out", text(&out)];
             gnnc(plan.iter().chain(&more)).ok();
+            choose(&out, |candidate| {
+                !candidate["parameters"]["sampling"].is_null()
+            });
             let train = ["train", text(&out), "--check", "bytes"];
             let json = ["--format", "json"];
             let run = gnnc(train.iter().chain(&json)).json();

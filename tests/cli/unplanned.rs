@@ -261,11 +261,6 @@ fn a_pin_that_a_placement_does_not_have_is_refused() {
         none.contains("graph x 2 metis: offload=yes asks for"),
         "{none}"
     );
-    // The features are aggregated once, so an epoch waits for no halo rows.
-    let sgc = example("sgc_cora.gir");
-    let pin = ["--gpus", "2", "--pin", "placement=graph,interior=yes"];
-    let none = gnnc([&["plan", sgc.as_str()], &pin[..]].concat()).unchosen();
-    assert!(none.contains("interior=yes asks for"), "{none}");
     let deep = plan("--gpus 8 --pin placement=pipeline,stages=8 --allow stale").unchosen();
     assert!(
         deep.contains("8 stages") && deep.contains("2 layers"),

@@ -229,5 +229,8 @@ fn slices_that_do_not_divide_the_ranks_are_refused() {
         ..way(4)
     };
     let said = refused("2", rows);
-    assert!(said.contains("leave out --slices"), "{said}");
+    assert!(
+        said.contains("found --slices 2 with placement minibatch"),
+        "{said}"
+    );
 }
