@@ -135,7 +135,7 @@ def test_saved_graphs_are_read_again(directed, tmp_path):
         graph.save(tmp_path / "graph.csv")
     with pytest.raises(gnnc.InputError, match="without a known extension"):
         graph.save(tmp_path / "graph")
-    loops = gnnc.Graph(numpy.array([[0, 1, 1], [1, 0, 1]]), x=numpy.eye(2, dtype="float32"))
+    loops = gnnc.Graph(np.array([[0, 1, 1], [1, 0, 1]]), x=np.eye(2, dtype="float32"))
     with pytest.warns(UserWarning, match="self-loops"):
         loops.save(tmp_path / "loops.npz")
 
