@@ -98,6 +98,28 @@ fn parts_are_found_again() {
     }
 }
 
+/// A part of another graph may have the same vertices in another order, which would give its rows to other vertices.
+#[test]
+fn vertices_in_another_order_are_refused() {
+    let folders = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    // The vertex with an edge from the other part comes last: 1 and 0 of the first graph, 0 and 1 of the second one.
+    let graph = |to: u32| {
+        let topology = Topology::from_edges(4, [(2, to)]).unwrap().0;
+        let mut data = GraphData::new("pairs", topology);
+        data.train = vec![true; 4];
+        data.labels = Labels::Single(vec![0, 1, 0, 1]);
+        data.features = Features::dense(4, 1, vec![1.0; 4]);
+        data
+    };
+    let partition = written(folders[0].path(), &graph(0), 2, "range");
+    written(folders[1].path(), &graph(1), 2, "range");
+    let found = Parts::open(folders[0].path()).unwrap();
+    assert!(found.owned(&partition).is_ok());
+    let part = "part-0.npz";
+    std::fs::copy(folders[1].path().join(part), folders[0].path().join(part)).unwrap();
+    assert!(found.owned(&partition).is_err());
+}
+
 /// A damaged file is refused by its content key. If the manifest says the key of the damaged file, it is refused
 /// by what its arrays have to be, or describes some part: it never panics.
 #[test]
