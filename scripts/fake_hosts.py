@@ -73,9 +73,13 @@ def tear_down():
 
 
 def limit(rate):
+    unit = {"mbit": 1e6, "gbit": 1e9}
+    bytes_per_second = float(rate[:-4]) * unit[rate[-4:]] / 8
+    # What a host may send at once without waiting: a quarter of a millisecond, and at least two packets.
+    burst = max(int(bytes_per_second * 0.26e-3), 3200)
     for host in HOSTS:
         queue = ["ip", "netns", "exec", host, "tc", "qdisc", "replace", "dev", f"{host}i", "root"]
-        call(*queue, "tbf", "rate", rate, "burst", "32kb", "latency", "200ms")
+        call(*queue, "tbf", "rate", rate, "burst", burst, "latency", "200ms")
 
 
 def mpirun(agent):
@@ -93,8 +97,11 @@ def planned(cluster, case):
     command += ["--gpus", len(HOSTS), "--nodes", len(HOSTS), "--pin", pin, "--all", "--format", "json", *more, *(["--cache", "0"] if more else [])]
     plan = json.loads(call(*command, check=False).stdout)
     # Features as runs have them: one slice a rank, and no cache.
-    usual = lambda sampling: "slices" not in sampling and not sampling.get("cache") and bool(sampling) == bool(more)
-    candidates = [one for one in plan["candidates"] if usual(one["parameters"].get("sampling", {}))]
+    def is_usual(parameters):
+        sampling = parameters.get("sampling", {})
+        return "slices" not in parameters and not sampling.get("cache") and bool(sampling) == bool(more)
+
+    candidates = [one for one in plan["candidates"] if is_usual(one["parameters"])]
     return candidates[0]["epoch_seconds"]
 
 
@@ -160,7 +167,8 @@ def main():
                     epoch, sent = measured(agent, case, options.turns)
                     times = f"{1e3 * plan:.1f} ms | {1e3 * epoch:.1f} ms | {plan / epoch:.2f}"
                     print(f"| {rate} | {name} | {sent / 1e6:.2f} MB | {times} |", flush=True)
-                print(f"<!-- {rate}: {1e6 * link['latency_seconds']:.0f} us, {link['bandwidth'] / 1e6:.2f} MB/s -->", flush=True)
+                costs = f"{link['bandwidth'] / 1e6:.2f} MB/s, {1e9 * link['processor_seconds_per_byte']:.2f} ns of a core for each byte"
+                print(f"<!-- {rate}: {1e6 * link['latency_seconds']:.0f} us, {costs} -->", flush=True)
             seconds, said = lost(agent, folder)
             print(f"\nA host lost its network: {seconds:.1f} s until\n\n    {said}")
             sys.exit(seconds > 10)

@@ -87,6 +87,10 @@ pub struct Link {
     pub bandwidth: f64,
     /// Time from the start of a message to its first byte at the other end.
     pub latency: Seconds,
+    /// Time that a processor lacks for computing, for each byte that it sends or receives meanwhile: O of LogGOPS (Hoefler,
+    /// Schneider and Lumsdaine, HPDC 2010). Zero where the network moves messages by itself.
+    #[serde(default, skip_serializing_if = "Seconds::is_zero")]
+    pub processor: Seconds,
     /// Who shares it.
     pub shared_by: SharedBy,
 }
@@ -201,6 +205,14 @@ impl Cluster {
     /// The shortest time that any kernel takes.
     pub fn launch_floor(&self) -> f64 {
         self.device.launch_floor.0.max(self.software.launch.0)
+    }
+
+    /// Seconds that a device computes less for each byte that crosses a link meanwhile; a GPU moves no messages.
+    pub fn handling_of(&self, link: &Link) -> f64 {
+        match self.device.kind {
+            DeviceKind::Cpu => link.processor.0,
+            DeviceKind::Gpu => 0.0,
+        }
     }
 
     /// Time from the start of a message to its first byte at the other end of a link.
@@ -329,6 +341,9 @@ impl Cluster {
                 link.bandwidth,
                 link.latency.0
             );
+            if !link.processor.is_zero() {
+                let _ = writeln!(text, "processor = {:e}", link.processor.0);
+            }
         }
         if let Some(host) = &self.host {
             let _ = write!(
@@ -433,6 +448,8 @@ impl Cluster {
             ("device.launch_floor", self.device.launch_floor),
             ("inside.latency", self.inside.latency),
             ("between.latency", self.between.latency),
+            ("inside.processor", self.inside.processor),
+            ("between.processor", self.between.processor),
             (
                 "host.latency",
                 self.host.map_or(Seconds(0.0), |host| host.latency),

@@ -22,6 +22,8 @@ struct Measured {
     place: &'static str,
     pair: [u32; 2],
     timed: Vec<Timed>,
+    /// Seconds of a processor for each byte, if it computes meanwhile.
+    processor: f64,
 }
 
 /// A machine with the links between the processes of this run.
@@ -62,7 +64,12 @@ impl Network {
             };
             let timed = SIZES.map(|floats| world.time(pair, floats).map_err(lost));
             let timed = timed.into_iter().collect::<Result<Vec<_>, _>>()?;
-            let link = Measured { place, pair, timed };
+            let link = Measured {
+                place,
+                pair,
+                timed,
+                processor: world.time_behind(pair).map_err(lost)?,
+            };
             match place {
                 "inside" => found.inside = link.link(SharedBy::Rank),
                 _ => found.between = link.link(SharedBy::Node),
@@ -95,9 +102,10 @@ impl Network {
             let [one, other] = link.pair;
             let found = link.link(SharedBy::Node);
             let text = format!(
-                "{} and {:.2} GB/s each way, between processes {one} and {other}",
+                "{} and {:.2} GB/s each way, between processes {one} and {other}; each byte costs a computing process {:.2} ns",
                 found.latency,
-                found.bandwidth / 1e9
+                found.bandwidth / 1e9,
+                1e9 * link.processor
             );
             lines.push((link.place, text));
         }
@@ -125,6 +133,7 @@ impl Network {
                 "processes": link.pair,
                 "latency_seconds": found.latency,
                 "bandwidth": found.bandwidth,
+                "processor_seconds_per_byte": found.processor,
                 "messages": link.timed,
             })
         };
@@ -155,6 +164,7 @@ impl Measured {
             name: "measured".to_owned(),
             bandwidth: squares / sum,
             latency: Seconds(latency),
+            processor: Seconds(self.processor),
             shared_by,
         }
     }
@@ -179,6 +189,7 @@ mod tests {
             place: "between",
             pair: [0, 1],
             timed: SIZES.iter().map(|floats| of(4 * *floats as u64)).collect(),
+            processor: 1e-9,
         };
         let found = link.link(SharedBy::Node);
         assert!((found.latency.0 - 20e-6).abs() < 1e-8, "{found:?}");

@@ -223,7 +223,14 @@ fn read_host(root: &Section) -> Result<Option<Host>, ClusterError> {
 }
 
 fn read_link(section: &Section) -> Result<Link, ClusterError> {
-    section.only(&["profile", "name", "bandwidth", "latency", "shared_by"])?;
+    section.only(&[
+        "profile",
+        "name",
+        "bandwidth",
+        "latency",
+        "processor",
+        "shared_by",
+    ])?;
     let base = section
         .text("profile")?
         .map(|name| link_profile(&name))
@@ -246,6 +253,7 @@ fn read_link(section: &Section) -> Result<Link, ClusterError> {
     let latency = section
         .not_negative("latency")?
         .or(base.as_ref().map(|b| b.latency.0));
+    let processor = section.not_negative("processor")?;
     let missing = |key, help| section.missing(key, help);
     Ok(Link {
         name: section
@@ -259,6 +267,7 @@ fn read_link(section: &Section) -> Result<Link, ClusterError> {
             )
         })?,
         latency: Seconds(latency.ok_or_else(|| missing("latency", "write seconds, or a profile"))?),
+        processor: processor.map_or(Seconds(0.0), Seconds),
         shared_by,
     })
 }

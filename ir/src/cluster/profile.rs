@@ -151,6 +151,7 @@ pub fn link_profile(name: &str) -> Result<Link, ClusterError> {
             name: name.to_owned(),
             bandwidth: gigabytes_per_second * 1e9,
             latency: Seconds(latency / 1e6),
+            processor: Seconds(0.0),
             shared_by,
         }),
         None => Err(ClusterError::UnknownProfile {

@@ -382,6 +382,31 @@ fn a_wrong_line_says_what_was_expected() {
 
 /// Software adds to what the device and the links take, and is written and read back.
 #[test]
+fn links_say_what_they_cost_a_processor() {
+    let file = |more: &str| {
+        let text = format!("version = 1\nnodes = 2\ndevice.profile = \"cpu-core\"\n{more}");
+        Cluster::parse(&text)
+    };
+    let told = file("[between]\nprofile = \"10gb\"\nprocessor = 3e-9\n").unwrap();
+    assert_eq!(told.handling_of(&told.between), 3e-9);
+    assert_eq!(Cluster::parse(&told.to_toml()).unwrap(), told);
+    let json = serde_json::to_string(&told).unwrap();
+    assert_eq!(serde_json::from_str::<Cluster>(&json).unwrap(), told);
+    // Files and plans of links that cost nothing do not name it.
+    let mut free = told;
+    free.between.processor = Seconds(0.0);
+    assert!(!free.to_toml().contains("processor"));
+    assert!(!serde_json::to_string(&free).unwrap().contains("processor"));
+    free.between.processor = Seconds(-1.0);
+    let said = free.check().unwrap_err().to_string();
+    assert!(said.contains("between.processor"), "{said}");
+    // Messages of GPUs take nothing from what they compute.
+    let mut gpus = Cluster::named("h100x8").unwrap();
+    gpus.inside.processor = Seconds(3e-9);
+    assert_eq!(gpus.handling_of(&gpus.inside), 0.0);
+}
+
+#[test]
 fn software_is_named_or_described() {
     let file =
         |more: &str| Cluster::parse(&format!("version = 1\ndevice.profile = \"A100\"\n{more}"));

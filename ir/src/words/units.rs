@@ -57,6 +57,13 @@ quantity!(
     Flops, f64, PartialEq, PartialOrd
 );
 
+impl Seconds {
+    /// Whether it is no time at all.
+    pub fn is_zero(&self) -> bool {
+        self.0 == 0.0
+    }
+}
+
 impl fmt::Display for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let bytes = self.0 as f64;

@@ -128,7 +128,7 @@ fn transfer(half: Half, cost: &TransferCost, class: usize) -> [f64; 2] {
         // Interior rows may be computed while halo rows are in flight, once the program is cut for that.
         Half::Whole if matches!(cost, TransferCost::Halo { .. }) => [before + after, links],
         Half::Whole => [before + links + after, links],
-        Half::Begin(_) => [before, links],
+        Half::Begin(_) => [before + cost.handling(class), links],
         Half::Finish(_) => [after, 0.0],
     }
 }

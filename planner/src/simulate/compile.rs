@@ -126,6 +126,8 @@ pub(super) enum TransferCost {
 pub(super) struct CollectiveCost {
     /// Packing, before anything is sent.
     pub before: f64,
+    /// What the messages cost the processor, if it computes meanwhile.
+    pub handling: f64,
     /// The messages.
     pub messages: f64,
     /// Work after all ranks have received the messages: unpacking or adding up, and messages with
@@ -140,6 +142,8 @@ pub(super) struct CollectiveCost {
 pub(super) struct ExchangeCost {
     /// Packing, before anything is sent.
     pub before: f64,
+    /// What the messages cost the processor, if it computes meanwhile.
+    pub handling: f64,
     /// Time from the start to the first byte of the last message.
     pub latency: f64,
     /// Busy time of the links inside the node: for sending, and for receiving.

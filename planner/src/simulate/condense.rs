@@ -103,6 +103,7 @@ mod tests {
             half,
             cost: TransferCost::Everyone(CollectiveCost {
                 before: 0.5,
+                handling: 0.125,
                 messages: 5.0,
                 after: 0.25,
                 bytes_sent: [8, 0],

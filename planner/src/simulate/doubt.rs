@@ -185,14 +185,19 @@ fn drawn(cluster: &Cluster, draw: u32) -> Cluster {
     let link = |name: &str| factor(name, link_spread, draw);
     for (
         Link {
-            bandwidth, latency, ..
+            bandwidth,
+            latency,
+            processor,
+            ..
         },
         slower,
     ) in [
         (&mut cluster.inside, link("inside")),
         (&mut cluster.between, link("between")),
     ] {
-        (*bandwidth, latency.0) = (*bandwidth / slower, latency.0 * slower);
+        *bandwidth /= slower;
+        latency.0 *= slower;
+        processor.0 *= slower;
     }
     if let Some(host) = &mut cluster.host {
         let slower = link("host");

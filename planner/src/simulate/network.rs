@@ -24,6 +24,14 @@ impl TransferCost {
         }
     }
 
+    /// Seconds of the processor that messages take from what it computes meanwhile.
+    pub fn handling(&self, class: usize) -> f64 {
+        match self {
+            Self::Halo { costs, .. } => costs[class].handling,
+            Self::Everyone(cost) => cost.handling,
+        }
+    }
+
     /// Seconds after the messages have arrived.
     pub fn after(&self, class: usize) -> f64 {
         match self {

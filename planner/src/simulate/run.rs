@@ -209,7 +209,9 @@ impl<'a> Run<'a> {
                 Half::Begin(tag) => {
                     let flight = self.begin(cost);
                     for class in 0..self.state.clock.len() {
-                        let (busy, end) = (cost.before(class), flight.arrived[class]);
+                        let handling = cost.handling(class);
+                        let busy = cost.before(class) + handling;
+                        let end = flight.arrived[class] + handling;
                         self.state.communication[class] += busy;
                         self.finish(class, *name, at, busy, end, cost.bytes_sent(class)[0]);
                     }
@@ -346,34 +348,40 @@ impl<'a> Run<'a> {
 
     /// Packs rows for another stage without waiting, or unpacks rows from one. `arrived` has, for
     /// each class, when the rows were sent and when they arrived; rows that arrived earlier take
-    /// the second of the two times. Returns the clocks of the classes.
+    /// the second of the two times. `handling` are seconds of the processor for what crosses while it computes. Returns when
+    /// the rows of the classes are packed or unpacked.
     pub fn stage_message(
         &mut self,
         (name, at): (usize, &str),
         with: u32,
         iteration: u32,
         packing: &[[f64; 2]],
-        bytes: &[f64],
+        [handling, bytes]: [&[f64]; 2],
         arrived: Option<&[[f64; 2]]>,
     ) -> Vec<f64> {
         let outer = std::mem::replace(&mut self.iteration, iteration);
         self.state.kinds[name].0 += 1;
         self.other(Some((with, arrived.is_none())));
+        let mut ends = Vec::with_capacity(packing.len());
         for (class, &[fresh, lain]) in packing.iter().enumerate() {
             let clock = self.state.clock[class];
             let [sent, there] = arrived.map_or([clock; 2], |arrived| arrived[class]);
-            let waits = arrived.is_none() || there > clock;
+            let late = arrived.is_some() && there > clock;
+            let waits = arrived.is_none() || late;
             let packing = if waits { fresh } else { lain };
+            let handling = if late { 0.0 } else { handling[class] };
             let exposed = (there - clock.max(sent)).max(0.0);
-            let busy = exposed + packing;
+            let busy = exposed + packing + handling;
             self.state.communication[class] += busy;
             let sends = if arrived.is_none() { bytes[class] } else { 0.0 };
             let end = clock.max(there) + packing;
+            ends.push(end);
+            let end = end + handling;
             self.finish(class, name, at, busy, end, sends.round() as u64);
         }
         self.iteration = outer;
         self.other(None);
-        self.state.clock.clone()
+        ends
     }
 
     fn other(&mut self, other: Option<(u32, bool)>) {

@@ -322,10 +322,17 @@ impl Stage<'_> {
                 continue;
             };
             let other = with.of(number as u32, links.stages).unwrap_or_default();
+            let classes = self.fabric.classes.iter().zip(bytes);
+            let handling = classes.map(|(class, bytes)| {
+                let part = class.ranks.first().copied().unwrap_or_default();
+                bytes * links.handling([number, other as usize], part)
+            });
+            let handling: Vec<f64> = handling.collect();
+            let (name, costs) = ((*name, &**at), [&handling[..], bytes]);
             if *sends {
                 let clock = self
                     .run
-                    .stage_message((*name, at), other, place, packing, bytes, None);
+                    .stage_message(name, other, place, packing, costs, None);
                 let (from, free) = match with {
                     Neighbour::Next => (Neighbour::Previous, &mut self.free[0]),
                     Neighbour::Previous => (Neighbour::Next, &mut self.free[1]),
@@ -363,7 +370,7 @@ impl Stage<'_> {
                     .map(|class| latest(&class.ranks))
                     .collect();
                 self.run
-                    .stage_message((*name, at), other, place, packing, bytes, Some(&arrived));
+                    .stage_message(name, other, place, packing, costs, Some(&arrived));
             }
             moved = true;
         }
@@ -381,12 +388,26 @@ struct Links<'a> {
 }
 
 impl Links<'_> {
+    /// The node of a stage's rank for a part.
+    fn node(&self, stage: usize, part: u32) -> u32 {
+        self.cluster.node_of((stage * self.width) as u32 + part)
+    }
+
+    /// Seconds of a rank's processor for each byte between two stages that crosses while it computes.
+    fn handling(&self, [from, to]: [usize; 2], part: u32) -> f64 {
+        let leaves = self.node(from, part) != self.node(to, part);
+        match (leaves, self.measured) {
+            (true, _) => self.cluster.handling_of(&self.cluster.between),
+            (false, Some(_)) => 0.0,
+            (false, None) => self.cluster.handling_of(&self.cluster.inside),
+        }
+    }
+
     /// Latency, and busy time of a part's link, for sending `bytes` bytes from one stage to
     /// another. If ranks of a node share a link, all of them that send out of the node do so at
     /// once.
     fn passing(&self, [from, to]: [usize; 2], part: u32, bytes: f64) -> (f64, f64) {
-        let rank = |stage: usize, part: u32| (stage * self.width) as u32 + part;
-        let node = |stage, part| self.cluster.node_of(rank(stage, part));
+        let node = |stage, part| self.node(stage, part);
         let leaves = |part: &u32| node(from, *part) != node(to, *part);
         let link = match (leaves(&part), self.measured) {
             (true, _) => &self.cluster.between,

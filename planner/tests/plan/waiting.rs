@@ -25,6 +25,33 @@ fn exchanged() -> (Program, Parts, Transfer, Instr) {
     (program, parts, Transfer { tag: 1, what }, other)
 }
 
+/// If processors move messages, those that are sent and received meanwhile cost the rank time, and whole exchanges do not.
+#[test]
+fn messages_cost_the_processor_what_it_could_compute() {
+    let seconds = |processor: f64, split: bool| {
+        let mut cluster = cluster(2, 1);
+        cluster.device.kind = DeviceKind::Cpu;
+        cluster.calibration.link_efficiency = 1.0;
+        (cluster.between.bandwidth, cluster.between.latency) = (1e12, Seconds(0.0));
+        cluster.between.processor = Seconds(processor);
+        let (mut program, parts, transfer, other) = exchanged();
+        program.step = match split {
+            false => vec![*transfer.what.clone(), other],
+            true => vec![
+                Instr::Begin(transfer.clone()),
+                other,
+                Instr::Finish(transfer),
+            ],
+        };
+        cost(&program, &cluster, &parts).epoch.seconds.0
+    };
+    // A rank sends and receives 2000 rows of 64 bytes.
+    let bytes = 2.0 * 2000.0 * 64.0;
+    let more = seconds(3e-9, true) - seconds(0.0, true);
+    assert!(near(more, 3e-9 * bytes), "{more}");
+    assert!(near(seconds(3e-9, false), seconds(0.0, false)));
+}
+
 /// A split exchange hides behind the instructions between its halves.
 #[test]
 fn what_is_computed_meanwhile_hides_messages() {
@@ -183,6 +210,28 @@ fn stages_wait_as_the_closed_form_says() {
                 assert_eq!(epoch.bytes.0, 2 * borders * vertices * 64 * 4);
             }
         }
+    }
+}
+
+/// A stage that computes while rows cross has its processor move them, inside a node or between nodes, whichever they cross.
+#[test]
+fn rows_between_stages_cost_the_processor_of_their_link() {
+    let graph = workload("w", 50_400, 100_000, SHAPE, &[]);
+    let parts = parts(&graph, 1, Partitioner::Range).unwrap();
+    let programs = staged(2, 1, 8);
+    let epoch = |nodes: u32, [inside, between]: [f64; 2]| {
+        let mut cluster = cluster(nodes, 2 / nodes);
+        cluster.device.kind = DeviceKind::Cpu;
+        cluster.inside.processor = Seconds(inside);
+        cluster.between.processor = Seconds(between);
+        simulate_all(&programs, &cluster, &parts).unwrap().epoch
+    };
+    for (nodes, paid, free) in [(1, [2e-9, 0.0], [0.0, 2e-9]), (2, [0.0, 2e-9], [2e-9, 0.0])] {
+        let none = epoch(nodes, [0.0; 2]);
+        assert_eq!(epoch(nodes, free).seconds, none.seconds);
+        let more = epoch(nodes, paid).seconds.0 - none.seconds.0;
+        let all = 2e-9 * none.bytes.0 as f64;
+        assert!(0.1 * all < more && more <= 1.001 * all, "{more} {all}");
     }
 }
 

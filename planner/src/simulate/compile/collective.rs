@@ -126,6 +126,7 @@ impl Compiler<'_> {
         let half = messages.half(bytes, strips(self.program, instr, bytes) as f64);
         CollectiveCost {
             before: half,
+            handling: 0.0,
             messages: messages.latency(),
             after: half,
             ..cost
@@ -164,8 +165,13 @@ impl Compiler<'_> {
             false => &self.cluster.inside,
         };
         let pass = self.pass(bytes as f64, bytes as f64, 0.0);
+        let crossed = match several {
+            true => [0.0, 2.0 * bytes as f64],
+            false => [2.0 * bytes as f64, 0.0],
+        };
         CollectiveCost {
             before: pass,
+            handling: self.handling(crossed),
             messages: self.latency(1, several) + self.seconds(bytes as f64, link),
             after: pass,
             bytes_sent: [bytes, 0],
@@ -190,6 +196,7 @@ impl Compiler<'_> {
         let given = bytes * shares;
         CollectiveCost {
             before: 0.0,
+            handling: self.handled(among, chunk * shares),
             messages,
             after: self.pass(given, chunk, given / 4.0) + back,
             bytes_sent: [
@@ -221,6 +228,7 @@ impl Compiler<'_> {
         let flops = if adds { own / 4.0 } else { 0.0 };
         CollectiveCost {
             before: self.pass(own, own, 0.0),
+            handling: self.handled(among, own / f64::from(others)),
             messages: self.everyone(among, own / f64::from(others)),
             after: self.pass(own, own, flops),
             bytes_sent: [total / ranks, 0],
@@ -229,21 +237,35 @@ impl Compiler<'_> {
 
     /// Every rank sends `chunk` bytes to every other one of its group.
     fn everyone(&self, among: Among, chunk: f64) -> f64 {
-        let others = f64::from(self.program.group_ranks(among).saturating_sub(1));
         let phase = |node: &Node| {
             let here = f64::from(node.ranks);
-            let near = match among {
-                Among::All => here - 1.0,
-                Among::Slices => *self.near.slices.get_or_init(|| self.near(among)),
-                Among::Copies => *self.near.copies.get_or_init(|| self.near(among)),
-            };
-            let far = others - near;
+            let [near, far] = self.others(among, node);
             let (inside, between) = (&self.cluster.inside, &self.cluster.between);
             let within = self.seconds(near * chunk * inside.sharers(here), inside);
             let beyond = self.seconds(far * chunk * between.sharers(here), between);
-            self.latency(others as u32, far > 0.0) + within.max(beyond)
+            self.latency((near + far) as u32, far > 0.0) + within.max(beyond)
         };
         self.fabric.nodes.iter().map(phase).fold(0.0, f64::max)
+    }
+
+    /// Seconds of a rank's processor for that, if it computes meanwhile.
+    fn handled(&self, among: Among, chunk: f64) -> f64 {
+        let of_node = |node: &Node| {
+            let crossed = self.others(among, node).map(|others| 2.0 * others * chunk);
+            self.handling(crossed)
+        };
+        self.fabric.nodes.iter().map(of_node).fold(0.0, f64::max)
+    }
+
+    /// Other ranks of a group, in the node of one of them and in other nodes.
+    fn others(&self, among: Among, node: &Node) -> [f64; 2] {
+        let all = f64::from(self.program.group_ranks(among).saturating_sub(1));
+        let near = match among {
+            Among::All => f64::from(node.ranks) - 1.0,
+            Among::Slices => *self.near.slices.get_or_init(|| self.near(among)),
+            Among::Copies => *self.near.copies.get_or_init(|| self.near(among)),
+        };
+        [near, all - near]
     }
 
     /// Other ranks of a group that the first or the last rank has in its node, whichever has fewer.

@@ -125,6 +125,7 @@ impl Compiler<'_> {
                 };
                 return ExchangeCost {
                     before: half + coded[0],
+                    handling: 0.0,
                     latency: share * messages.latency(),
                     inside: [0.0; 2],
                     between: [0.0; 2],
@@ -134,8 +135,10 @@ impl Compiler<'_> {
                 };
             }
             let latency = self.latency(flow.messages, between[0] + between[1] > 0.0);
+            let crossed = [inside, between].map(|[sent, received]| sent + received);
             ExchangeCost {
                 before: before + coded[0],
+                handling: self.handling(crossed),
                 latency: share * latency,
                 inside: inside.map(|bytes| self.seconds(bytes, &self.cluster.inside)),
                 between: between.map(|bytes| self.seconds(bytes, &self.cluster.between)),

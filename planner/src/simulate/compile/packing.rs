@@ -32,6 +32,14 @@ impl Compiler<'_> {
         })
     }
 
+    /// Seconds that a rank computes less for messages that it sends and receives meanwhile, given their bytes inside nodes and
+    /// between them.
+    pub(super) fn handling(&self, [inside, between]: [f64; 2]) -> f64 {
+        let cluster = self.cluster;
+        inside * cluster.handling_of(&cluster.inside)
+            + between * cluster.handling_of(&cluster.between)
+    }
+
     /// Seconds for encoding or decoding rows of so many bytes in memory and in messages.
     pub(super) fn coding(&self, wire: Wire, memory: f64, message: f64) -> f64 {
         let operations = match wire {

@@ -17,10 +17,16 @@ pub(super) type Handle = usize;
 /// What a call says of a message. Room for the largest one.
 pub(super) type Status = [c_int; 8];
 
-/// Open MPI's protocols for TCP: streams (1), also from where a message lies (8). By default the receiver of a long message
-/// asks for its parts one after the other, and its questions queue behind what it sends itself. So two processes that
-/// send each other a megabyte take turns.
-const TCP_PROTOCOLS: (&CStr, &CStr) = (c"OMPI_MCA_btl_tcp_flags", c"9");
+/// Settings of Open MPI, which matter for TCP.
+const TCP: [(&CStr, &CStr); 3] = [
+    // Streams (1), also from where a message lies (8). By default the receiver of a long message asks for its parts one after
+    // the other, and its questions queue behind what it sends itself. So two processes that send each other a megabyte take
+    // turns.
+    (c"OMPI_MCA_btl_tcp_flags", c"9"),
+    // MPI moves messages only when it is called, and by default it then hands the system three parts of 128 KiB at most.
+    (c"OMPI_MCA_btl_tcp_max_send_size", c"1048576"),
+    (c"OMPI_MCA_pml_ob1_send_pipeline_depth", c"32"),
+];
 
 /// Longest text of an error.
 const MOST_TEXT: usize = 8192;
@@ -89,10 +95,12 @@ impl Library {
     /// # Errors
     /// None can be loaded, or it lacks a function.
     pub(super) fn load(by_open_mpi: bool) -> Result<Self, WorldError> {
-        let (setting, protocols) = TCP_PROTOCOLS;
-        // What the user has set stays. Without memory for it, the library's own setting does.
-        // SAFETY: both are strings. Besides this thread there is the one that waits for signals, which reads no environment.
-        unsafe { libc::setenv(setting.as_ptr(), protocols.as_ptr(), 0) };
+        for (setting, value) in TCP {
+            // What the user has set stays. Without memory for it, the library's own setting does.
+            // SAFETY: both are strings. Besides this thread there is the one that waits for signals, which reads no
+            // environment.
+            unsafe { libc::setenv(setting.as_ptr(), value.as_ptr(), 0) };
+        }
         let named = std::env::var_os(VARIABLE).filter(|name| !name.is_empty());
         let names = match named {
             Some(name) => vec![PathBuf::from(name)],

@@ -10,6 +10,12 @@ const FEWEST: usize = 7;
 const MOST: usize = 300;
 /// Messages before those that count.
 const WARM_UP: usize = 3;
+/// Floats of the messages that are sent while a process computes.
+const BEHIND: usize = 64 << 10;
+/// About how long it computes in all.
+const SECONDS: f64 = 12.0;
+/// About how long it computes between two calls of MPI: as an instruction of a batch.
+const SLICE: f64 = 5e-4;
 
 /// Messages of one size between two processes.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -61,6 +67,58 @@ impl World {
         Ok(timed)
     }
 
+    /// Seconds that a processor lacks for computing, for each byte that it sends to or receives from another process
+    /// meanwhile. It computes for a quarter longer than the messages take, and calls MPI in between, as ranks do. Collective.
+    ///
+    /// # Errors
+    /// A process that failed.
+    pub fn time_behind(&self, [one, other]: [u32; 2]) -> Result<f64, WorldError> {
+        // Both have to compute as often.
+        let exchanged = self.told(one, self.exchange([one, other], BEHIND)?)?;
+        let mut lacked = Vec::new();
+        if self.process == one || self.process == other {
+            let peer = if self.process == one { other } else { one };
+            let mut work = Work::lasting(SLICE);
+            let slices = (1.25 * exchanged / SLICE).ceil() as usize + 1;
+            let message = vec![1.0; BEHIND];
+            let pair = 2.0 * SLICE * slices as f64;
+            let times = ((SECONDS / pair) as usize).max(FEWEST);
+            for _ in 0..times {
+                let began = Instant::now();
+                self.computing(&mut work, slices)?;
+                let alone = began.elapsed();
+                let (given, room) = (message.clone(), message.clone());
+                let began = Instant::now();
+                let posted = self.post(peer, TOLD, BEHIND, room)?;
+                let sending = self.begin(std::iter::once(peer), TOLD, given)?;
+                self.computing(&mut work, slices)?;
+                lacked.push(began.elapsed().as_secs_f64() - alone.as_secs_f64());
+                // The other process may be late; that is no work.
+                self.wait_posted(peer, posted, BEHIND..=BEHIND)?;
+                self.wait_sent(sending)?;
+            }
+        }
+        self.meet()?;
+        let bytes = (2 * 4 * BEHIND) as f64;
+        let found = middle(lacked) / bytes;
+        let both = self.told(one, found)? + self.told(other, found)?;
+        Ok((both / 2.0).max(0.0))
+    }
+
+    /// A number of one process.
+    fn told(&self, from: u32, number: f64) -> Result<f64, WorldError> {
+        let told = self.broadcast(from, number.to_le_bytes().to_vec())?;
+        Ok(told.try_into().map_or(number, f64::from_le_bytes))
+    }
+
+    fn computing(&self, work: &mut Work, slices: usize) -> Result<(), WorldError> {
+        for _ in 0..slices {
+            work.slice();
+            self.poke()?;
+        }
+        Ok(())
+    }
+
     /// Seconds of a message there and one back, of so many floats.
     fn round(&self, [one, other]: [u32; 2], [there, back]: [usize; 2]) -> Result<f64, WorldError> {
         self.repeated([one, other], there.max(back), |message| {
@@ -109,10 +167,9 @@ impl World {
                 together(&message)?;
                 seconds.push(began.elapsed().as_secs_f64());
             }
-            seconds.sort_by(f64::total_cmp);
         }
         self.meet()?;
-        Ok(seconds.get(seconds.len() / 2).copied().unwrap_or(0.0))
+        Ok(median(seconds))
     }
 
     fn give(&self, to: u32, message: &[f32]) -> Result<(), WorldError> {
@@ -124,5 +181,51 @@ impl World {
         let mut message = Vec::new();
         self.receive(from, TOLD, floats..=floats, &mut message)?;
         Ok(())
+    }
+}
+
+/// Zero if there are none.
+fn median(mut seconds: Vec<f64>) -> f64 {
+    seconds.sort_by(f64::total_cmp);
+    seconds.get(seconds.len() / 2).copied().unwrap_or(0.0)
+}
+
+/// The mean of the middle half; zero if there are none.
+fn middle(mut seconds: Vec<f64>) -> f64 {
+    seconds.sort_by(f64::total_cmp);
+    let quarter = seconds.len() / 4;
+    let half = &seconds[quarter..seconds.len() - quarter];
+    half.iter().sum::<f64>() / half.len().max(1) as f64
+}
+
+/// Something to compute.
+struct Work {
+    numbers: Vec<f32>,
+    /// Passes over the numbers in a slice.
+    passes: usize,
+}
+
+impl Work {
+    /// Work whose slices take about so many `seconds`.
+    fn lasting(seconds: f64) -> Self {
+        let mut work = Self {
+            numbers: vec![1.0; 64 << 10],
+            passes: 16,
+        };
+        work.slice();
+        let began = Instant::now();
+        work.slice();
+        let took = began.elapsed().as_secs_f64().max(1e-9);
+        work.passes = ((16.0 * seconds / took) as usize).clamp(1, 1 << 16);
+        work
+    }
+
+    fn slice(&mut self) {
+        for _ in 0..self.passes {
+            for number in &mut self.numbers {
+                *number = *number * 0.999 + 0.001;
+            }
+            std::hint::black_box(&mut self.numbers);
+        }
     }
 }
