@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 """What drawing batches ahead gains on this machine, and how much of its cores each way of training uses.
 
-    cargo build --release && python3 scripts/ahead.py [--turns 3]
+    cargo build --release && python3 scripts/ahead.py [--turns 3] [--machine machine.toml]
 
 Trains GraphSAGE on batches of generated graphs whose neighborhoods take longer to draw than to train on, and on some
 that do not: with one thread that does both, with two threads that do both together, and with one thread that trains
-while others draw, begun two ahead for each or by a score. Ways take turns; the fastest epoch of all turns counts. `cores` is the processor time of the
-fastest run's process over its wall time, start included. Losses must be equal to the last bit. Prints a markdown
-table. Needs Python 3.9 and nothing else.
+while others draw in tasks that they share, begun two ahead for each or by a score. Ways take turns; the fastest epoch
+of all turns counts. `cores` is the processor time of the fastest run's process over its wall time, start included.
+Losses must be equal to the last bit. With a calibrated machine, `planned` is the epoch of a plan, and `busy` the cores
+that are busy in its virtual time: what one thread takes over what the way takes. Prints a markdown table. Needs Python
+3.9 and nothing else.
 """
 
 import argparse
@@ -91,14 +93,28 @@ def run(options, way, file, hidden, fanouts):
     return {**json.loads(report), "cores": used / wall}
 
 
+def planned(options, way, file, hidden, fanouts):
+    """Seconds of an epoch in a plan for one rank; none without a machine, and for ways that plans do not tell apart."""
+    ways = WAYS[way]
+    if options.machine is None or ways[1] > 1 or "--launch" in ways:
+        return None
+    plan = gnnc(
+        options, "plan", file, "--cluster", options.machine, "--gpus", 1, "--nodes", 1, "--allow", "sample", "--batch", 1024,
+        "--fanouts", fanouts, "--set", f"hidden={hidden}", "--pin", "placement=minibatch,ranks=1", "--format", "json",
+        *ways[2:],
+    )  # fmt: skip
+    return json.loads(plan)["candidates"][0]["epoch_seconds"]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--gnnc", default=os.environ.get("GNNC") or ROOT / "target/release/gnnc", type=Path)
     parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--machine", type=Path)
     options = parser.parse_args()
     BENCH.mkdir(parents=True, exist_ok=True)
-    print("| graph | hidden | fanouts | way | epoch | of one thread's | cores |")
-    print("| --- | --: | --- | --- | --: | --: | --: |")
+    print("| graph | hidden | fanouts | way | epoch | of one thread's | cores | planned | busy |")
+    print("| --- | --: | --- | --- | --: | --: | --: | --: | --: |")
     for name, hidden, fanouts in CASES:
         file = model(graph(options, name), fanouts.count(",") + 1)
         best = {}
@@ -111,9 +127,12 @@ def main():
         if len(losses) > 1:
             sys.exit(f"losses differ: {losses}")
         one = best["one thread"]["epoch_seconds"]
+        plans = {way: planned(options, way, file, hidden, fanouts) for way in WAYS}
         for way, report in best.items():
-            seconds = report["epoch_seconds"]
-            print(f"| {name} | {hidden} | {fanouts} | {way} | {seconds:.2f} s | {seconds / one:.2f} | {report['cores']:.2f} |", flush=True)
+            seconds, plan = report["epoch_seconds"], plans[way]
+            measured = f"{seconds:.2f} s | {seconds / one:.2f} | {report['cores']:.2f}"
+            virtual = f"{plan:.2f} s | {plans['one thread'] / plan:.2f}" if plan else "- | -"
+            print(f"| {name} | {hidden} | {fanouts} | {way} | {measured} | {virtual} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -173,7 +173,7 @@ NOT_PLANNED = [
     ("P3, table 1, vertex cuts, grid and 3D partitions", "gnnc cuts no vertices"),
     ("P3, table 5, push-pull with copies of graph and features", "the table prints no way that it is compared with, beside the same with copies"),
     ("HopGNN, figure 13, without pre-gathering", "gnnc always gathers each row once"),
-    ("ByteGNN, figure 17, the sampling DAG", "a task of gnnc's is a whole batch, so it has no second way"),
+    ("ByteGNN, figure 17, the sampling DAG", "gnnc always draws in tasks, so it has no second way"),
     ("SANCUS, table 5", "the paper does not name the device"),
     ("GNNPipe, table 1, and NeutronTP, figures 4, 5, 12 and 15", "shares and growths of one way, none beside another"),
 ]

@@ -64,6 +64,23 @@ fn no_result_depends_on_the_threads_that_draw() {
     }
 }
 
+/// A level of these batches has several thousand rows, so several threads draw a hop together.
+#[test]
+fn large_batches_are_drawn_in_several_tasks() {
+    let args = [
+        "--placement",
+        "minibatch",
+        "--batch",
+        "500",
+        "--fanouts",
+        "10,10",
+    ];
+    let expected = trained("sage_photo.gir", &args, "0");
+    for samplers in ["1", "3"] {
+        assert_eq!(trained("sage_photo.gir", &args, samplers), expected);
+    }
+}
+
 #[test]
 fn pairs_are_drawn_ahead_as_well() {
     let links = example("sage_links_cora.gir");

@@ -129,13 +129,8 @@ impl<T: Borrow<Topology> + Send + Sync> Sampler<T> {
         if found + known as u64 > MOST {
             return Err(SampleError::TooManyEdges { hop, found });
         }
-        let room = edges.min(topology.vertices() as usize - known) + 1;
-        blocks.ids.resize(known + room, 0);
-        let (first, mut next) = (known as u32, known as u32);
-        let new = &mut blocks.ids[known..];
         let numbers = &self.state.numbers;
-        numbers.give(&mut layer.edges.indices, new, first, &mut next);
-        blocks.ids.truncate(next as usize);
+        numbers.append(&mut layer.edges.indices, &mut blocks.ids);
         blocks.sizes.push(blocks.ids.len());
         if hop == self.rule.hops() {
             numbers.forget(&blocks.ids);
@@ -147,7 +142,7 @@ impl<T: Borrow<Topology> + Send + Sync> Sampler<T> {
 
 impl State {
     /// Draws the edges into some vertices; their sources stay vertices.
-    fn rows(
+    pub(super) fn rows(
         &mut self,
         topology: &Topology,
         hop: &Hop,

@@ -32,6 +32,29 @@ pub struct Layer {
     pub scales: Vec<f32>,
 }
 
+impl Layer {
+    /// Takes all rows away.
+    pub(super) fn clear(&mut self) {
+        self.edges.indptr.clear();
+        self.edges.indptr.push(0);
+        self.edges.indices.clear();
+        self.positions.clear();
+        self.degrees.clear();
+        self.scales.clear();
+    }
+
+    /// Appends the rows of another layer.
+    pub(super) fn append(&mut self, rows: &Self) {
+        let before = self.edges.indices.len() as u64;
+        let ends = rows.edges.indptr[1..].iter().map(|end| before + end);
+        self.edges.indptr.extend(ends);
+        self.edges.indices.extend_from_slice(&rows.edges.indices);
+        self.positions.extend_from_slice(&rows.positions);
+        self.degrees.extend_from_slice(&rows.degrees);
+        self.scales.extend_from_slice(&rows.scales);
+    }
+}
+
 impl Blocks {
     /// No levels.
     pub const NONE: Self = Self {

@@ -20,11 +20,17 @@ const GRAIN: usize = 8192;
 ///
 /// Threads share it. All accesses are relaxed: passes that write different things are separated by
 /// joins of the threads.
+#[derive(Default)]
 pub(super) struct Numbers(Vec<AtomicU32>);
 
 impl Numbers {
     pub fn new(vertices: u32) -> Self {
         Self((0..vertices).map(|_| AtomicU32::new(NONE)).collect())
+    }
+
+    /// How many vertices there are.
+    pub fn vertices(&self) -> usize {
+        self.0.len()
     }
 
     pub fn get(&self, v: u32) -> u32 {
@@ -97,6 +103,26 @@ impl Numbers {
             *next += u32::from(known == NONE);
             *v = number;
         }
+    }
+
+    /// Replaces vertices by their numbers, as [`give`](Self::give) does, and appends those without one to `ids`. Prefetches.
+    pub fn append(&self, vertices: &mut [u32], ids: &mut Vec<u32>) {
+        /// Vertices of which numbers are fetched together.
+        const TILE: usize = 128;
+        let known = ids.len();
+        let room = vertices.len().min(self.vertices().saturating_sub(known)) + 1;
+        ids.resize(known + room, 0);
+        let (first, mut next) = (known as u32, known as u32);
+        let mut tiles = vertices.chunks_mut(TILE);
+        let mut tile = tiles.next();
+        while let Some(at_hand) = tile {
+            tile = tiles.next();
+            if let Some(ahead) = &tile {
+                ahead.iter().for_each(|v| self.prefetch(*v));
+            }
+            self.give(at_hand, &mut ids[known..], first, &mut next);
+        }
+        ids.truncate(next as usize);
     }
 
     /// Lowers the number of `v` to `number`; whether it was larger.

@@ -286,14 +286,21 @@ impl RankSeeds {
         batch: &mut RankBatch,
     ) -> Result<BatchSizes, SampleError> {
         self.go_to(at.epoch, at.batch)?;
-        if self.in_sets() {
-            return self.draw_sets(sampler, at, batch);
+        let by_set = self.seeds_by_set();
+        batch.sets.resize_with(by_set.len(), RankSet::default);
+        for (set, seeds) in batch.sets.iter_mut().zip(by_set) {
+            let all = self.seeds_of_all(at.batch);
+            sampler.sample_of(seeds, all, at.step, &mut set.blocks)?;
         }
-        batch.sets.resize_with(1, RankSet::default);
-        let blocks = &mut batch.sets[0].blocks;
-        let all = self.seeds_of_all(at.batch);
-        sampler.sample_of(&self.seeds, all, at.step, blocks)?;
         Ok(self.count_rows(batch))
+    }
+
+    /// This rank's seeds of the batch at hand, by set.
+    pub fn seeds_by_set(&self) -> &[Vec<u32>] {
+        match self.in_sets() {
+            true => self.sets.sets(),
+            false => std::slice::from_ref(&self.seeds),
+        }
     }
 
     /// Begins a batch that is drawn hop by hop. When it is drawn, [`Self::count_rows`] counts its rows.
@@ -311,8 +318,12 @@ impl RankSeeds {
         sampler.begin(&self.seeds, &mut batch.sets[0].blocks)
     }
 
-    /// Counts the rows of a batch whose seeds are not in sets.
+    /// Counts the rows of a batch that was drawn; with several sets, the most that any of them has. Gathers the vertices of
+    /// all sets.
     pub fn count_rows(&self, batch: &mut RankBatch) -> BatchSizes {
+        if self.in_sets() {
+            return self.count_sets(batch);
+        }
         let Some(RankSet { blocks, sizes }) = batch.sets.first_mut() else {
             return BatchSizes::NONE;
         };
@@ -338,19 +349,8 @@ impl RankSeeds {
         *sizes
     }
 
-    /// Draws the sets of the batch at hand one by one, and gathers their vertices.
-    fn draw_sets<T: Borrow<Topology> + Send + Sync>(
-        &mut self,
-        sampler: &mut Sampler<T>,
-        at: At,
-        batch: &mut RankBatch,
-    ) -> Result<BatchSizes, SampleError> {
+    fn count_sets(&self, batch: &mut RankBatch) -> BatchSizes {
         let RankBatch { sets, gathered } = batch;
-        sets.resize_with(self.sets.sets().len(), RankSet::default);
-        for (set, seeds) in sets.iter_mut().zip(self.sets.sets()) {
-            let all = self.seeds_of_all(at.batch);
-            sampler.sample_of(seeds, all, at.step, &mut set.blocks)?;
-        }
         let owner = self.partition.owner();
         gathered.gather(sets.iter().map(|set| &set.blocks), owner.len());
         let mut shared = BatchSizes::NONE;
@@ -368,6 +368,6 @@ impl RankSeeds {
             };
             most = most.max(&set.sizes);
         }
-        Ok(most)
+        most
     }
 }

@@ -38,6 +38,7 @@ impl<T> Sampler<T> {
 }
 
 /// What the threads work on.
+#[derive(Default)]
 pub(super) struct State {
     pub(super) numbers: Numbers,
     /// Where the edges of each row begin in the topology.
@@ -124,14 +125,7 @@ impl<T: Borrow<Topology> + Send + Sync> Sampler<T> {
         blocks: &mut Blocks,
     ) -> Result<(), SampleError> {
         let (rule, edges, state) = (&self.rule, &self.edges, &mut self.state);
-        match (edges.pairs(), rule.exclude) {
-            (Some(pairs), Exclude::Seeds) => {
-                let plain = edges.of_hop(EdgeSet::Plain, 1)?;
-                let links = all.filter_map(|seed| pairs.link(seed));
-                blocks.left_out.fill(plain, links);
-            }
-            (None, _) | (_, Exclude::Nothing) => blocks.left_out.clear(),
-        }
+        leave_out(edges, rule, all, &mut blocks.left_out)?;
         match &self.pool {
             Some(pool) => pool.install(|| state.sample(edges, rule, seeds, step, blocks)),
             None => state.sample(edges, rule, seeds, step, blocks),
@@ -140,6 +134,14 @@ impl<T: Borrow<Topology> + Send + Sync> Sampler<T> {
 }
 
 impl State {
+    /// That of one thread which numbers no vertices.
+    pub(super) fn without_numbers() -> Self {
+        Self {
+            scratch: vec![Mutex::default()],
+            ..Self::default()
+        }
+    }
+
     fn sample<T: Borrow<Topology>>(
         &mut self,
         edges: &HopEdges<T>,
@@ -184,21 +186,8 @@ impl State {
             left_out,
         } = blocks;
         for (number, layer) in (1..).zip(layers) {
-            let set = rule.set(number);
-            let topology = edges.of_hop(set, number)?;
-            let is_plain = set == EdgeSet::Plain && !left_out.is_empty();
-            let left_out: Option<&LeftOut> = is_plain.then_some(left_out);
-            let plain = edges.of_hop(EdgeSet::Plain, number)?;
-            let drawn = edges.pairs().and_then(|pairs| {
-                Some(Drawn {
-                    pairs,
-                    plain,
-                    how: rule.negatives.drawn()?,
-                    at: (rule.seed, step),
-                    end: pairs.end_of(set)?,
-                })
-            });
-            let hop = Hop::new(topology, rule, number, step).of_pairs(left_out, drawn);
+            let topology = edges.of_hop(rule.set(number), number)?;
+            let hop = hop(edges, rule, (number, step), left_out)?;
             let found = self.count(topology, &hop, ids, layer);
             if found + ids.len() as u64 > MOST {
                 return Err(SampleError::TooManyEdges { hop: number, found });
@@ -265,6 +254,46 @@ impl State {
             ids.truncate(next as usize);
         }
     }
+}
+
+/// Leaves the edges between the ends of links among the seeds of all ranks out of a batch, if the rule says so.
+pub(super) fn leave_out<T: Borrow<Topology>>(
+    edges: &HopEdges<T>,
+    rule: &Rule,
+    all: impl Iterator<Item = u32>,
+    left_out: &mut LeftOut,
+) -> Result<(), SampleError> {
+    match (edges.pairs(), rule.exclude) {
+        (Some(pairs), Exclude::Seeds) => {
+            let plain = edges.of_hop(EdgeSet::Plain, 1)?;
+            left_out.fill(plain, all.filter_map(|seed| pairs.link(seed)));
+        }
+        (None, _) | (_, Exclude::Nothing) => left_out.clear(),
+    }
+    Ok(())
+}
+
+/// The draws of a hop (from 1, next to the seeds) in a step.
+pub(super) fn hop<'a, T: Borrow<Topology>>(
+    edges: &'a HopEdges<T>,
+    rule: &'a Rule,
+    (number, step): (usize, u32),
+    left_out: &'a LeftOut,
+) -> Result<Hop<'a>, SampleError> {
+    let set = rule.set(number);
+    let topology = edges.of_hop(set, number)?;
+    let is_plain = set == EdgeSet::Plain && !left_out.is_empty();
+    let plain = edges.of_hop(EdgeSet::Plain, number)?;
+    let drawn = edges.pairs().and_then(|pairs| {
+        Some(Drawn {
+            pairs,
+            plain,
+            how: rule.negatives.drawn()?,
+            at: (rule.seed, step),
+            end: pairs.end_of(set)?,
+        })
+    });
+    Ok(Hop::new(topology, rule, number, step).of_pairs(is_plain.then_some(left_out), drawn))
 }
 
 /// The memory of the only thread.

@@ -93,6 +93,8 @@ impl BatchNeeds {
         let edges: u64 = sizes.batch.edges.iter().sum();
         let batch = 12 * edges + 4 * sizes.batch.levels[0] + lists;
         let samplers = u64::from(samplers);
+        // A thread holds the edges of a hop until they are numbered.
+        let hop = 12 * sizes.batch.edges.iter().max().copied().unwrap_or(0);
         let numbers = match samplers {
             0 => 0,
             _ => self.numbers.iter().map(|one| one.slot_bytes(sizes)).sum(),
@@ -102,7 +104,8 @@ impl BatchNeeds {
             0 => 0,
             rows => 4 * (rows + sizes.vertices),
         };
-        ages + 4 * sizes.vertices * (1 + samplers) + (batch + numbers) * (under_way + 2 * samplers)
+        let tables = 4 * sizes.vertices * (1 + samplers) + samplers * hop;
+        ages + tables + (batch + numbers) * (under_way + 2 * samplers)
     }
 
     /// The lists of a batch that kernels and messages read.

@@ -5,7 +5,7 @@ mod apart;
 use super::Edges;
 use super::apart::Hops;
 use super::asked::Asked;
-use super::drawing::{Drawer, Drawing, OfRun, Read};
+use super::drawing::{Drawing, OfRun, Read};
 use super::needs::BatchNeeds;
 use super::numbers::NumbersOf;
 use super::sampled::{OfList, Sampled};
@@ -166,9 +166,8 @@ impl Batch {
             asks,
             numbers,
         };
-        let drawer = || Drawer::new(shared, of, &read, cached.as_ref(), of_run);
         Ok(Self {
-            drawing: Drawing::new(drawer, of_run)?,
+            drawing: Drawing::new(shared, of, &read, cached.as_ref(), of_run)?,
             rank: of_run.rank,
             hops: Hops::new(shared.owners.partition.parts()),
             sampling: of.sampling.clone(),

@@ -1,12 +1,10 @@
 //! Draws the batches of a rank: when it needs them, or ahead on threads of their own ([`Samplers`]).
 //!
-//! Batches are functions of their place in the run, so threads draw different ones and share nothing
-//! but the graph: no result depends on how many there are, or when they begin (Zheng et al., PVLDB 2022,
-//! section 4).
+//! Batches are functions of their place in the run, so no result depends on how many threads draw them, or when they begin.
 
 use super::numbers::NumbersOf;
 use super::sampled::{OfList, Sampled, sampler};
-use super::samplers::Samplers;
+use super::samplers::{Samplers, Tasks};
 use super::under_way::UnderWay;
 use super::walks::{LayerWays, Layers, Listed};
 use crate::RuntimeError;
@@ -46,18 +44,21 @@ pub(super) struct Read {
     pub(super) numbers: Vec<Drawn>,
 }
 
-/// Draws batches one after another.
-pub(super) struct Drawer {
-    shared: Arc<Sampled>,
+/// Lists what a batch that was drawn has.
+pub(super) struct Lister {
+    pub(super) shared: Arc<Sampled>,
     rank: u32,
-    sampler: Sampler<Arc<Topology>>,
-    sampling: Sampling,
-    seeds: RankSeeds,
+    pub(super) sampling: Sampling,
+    pub(super) seeds: RankSeeds,
     /// Rows of other ranks that the rank keeps.
     cached: Option<Arc<Cached>>,
-    read: Read,
-    /// Whether it makes the numbers too, since the rank does something else meanwhile.
-    ahead: bool,
+    pub(super) read: Read,
+}
+
+/// Draws batches one after another.
+pub(super) struct Drawer {
+    of: Lister,
+    sampler: Sampler<Arc<Topology>>,
 }
 
 /// Draws batches in their order.
@@ -67,7 +68,7 @@ pub(super) struct Drawing {
     samplers: Option<Samplers>,
 }
 
-impl Drawer {
+impl Lister {
     /// For the batches of a list.
     ///
     /// # Errors
@@ -80,71 +81,34 @@ impl Drawer {
         run: OfRun,
     ) -> Result<Self, RuntimeError> {
         let (sampling, partition) = (of.sampling, &shared.owners.partition);
-        let threads = if run.samplers > 0 { 1 } else { run.threads };
         let seeds = shared.seeds(of.phase).to_vec();
         let seeds = RankSeeds::new(seeds, sampling, partition, run.rank, run.seed)?;
         Ok(Self {
-            sampler: sampler(&shared.edges, sampling, run.seed, threads)?,
             sampling: sampling.clone(),
             shared: Arc::clone(shared),
             rank: run.rank,
             seeds: seeds.with_cache(cached),
             cached: cached.map(Arc::clone),
             read: read.clone(),
-            ahead: run.samplers > 0,
         })
-    }
-
-    pub(super) fn reseed(&mut self, seed: u64) {
-        self.sampler.reseed(seed);
-        self.seeds.reseed(seed);
-    }
-
-    /// Draws a batch.
-    ///
-    /// # Errors
-    /// Numbers that 32 bits do not hold.
-    pub(super) fn draw(&mut self, at: At, batch: &mut UnderWay) -> Result<(), Fault> {
-        batch.sizes = (self.seeds).draw(&mut self.sampler, at, &mut batch.drawn)?;
-        self.list(at, batch);
-        Ok(())
-    }
-
-    /// Begins a batch of which other ranks hold edges: draws the hops that need none of these. Returns whether these
-    /// are all.
-    fn begin(&mut self, at: At, batch: &mut UnderWay) -> Result<bool, Fault> {
-        (self.seeds).begin(&mut self.sampler, at, &mut batch.drawn)?;
-        let alone = self.sampling.fanouts.len() - self.sampling.asks_into().count();
-        let partition = Arc::clone(&self.shared.owners.partition);
-        let answers = Answers {
-            rank: self.rank,
-            owner: partition.owner(),
-            by_rank: &[],
-        };
-        for _ in 0..alone {
-            if self.add_hop(at, &answers, batch)? {
-                return Ok(true);
-            }
-        }
-        Ok(false)
-    }
-
-    /// Adds a hop to a batch; whether it was the last one.
-    fn add_hop(&mut self, at: At, answers: &Answers, batch: &mut UnderWay) -> Result<bool, Fault> {
-        let Some(set) = batch.drawn.sets.first_mut() else {
-            return Err(Fault::Missing("a batch that was begun"));
-        };
-        self.sampler.add_hop(at.step, answers, &mut set.blocks)?;
-        if set.blocks.layers() < self.sampling.fanouts.len() {
-            return Ok(false);
-        }
-        batch.sizes = self.seeds.count_rows(&mut batch.drawn);
-        self.list(at, batch);
-        Ok(true)
     }
 
     /// Lists what a batch that was drawn has.
     fn list(&self, at: At, batch: &mut UnderWay) {
+        self.describe(at, batch);
+        let edges = Listed {
+            edges: &self.shared.edges,
+            sampling: &self.sampling,
+        };
+        let sets = &batch.drawn.sets;
+        batch.layers.resize_with(sets.len(), Layers::default);
+        for (set, layers) in sets.iter().zip(&mut batch.layers) {
+            edges.list(&set.blocks, &self.read.ways, layers);
+        }
+    }
+
+    /// Lists all but the edges.
+    pub(super) fn describe(&self, at: At, batch: &mut UnderWay) {
         (batch.number, batch.seeds) = (at.batch, self.seeds.of_all(at.batch));
         batch.of_epoch = self.seeds.used();
         batch.weight = self.shared.weight(&self.seeds, at.batch);
@@ -160,24 +124,14 @@ impl Drawer {
             let owners = &self.shared.owners;
             batch.asked.sort(self.rank, vertices, owners, kept);
         }
-        let edges = Listed {
-            edges: &self.shared.edges,
-            sampling: &self.sampling,
-        };
-        let sets = batch.drawn.sets.len();
-        batch.layers.resize_with(sets, Layers::default);
+        let sets = 0..batch.drawn.sets.len();
+        let distances = sets.map(|number| self.seeds.sets().distance(number));
         batch.distances.clear();
-        for (number, layers) in batch.layers.iter_mut().enumerate() {
-            edges.list(&batch.drawn.sets[number].blocks, &self.read.ways, layers);
-            batch.distances.push(self.seeds.sets().distance(number));
-        }
-        if self.ahead {
-            self.number(batch);
-        }
+        batch.distances.extend(distances);
     }
 
     /// Makes the numbers of a batch that was drawn.
-    fn number(&self, batch: &mut UnderWay) {
+    pub(super) fn number(&self, batch: &mut UnderWay) {
         batch
             .numbers
             .resize_with(batch.drawn.sets.len(), BTreeMap::new);
@@ -197,30 +151,107 @@ impl Drawer {
     }
 }
 
-impl Drawing {
-    /// With as many threads as the run has samplers, each with a drawer of its own.
+impl Drawer {
+    /// For the batches of a list.
     ///
     /// # Errors
-    /// As `drawer`, or if the system has no more threads.
+    /// As [`Lister::new`].
     pub(super) fn new(
-        drawer: impl Fn() -> Result<Drawer, RuntimeError>,
+        shared: &Arc<Sampled>,
+        of: OfList,
+        read: &Read,
+        cached: Option<&Arc<Cached>>,
         run: OfRun,
     ) -> Result<Self, RuntimeError> {
-        let samplers = (run.samplers > 0).then(|| Samplers::new(&drawer, run.samplers, run.launch));
+        let threads = if run.samplers > 0 { 1 } else { run.threads };
+        Ok(Self {
+            sampler: sampler(&shared.edges, of.sampling, run.seed, threads)?,
+            of: Lister::new(shared, of, read, cached, run)?,
+        })
+    }
+
+    pub(super) fn reseed(&mut self, seed: u64) {
+        self.sampler.reseed(seed);
+        self.of.seeds.reseed(seed);
+    }
+
+    /// Draws a batch.
+    ///
+    /// # Errors
+    /// Numbers that 32 bits do not hold.
+    pub(super) fn draw(&mut self, at: At, batch: &mut UnderWay) -> Result<(), Fault> {
+        batch.sizes = self
+            .of
+            .seeds
+            .draw(&mut self.sampler, at, &mut batch.drawn)?;
+        self.of.list(at, batch);
+        Ok(())
+    }
+
+    /// Begins a batch of which other ranks hold edges: draws the hops that need none of these. Returns whether these
+    /// are all.
+    fn begin(&mut self, at: At, batch: &mut UnderWay) -> Result<bool, Fault> {
+        self.of
+            .seeds
+            .begin(&mut self.sampler, at, &mut batch.drawn)?;
+        let alone = self.of.sampling.fanouts.len() - self.of.sampling.asks_into().count();
+        let partition = Arc::clone(&self.of.shared.owners.partition);
+        let answers = Answers {
+            rank: self.of.rank,
+            owner: partition.owner(),
+            by_rank: &[],
+        };
+        for _ in 0..alone {
+            if self.add_hop(at, &answers, batch)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Adds a hop to a batch; whether it was the last one.
+    fn add_hop(&mut self, at: At, answers: &Answers, batch: &mut UnderWay) -> Result<bool, Fault> {
+        let Some(set) = batch.drawn.sets.first_mut() else {
+            return Err(Fault::Missing("a batch that was begun"));
+        };
+        self.sampler.add_hop(at.step, answers, &mut set.blocks)?;
+        if set.blocks.layers() < self.of.sampling.fanouts.len() {
+            return Ok(false);
+        }
+        batch.sizes = self.of.seeds.count_rows(&mut batch.drawn);
+        self.of.list(at, batch);
+        Ok(true)
+    }
+}
+
+impl Drawing {
+    /// With as many threads as the run has samplers.
+    ///
+    /// # Errors
+    /// As [`Lister::new`], or if the system has no more threads.
+    pub(super) fn new(
+        shared: &Arc<Sampled>,
+        of: OfList,
+        read: &Read,
+        cached: Option<&Arc<Cached>>,
+        run: OfRun,
+    ) -> Result<Self, RuntimeError> {
+        let tasks = || Tasks::new(shared, of, read, cached, run);
+        let samplers = (run.samplers > 0).then(|| Samplers::new(&tasks, run.samplers, run.launch));
         Ok(Self {
             samplers: samplers.transpose()?,
-            own: drawer()?,
+            own: Drawer::new(shared, of, read, cached, run)?,
         })
     }
 
     /// Batches of an epoch.
     pub(super) fn count(&self) -> u32 {
-        self.own.seeds.count()
+        self.own.of.seeds.count()
     }
 
     /// The level of which rows are fetched from other ranks.
     pub(super) fn asks(&self) -> Option<Level> {
-        self.own.read.asks
+        self.own.of.read.asks
     }
 
     /// Goes on with the batches of another run.
@@ -237,12 +268,12 @@ impl Drawing {
     /// # Errors
     /// As [`Drawer::draw`].
     pub(super) fn draw(&mut self, at: At, batch: &mut UnderWay) -> Result<bool, Fault> {
-        if self.own.sampling.draws_apart() {
+        if self.own.of.sampling.draws_apart() {
             return self.own.begin(at, batch);
         }
         match &mut self.samplers {
             None => self.own.draw(at, batch)?,
-            Some(samplers) => samplers.take(at, self.own.seeds.count(), batch)?,
+            Some(samplers) => samplers.take(at, self.own.of.seeds.count(), batch)?,
         }
         Ok(true)
     }
@@ -273,7 +304,7 @@ impl Drawing {
         Ok(self.own.sampler.answer(vertices, at, answer)?)
     }
 
-    /// Bytes of drawers, each with `table` bytes, and of batches drawn ahead.
+    /// Bytes of drawers, and of batches drawn ahead, each drawn with `table` bytes.
     pub(super) fn bytes(&self, table: u64) -> u64 {
         let ahead = self
             .samplers

@@ -1,6 +1,13 @@
-//! Threads that draw batches ahead, in the order of the batches.
+//! Threads that draw batches ahead, in tasks that they share (Zheng et al., ByteGNN, PVLDB 2022, section 4): the launcher
+//! says when another batch is begun, and the threads do the tasks of the oldest batch first.
 
-use super::drawing::Drawer;
+mod ready;
+mod tasks;
+
+pub(super) use self::tasks::Tasks;
+
+use self::ready::Ready;
+use self::tasks::{Memory, Next, Running, Task, lock};
 use super::under_way::UnderWay;
 use crate::RuntimeError;
 use crate::fault::Fault;
@@ -10,7 +17,6 @@ use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Instant;
 
 /// The threads of a rank.
 pub(super) struct Samplers {
@@ -32,12 +38,18 @@ struct State {
     count: u32,
     /// The batch that the rank is to take next; `None` before the first of an epoch.
     expected: Option<At>,
-    /// Batches that threads draw.
+    /// Batches that were begun, and those of them that threads draw.
+    launched: u64,
     running: usize,
+    /// The tasks that can be done.
+    ready: Ready<Job>,
     /// Those that were drawn, by their numbers.
-    ready: BTreeMap<u32, Result<UnderWay, Fault>>,
+    drawn: BTreeMap<u32, Result<UnderWay, Fault>>,
     /// Batches whose memory is used again.
     spare: Vec<UnderWay>,
+    memory: Vec<Memory>,
+    /// The most bytes that a batch's groups have taken.
+    hop: u64,
     /// The seed of the run, if it is another one than at first, and how often it has changed.
     seed: u64,
     seeds: u64,
@@ -46,21 +58,19 @@ struct State {
     closed: bool,
 }
 
-/// A batch to draw.
+/// A task of a batch.
 struct Job {
-    at: At,
-    batch: UnderWay,
-    seed: u64,
-    seeds: u64,
+    batch: Arc<Running>,
+    task: Task,
 }
 
 impl Samplers {
-    /// Starts so many threads, each with a drawer of its own.
+    /// Starts so many threads, which do tasks.
     ///
     /// # Errors
-    /// As `drawer`, or if the system has no more threads.
+    /// As `tasks`, or if the system has no more threads.
     pub(super) fn new(
-        drawer: &impl Fn() -> Result<Drawer, RuntimeError>,
+        tasks: &impl Fn() -> Result<Tasks, RuntimeError>,
         threads: usize,
         launch: Launch,
     ) -> Result<Self, RuntimeError> {
@@ -69,9 +79,13 @@ impl Samplers {
             next: None,
             count: 0,
             expected: None,
+            launched: 0,
             running: 0,
-            ready: BTreeMap::new(),
+            ready: Ready::new(),
+            drawn: BTreeMap::new(),
             spare: Vec::new(),
+            memory: Vec::new(),
+            hop: 0,
             seed: 0,
             seeds: 0,
             starves: false,
@@ -86,9 +100,9 @@ impl Samplers {
             largest: 0,
         };
         for _ in 0..threads {
-            let (drawer, shared) = (drawer()?, Arc::clone(&samplers.shared));
+            let (tasks, shared) = (tasks()?, Arc::clone(&samplers.shared));
             let thread = std::thread::Builder::new().name("sampler".to_owned());
-            let thread = thread.spawn(move || shared.work(drawer));
+            let thread = thread.spawn(move || shared.work(tasks));
             let thread = thread.map_err(|e| RuntimeError::Threads {
                 count: threads,
                 reason: e.to_string(),
@@ -107,7 +121,7 @@ impl Samplers {
     /// Takes a batch, of so many of an epoch.
     ///
     /// # Errors
-    /// As [`Drawer::draw`], or if a thread panicked.
+    /// Numbers that 32 bits do not hold, or a thread that panicked.
     pub(super) fn take(&mut self, at: At, count: u32, batch: &mut UnderWay) -> Result<(), Fault> {
         let mut state = self.shared.lock();
         if state.expected != Some(at) {
@@ -119,7 +133,7 @@ impl Samplers {
         state.expected = at.ahead(1, count);
         state.launcher.asked();
         let drawn = loop {
-            if let Some(drawn) = state.ready.remove(&at.batch) {
+            if let Some(drawn) = state.drawn.remove(&at.batch) {
                 break drawn;
             }
             state.starves = state.running == 0;
@@ -136,12 +150,13 @@ impl Samplers {
         Ok(())
     }
 
-    /// Bytes of drawers, each with `table` bytes, and of batches drawn ahead.
+    /// Bytes of the batches that are drawn, each with `table` bytes, and of those that were.
     pub(super) fn bytes(&self, table: u64) -> u64 {
         let state = self.shared.lock();
         let spare: u64 = state.spare.iter().map(UnderWay::bytes).sum();
-        let under_way = (state.running + state.ready.len()) as u64;
-        table * self.threads.len() as u64 + spare + under_way * self.largest
+        let under_way = (state.running + state.drawn.len()) as u64;
+        let tables = (state.running + state.memory.len()) as u64;
+        (table + state.hop) * tables + spare + under_way * self.largest
     }
 }
 
@@ -163,7 +178,7 @@ impl Shared {
         while state.running > 0 {
             state = self.wait(state);
         }
-        let drawn = std::mem::take(&mut state.ready);
+        let drawn = std::mem::take(&mut state.drawn);
         state
             .spare
             .extend(drawn.into_values().filter_map(Result::ok));
@@ -171,46 +186,39 @@ impl Shared {
         state
     }
 
-    /// Draws batches until the rank is gone.
-    fn work(&self, mut drawer: Drawer) {
+    /// Does tasks until the rank is gone.
+    fn work(&self, mut tasks: Tasks) {
         let mut seeds = 0;
-        while let Some(mut job) = self.job() {
-            let began = Instant::now();
-            if job.seeds != seeds {
-                drawer.reseed(job.seed);
-                seeds = job.seeds;
+        while let Some(Job { batch, task }) = self.job() {
+            if batch.seeds != seeds {
+                tasks.reseed(batch.seed);
+                seeds = batch.seeds;
             }
-            let draw = AssertUnwindSafe(|| drawer.draw(job.at, &mut job.batch));
-            let drawn =
-                catch_unwind(draw).unwrap_or(Err(Fault::Missing("a thread that draws batches")));
-            let mut state = self.lock();
-            state.launcher.drawn(began.elapsed().as_secs_f64());
-            state.running -= 1;
-            state.ready.insert(job.at.batch, drawn.map(|()| job.batch));
-            self.changed.notify_all();
+            let has_failed = lock(&batch.open).failed.is_some();
+            let done = match has_failed {
+                true => Ok(Vec::new()),
+                false => catch_unwind(AssertUnwindSafe(|| tasks.run(&batch, task)))
+                    .unwrap_or(Err(Fault::Missing("a thread that draws batches"))),
+            };
+            self.done(&batch, done);
         }
     }
 
-    /// Waits for the time to draw another batch; `None` when the rank is gone.
+    /// Waits for a task; `None` when the rank is gone.
     fn job(&self) -> Option<Job> {
         let mut state = self.lock();
         loop {
             if state.closed {
                 return None;
             }
+            if let Some(job) = state.ready.take() {
+                return Some(job);
+            }
+            // Tasks of another batch would only wait behind those of the batches that are drawn.
             if let Some(at) = state.next {
-                let (running, waiting) = (state.running, state.ready.len());
+                let (running, waiting) = (state.running, state.drawn.len());
                 if state.starves || state.launcher.begins(running, waiting) {
-                    state.next = at.ahead(1, state.count);
-                    state.running += 1;
-                    state.starves = false;
-                    state.launcher.began();
-                    return Some(Job {
-                        at,
-                        batch: state.spare.pop().unwrap_or_default(),
-                        seed: state.seed,
-                        seeds: state.seeds,
-                    });
+                    return Some(state.launch(at));
                 }
             }
             state = match state.launcher.tick().filter(|_| state.next.is_some()) {
@@ -220,6 +228,61 @@ impl Shared {
                     waited.unwrap_or_else(PoisonError::into_inner).0
                 }
             };
+        }
+    }
+
+    /// A task is done, and others can be; or the batch is drawn.
+    fn done(&self, batch: &Arc<Running>, done: Result<Vec<Next>, Fault>) {
+        let mut state = self.lock();
+        let mut open = lock(&batch.open);
+        open.tasks -= 1;
+        let mut others = false;
+        match done {
+            Ok(next) => {
+                others = !next.is_empty();
+                open.tasks += next.len();
+                for Next { cost, task } in next {
+                    let batch = Arc::clone(batch);
+                    state.ready.add(batch.launch, cost, Job { batch, task });
+                }
+            }
+            Err(fault) => {
+                open.failed.get_or_insert(fault);
+            }
+        }
+        if open.tasks == 0 {
+            let (lists, memory) = batch.take();
+            state.hop = state.hop.max(memory.bytes());
+            state.memory.push(memory);
+            let drawn = match open.failed.take() {
+                None => Ok(lists),
+                Some(fault) => Err(fault),
+            };
+            let seconds = batch.began.elapsed().as_secs_f64();
+            state.launcher.drawn(seconds);
+            state.running -= 1;
+            state.drawn.insert(batch.at.batch, drawn);
+        }
+        if others || open.tasks == 0 {
+            self.changed.notify_all();
+        }
+    }
+}
+
+impl State {
+    /// Begins a batch.
+    fn launch(&mut self, at: At) -> Job {
+        self.next = at.ahead(1, self.count);
+        self.running += 1;
+        self.starves = false;
+        self.launcher.began();
+        self.launched += 1;
+        let lists = self.spare.pop().unwrap_or_default();
+        let memory = self.memory.pop().unwrap_or_default();
+        let seeds = [self.seed, self.seeds];
+        Job {
+            batch: Arc::new(Running::new(at, self.launched, seeds, lists, memory)),
+            task: Task::Seed,
         }
     }
 }

@@ -45,24 +45,35 @@ impl Listed<'_> {
     /// Lists the edges of all layers as kernels walk them.
     pub(super) fn list(&self, blocks: &Blocks, ways: &LayerWays, layers: &mut Layers) {
         layers.resize_with(ways.len(), Default::default);
-        for (number, (ways, edges)) in (1..=blocks.layers()).zip(ways.iter().zip(layers)) {
-            let ids = blocks.level(number - 1);
-            let drawn = self.sampling.set_into(number);
-            let Some(topology) = self.edges.of(drawn) else {
-                continue;
-            };
-            let types = Types {
-                topology,
-                ids,
-                layer: blocks.layer(number),
-            };
-            for set in EdgeSet::all() {
-                let (ways, edges) = (ways.of(set), edges.of_mut(set));
-                let is_drawn = set.stored() == drawn;
-                match ways.walked && is_drawn {
-                    true => fill(edges.get_or_insert_default(), set, *ways, ids.len(), &types),
-                    false => *edges = None,
-                }
+        for (number, (ways, edges)) in (1..).zip(ways.iter().zip(layers)) {
+            self.list_into(blocks, number, ways, edges);
+        }
+    }
+
+    /// Lists the edges into a level, if the batch has it.
+    pub(super) fn list_into(
+        &self,
+        blocks: &Blocks,
+        number: usize,
+        ways: &BySet<Ways>,
+        edges: &mut BySet<Option<Edges>>,
+    ) {
+        let drawn = self.sampling.set_into(number);
+        let Some(topology) = self.edges.of(drawn).filter(|_| number <= blocks.layers()) else {
+            return;
+        };
+        let ids = blocks.level(number - 1);
+        let types = Types {
+            topology,
+            ids,
+            layer: blocks.layer(number),
+        };
+        for set in EdgeSet::all() {
+            let (ways, edges) = (ways.of(set), edges.of_mut(set));
+            let is_drawn = set.stored() == drawn;
+            match ways.walked && is_drawn {
+                true => fill(edges.get_or_insert_default(), set, *ways, ids.len(), &types),
+                false => *edges = None,
             }
         }
     }

@@ -3,7 +3,7 @@
 use super::Run;
 use std::collections::VecDeque;
 
-/// Batches that each thread has asked for besides the one it draws (`ASKED` in the runtime).
+/// Batches for each thread that are drawn or wait, besides the one that the rank is trained on (`Launch::Fixed`).
 const ASKED: usize = 2;
 
 /// When batches were drawn and taken.
@@ -17,7 +17,7 @@ pub(super) struct Draws {
 
 impl Run<'_> {
     /// Takes the next batch, which takes a thread so many seconds to draw, by class. Threads draw the next
-    /// batches as soon as they are asked for; the first one is drawn when it is needed. What a rank waits for
+    /// batches as soon as they are asked for; the first one is drawn when it is needed, and counts as if one thread drew it. What a rank waits for
     /// counts as computing.
     pub(super) fn draw(&mut self, (name, at): (usize, &str), seconds: &[f64], samplers: u32) {
         let most = 1 + ASKED * samplers as usize;
