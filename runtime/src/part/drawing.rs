@@ -45,6 +45,7 @@ pub(super) struct Read {
 }
 
 /// Lists what a batch that was drawn has.
+#[derive(Clone)]
 pub(super) struct Lister {
     pub(super) shared: Arc<Sampled>,
     rank: u32,
@@ -152,21 +153,15 @@ impl Lister {
 }
 
 impl Drawer {
-    /// For the batches of a list.
+    /// Draws the batches that `of` lists.
     ///
     /// # Errors
-    /// As [`Lister::new`].
-    pub(super) fn new(
-        shared: &Arc<Sampled>,
-        of: OfList,
-        read: &Read,
-        cached: Option<&Arc<Cached>>,
-        run: OfRun,
-    ) -> Result<Self, RuntimeError> {
+    /// Settings that do not fit the graph.
+    fn new(of: Lister, run: OfRun) -> Result<Self, RuntimeError> {
         let threads = if run.samplers > 0 { 1 } else { run.threads };
         Ok(Self {
-            sampler: sampler(&shared.edges, of.sampling, run.seed, threads)?,
-            of: Lister::new(shared, of, read, cached, run)?,
+            sampler: sampler(&of.shared.edges, &of.sampling, run.seed, threads)?,
+            of,
         })
     }
 
@@ -236,11 +231,12 @@ impl Drawing {
         cached: Option<&Arc<Cached>>,
         run: OfRun,
     ) -> Result<Self, RuntimeError> {
-        let tasks = || Tasks::new(shared, of, read, cached, run);
+        let lister = Lister::new(shared, of, read, cached, run)?;
+        let tasks = || Tasks::new(lister.clone(), run.seed);
         let samplers = (run.samplers > 0).then(|| Samplers::new(&tasks, run.samplers, run.launch));
         Ok(Self {
             samplers: samplers.transpose()?,
-            own: Drawer::new(shared, of, read, cached, run)?,
+            own: Drawer::new(lister, run)?,
         })
     }
 

@@ -4,14 +4,13 @@
 //! the vertices that are new. Once all hops are drawn, a task `List` for each layer lists its edges as kernels walk them, and
 //! `End` counts the rows and makes the numbers that kernels read. If seeds are in sets, their hops follow each other.
 
-use super::super::drawing::{Lister, OfRun, Read};
-use super::super::sampled::{OfList, Sampled};
+use super::super::drawing::Lister;
 use super::super::under_way::UnderWay;
 use super::super::walks::{Layers, Listed};
 use crate::RuntimeError;
 use crate::fault::Fault;
 use gnnc_graph::Topology;
-use gnnc_graph::sample::{At, Cached, DrawnRows, Growing, RankBatch, RankSet, Rule, TaskSampler};
+use gnnc_graph::sample::{At, DrawnRows, Growing, RankBatch, RankSet, Rule, TaskSampler};
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -161,21 +160,15 @@ pub(crate) struct Tasks {
 }
 
 impl Tasks {
-    /// For the batches of a list.
+    /// Draws the batches that `of` lists; `seed` is that of the run.
     ///
     /// # Errors
-    /// Settings that do not fit the graph, such as no training vertices.
-    pub(crate) fn new(
-        shared: &Arc<Sampled>,
-        of: OfList,
-        read: &Read,
-        cached: Option<&Arc<Cached>>,
-        run: OfRun,
-    ) -> Result<Self, RuntimeError> {
-        let rule = Rule::of(of.sampling, run.seed)?;
+    /// Settings that do not fit the graph.
+    pub(in crate::part) fn new(of: Lister, seed: u64) -> Result<Self, RuntimeError> {
+        let rule = Rule::of(&of.sampling, seed)?;
         Ok(Self {
-            sampler: TaskSampler::new(shared.edges.clone(), rule)?,
-            of: Lister::new(shared, of, read, cached, run)?,
+            sampler: TaskSampler::new(of.shared.edges.clone(), rule)?,
+            of,
         })
     }
 
