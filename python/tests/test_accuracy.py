@@ -9,13 +9,14 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("torch_geometric")
 
 from torch.nn import functional as F  # noqa: E402
-from torch_geometric.nn.models import GCN, GraphSAGE  # noqa: E402
+from torch_geometric.nn.models import GAT, GCN, GraphSAGE  # noqa: E402
 
 import gnnc  # noqa: E402
 
 SEEDS, EPOCHS = range(5), 200
 MODELS = {
     "GCN": lambda i, o: GCN(i, 16, 2, o, dropout=0.5),
+    "GAT": lambda i, o: GAT(i, 64, 2, o, heads=8, dropout=0.6),
     "GraphSAGE": lambda i, o: GraphSAGE(i, 16, 2, o, dropout=0.5),
 }
 
