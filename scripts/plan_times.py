@@ -2,7 +2,7 @@
 """Seconds that `gnnc plan` takes for each example on 64 GPUs, with every relaxation permitted.
 
     cargo build --release && python3 scripts/plan_times.py [--rounds 3] [--examples gcn_cora ..]
-    python3 scripts/plan_times.py --deep 16 32 100 200          # GCN with so many layers, written out one by one
+    python3 scripts/plan_times.py --deep 16 32 100 200          # models of so many layers, written out one by one
 
 Plans are made from statistics, as a user has them who has no graph at hand: `gnnc graph stats` writes them first where
 the example names a file. Models that make sets of edges, such as pairs, read their graph. Sampled batches have 64 seeds and 10 neighbors in each hop that the model has. Prints a
@@ -14,7 +14,6 @@ import argparse
 import json
 import os
 import re
-import resource
 import subprocess
 import sys
 import tempfile
@@ -73,27 +72,46 @@ def timed(options, arguments):
 DEEP = """graph big {{ vertices = 232_965 edges = 114_615_892 features = 602 classes = 41 }}
 
 model deep(hidden = 64) on big {{
-  let h0 = x
 {layers}
   loss cross_entropy(h{last} |> gcn_conv(classes), labels, on = train)
 }}
 
 train {{ optimizer = adam(lr = 0.01) }}
 """
+# The first layer of each kind, and the others: `H` is what comes before it.
+KINDS = {
+    "GCN": ("x |> gcn_conv(hidden) |> relu", "H |> gcn_conv(hidden) |> relu"),
+    "GraphSAGE": ("x |> sage_conv(hidden) |> relu", "H |> sage_conv(hidden) |> relu"),
+    "GAT": ("x |> gat_conv(16, heads = 4) |> elu", "H |> gat_conv(16, heads = 4) |> elu"),
+    "residual GCN": ("x |> linear(hidden)", "H + (H |> layer_norm |> relu |> gcn_conv(hidden))"),
+}
+
+
+def peak(command):
+    """Seconds and megabytes of a command that must succeed."""
+    start = time.perf_counter()
+    process = subprocess.Popen([str(part) for part in command], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    _, status, used = os.wait4(process.pid, 0)
+    if os.waitstatus_to_exitcode(status) not in (0, 3):
+        sys.exit(f"{command} failed")
+    return time.perf_counter() - start, used.ru_maxrss / 1000
 
 
 def deep(options):
-    """Prints the times of GCN on the statistics of Reddit whose layers are written out."""
-    print("| layers | seconds | memory |\n| --: | --: | --: |")
+    """Prints the times of models on the statistics of Reddit whose layers are written out: the fastest round."""
+    print(f"| layers | {' | '.join(KINDS)} |\n| --: |{' --: |' * len(KINDS)}")
     with tempfile.TemporaryDirectory() as folder:
         for count in options.deep:
-            layers = "\n".join(f"  let h{n + 1} = h{n} |> gcn_conv(hidden) |> relu" for n in range(count - 1))
-            model = Path(folder) / "deep.gir"
-            model.write_text(DEEP.format(layers=layers, last=count - 1))
-            _, seconds = timed(options, ["plan", model, "--gpus", "8", "--top", "3"])
-            # Models are planned in ascending order, so the largest child is the last one.
-            most = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
-            print(f"| {count} | {seconds:.1f} | {most / 1000:.0f} MB |", flush=True)
+            cells = []
+            for first, other in KINDS.values():
+                layers = [f"  let h0 = {first}"]
+                layers += [f"  let h{n} = {other.replace('H', f'h{n - 1}')}" for n in range(1, count - 1)]
+                model = Path(folder) / "deep.gir"
+                model.write_text(DEEP.format(layers="\n".join(layers), last=count - 2))
+                command = [options.gnnc, "plan", model, "--gpus", "8", "--top", "3"]
+                seconds, megabytes = min(peak(command) for _ in range(options.rounds))
+                cells.append(f"{seconds:.1f} s, {megabytes:.0f} MB")
+            print(f"| {count} | {' | '.join(cells)} |", flush=True)
 
 
 def main():

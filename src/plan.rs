@@ -2,6 +2,7 @@
 
 mod counted;
 mod kept;
+mod short;
 mod sweep;
 
 pub(crate) use counted::{Drawn, batch_plan, replay};
@@ -26,11 +27,12 @@ use gnnc_planner::layout::Pure;
 use gnnc_planner::lower::{Batches, pure};
 use gnnc_planner::parts::{BatchPlans, Parts, parts};
 use gnnc_planner::placement;
-use gnnc_planner::search::{self, Lower, Pin, PlacementSpec, PlanRequest, Programs};
+use gnnc_planner::search::{self, Lower, Pin, PlacementSpec, PlanRequest, Programs, Shorter};
 use gnnc_planner::simulate::{Room, timeline_all};
 use kept::KeptPrograms;
+use short::ShortModels;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::OnceLock;
 
 /// What to plan for, and the constraints on the search.
 #[derive(Clone, Debug)]
@@ -121,17 +123,22 @@ const CHUNKED_EDGES: u64 = 4_000_000;
 
 impl Lower for Planner<'_> {
     fn programs(&self, spec: &PlacementSpec) -> Result<Programs, LowerError> {
-        // The program does not depend on the partitioner.
-        let mut key = spec.clone();
-        key.knobs.partitioner = None;
-        self.made.get_or_make(key, || {
-            let training = self.compiled.training(spec)?;
-            placement::lower(training, spec).map(Arc::new)
-        })
+        self.made.lowered(spec, || self.compiled.training(spec))
     }
 
     fn pure(&self, ranks: u32) -> Result<Pure, LowerError> {
         pure(&self.compiled.training, ranks)
+    }
+
+    fn shorter(&self, spec: &PlacementSpec) -> Option<Shorter<'_>> {
+        // Batches have a form of their own.
+        if spec.samples() {
+            return None;
+        }
+        self.shorter
+            .get_or_init(|| ShortModels::of(self.compiled))
+            .as_ref()
+            .map(ShortModels::shorter)
     }
 }
 
@@ -153,6 +160,8 @@ pub struct Planner<'a> {
     batches: Vec<BatchPlans>,
     /// Cache of lowered programs.
     made: KeptPrograms,
+    /// Shorter models, if there are any, once a candidate needs them.
+    shorter: OnceLock<Option<ShortModels>>,
 }
 
 impl<'a> Planner<'a> {
@@ -186,6 +195,7 @@ impl<'a> Planner<'a> {
             },
             batches: Vec::new(),
             made: KeptPrograms::default(),
+            shorter: OnceLock::new(),
         };
         planner.batches = planner.sampled();
         planner

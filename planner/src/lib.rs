@@ -54,6 +54,7 @@ pub mod rules;
 pub mod sampled;
 pub mod saturate;
 pub mod search;
+pub mod shorten;
 pub mod simulate;
 pub mod stale;
 

@@ -6,6 +6,7 @@ mod between;
 mod bits;
 mod caches;
 mod candidates;
+mod deep;
 mod interior;
 mod layers;
 mod leaner;
@@ -23,6 +24,7 @@ mod threads;
 mod training;
 
 pub use crate::placement::{Pin, PlacementSpec};
+pub use deep::{Fewer, Shorter};
 pub use offload::offload_to_fit;
 
 use crate::error::LowerError;
@@ -100,6 +102,11 @@ pub trait Lower: Sync {
     /// Why there are none.
     fn pure(&self, _ranks: u32) -> Result<Pure, LowerError> {
         Ok(Pure::default())
+    }
+
+    /// Two shorter models, if the one that a candidate runs has many layers that are alike.
+    fn shorter(&self, _spec: &PlacementSpec) -> Option<Shorter<'_>> {
+        None
     }
 }
 

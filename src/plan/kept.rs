@@ -3,6 +3,8 @@
 use gnnc_ir::program::memory::positions;
 use gnnc_ir::program::trace::Phase;
 use gnnc_planner::LowerError;
+use gnnc_planner::lower::Training;
+use gnnc_planner::placement;
 use gnnc_planner::search::{PlacementSpec, Programs};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -28,6 +30,21 @@ struct Kept {
 }
 
 impl KeptPrograms {
+    /// The programs of a candidate, made of the graphs that it runs.
+    ///
+    /// # Errors
+    /// The candidate has no graphs or no programs.
+    pub(super) fn lowered<'a>(
+        &self,
+        spec: &PlacementSpec,
+        training: impl FnOnce() -> Result<&'a Training, LowerError>,
+    ) -> Result<Programs, LowerError> {
+        // The program does not depend on the partitioner.
+        let mut key = spec.clone();
+        key.knobs.partitioner = None;
+        self.get_or_make(key, || placement::lower(training()?, spec).map(Arc::new))
+    }
+
     /// The programs of a candidate. A second thread that wants the same ones waits for the first.
     ///
     /// `make` must not give work to rayon. While a thread waits for such work, rayon may let it start another task, and
@@ -35,7 +52,7 @@ impl KeptPrograms {
     ///
     /// # Errors
     /// Those of `make`.
-    pub(super) fn get_or_make(
+    fn get_or_make(
         &self,
         key: PlacementSpec,
         make: impl FnOnce() -> Result<Programs, LowerError>,

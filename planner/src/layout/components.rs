@@ -1,6 +1,7 @@
 //! Connected sets of edge tensors, and the axis along which each can be cut.
 
 use super::features::Place;
+use super::index;
 use crate::fixed::given;
 use gnnc_ir::graph::op::{Op, Slice};
 use gnnc_ir::kernel::Axis;
@@ -46,6 +47,7 @@ impl Components {
             sets: Vec::new(),
             places: vec![Place::Elsewhere; graph.nodes.len()],
         };
+        let mut arriving = [Arriving::of(graph), Arriving::of(graph)];
         let mut by_root: BTreeMap<usize, Vec<NodeId>> = BTreeMap::new();
         for (id, _) in graph.iter() {
             if let Some(root) = group[id.0 as usize] {
@@ -59,10 +61,12 @@ impl Components {
             } else {
                 &[Axis::Width]
             };
-            let tried: Vec<_> = axes
-                .iter()
-                .map(|axis| (*axis, states(graph, &members, (*axis, &found.zero), ranks)))
-                .collect();
+            let mut tried = Vec::new();
+            for axis in axes {
+                let arriving = &mut arriving[index(*axis)];
+                arriving.find(graph, &members, *axis, &found.zero);
+                tried.push((*axis, states(graph, &members, (*axis, arriving), ranks)));
+            }
             match tried.iter().find(|(_, states)| states.is_ok()) {
                 Some((axis, Ok(states))) => {
                     if choice.next() {
@@ -70,6 +74,9 @@ impl Components {
                             found.cut[id.0 as usize] = Some(*axis);
                             found.share[id.0 as usize] = state.share;
                             found.zero[id.0 as usize] = state.zero;
+                        }
+                        for known in &mut arriving {
+                            known.forget(&members);
                         }
                     }
                     found.sets.push(members);
@@ -190,77 +197,101 @@ struct State {
     zero: bool,
 }
 
-/// The properties of members if the component is cut along `axis`. `zero` says for earlier
-/// components whether their padding is 0.
+/// The properties of members if the component is cut along `axis`.
 ///
 /// # Errors
 /// Why it cannot be cut this way.
 fn states(
     graph: &Graph,
     members: &[NodeId],
-    (axis, zero): (Axis, &[bool]),
+    (axis, arriving): (Axis, &Arriving),
     ranks: u32,
 ) -> Result<Vec<State>, String> {
-    let arrive = arrive(graph, members, axis, zero);
     let mut states: BTreeMap<NodeId, State> = BTreeMap::new();
     for id in members {
         let node = graph.node(*id);
         if graph.results.contains(id) && node.ty.rows.edge_set().is_some() {
             return Err("an edge tensor that leaves its loop stays by rows".to_owned());
         }
-        let state = transfer(graph, node, (&states, &arrive), axis, ranks)
+        let state = transfer(graph, node, (&states, arriving), axis, ranks)
             .map_err(|why| format!("{} cannot be cut: {why}", node.op))?;
         states.insert(*id, state);
     }
     Ok(members.iter().map(|id| states[id]).collect())
 }
 
-/// Whether the padding of a vertex tensor on slices is 0 where edges among `members` take it: it arrives as 0, and
-/// element-wise functions that stay on slices may preserve it.
-fn arrive(graph: &Graph, members: &[NodeId], axis: Axis, zero: &[bool]) -> BTreeMap<NodeId, bool> {
-    let element_wise =
-        |node: &Node| matches!(node.op, Op::Unary(_) | Op::Binary(_) | Op::Dropout { .. });
-    let taken = members.iter().map(|id| graph.node(*id));
-    let taken = taken.filter(|node| matches!(node.op, Op::Take(..)));
-    let mut waiting: Vec<NodeId> = taken.map(|node| node.inputs[0]).collect();
-    let mut asked: BTreeSet<NodeId> = BTreeSet::new();
-    while let Some(id) = waiting.pop() {
-        if asked.insert(id) && element_wise(graph.node(id)) {
-            waiting.extend(&graph.node(id).inputs);
+/// Whether the padding of vertex tensors on slices of an axis is 0 where edges take them: it arrives as 0, and
+/// element-wise functions that stay on slices may preserve it. `None` for tensors that no edge has taken yet. Components
+/// share what they find, since those of residual layers depend on all layers before.
+struct Arriving(Vec<Option<bool>>);
+
+impl Arriving {
+    fn of(graph: &Graph) -> Self {
+        Self(vec![None; graph.nodes.len()])
+    }
+
+    fn is_zero(&self, id: NodeId) -> bool {
+        self.0[id.0 as usize] == Some(true)
+    }
+
+    /// Forgets what was found if it may depend on `members`, which have become part of a cut component since.
+    fn forget(&mut self, members: &[NodeId]) {
+        if members.iter().any(|id| self.0[id.0 as usize].is_some()) {
+            self.0.fill(None);
         }
     }
-    let mut arrive: BTreeMap<NodeId, bool> = BTreeMap::new();
-    for id in asked {
-        let node = graph.node(id);
-        let cut = |n: usize| sliced(graph.ty(node.inputs[n]), axis);
-        let of = |n: usize| arrive.get(&node.inputs[n]) == Some(&true) && cut(n);
-        let arrives = match node.op {
-            Op::Arg(_) | Op::Out(_) => false,
-            Op::Unary(f) => f.eval(0.0) == 0.0 && of(0),
-            Op::Dropout { .. } => of(0),
-            Op::Binary(Binary::Mul) => of(0) || of(1),
-            Op::Binary(Binary::Div) => of(0) && !cut(1),
-            Op::Binary(_) => of(0) && of(1),
-            // Members of a cut component may have stayed on slices.
-            Op::Gather(..) => zero[id.0 as usize],
-            Op::Input(_) | Op::Param(_) | Op::Const(_) | Op::Table(_) | Op::Broadcast(_) => true,
-            Op::Take(..) | Op::Blend | Op::Copies(..) | Op::Clip(..) | Op::GatherMean(_) => true,
-            Op::EdgeSoftmax(_) | Op::Pick | Op::PickSum(_) | Op::PickHead => true,
-            Op::PlaceHead(_) | Op::MatMul | Op::MatMulNT | Op::MatMulTN => true,
-            Op::Reshape { .. } | Op::Concat | Op::SliceCols { .. } | Op::PadCols { .. } => true,
-            Op::SliceRows { .. } | Op::PadRows { .. } | Op::ReduceCols(..) | Op::SumRows => true,
-            Op::Redistribute(_) | Op::SumRanks | Op::Loss(_) | Op::LossGrad(_) => true,
-            Op::Scan(_) | Op::Sampled(_) => true,
-        };
-        arrive.insert(id, arrives);
+
+    /// Finds what edges among `members` take. `zero` says for earlier components whether their padding is 0.
+    fn find(&mut self, graph: &Graph, members: &[NodeId], axis: Axis, zero: &[bool]) {
+        let element_wise =
+            |node: &Node| matches!(node.op, Op::Unary(_) | Op::Binary(_) | Op::Dropout { .. });
+        let taken = members.iter().map(|id| graph.node(*id));
+        let taken = taken.filter(|node| matches!(node.op, Op::Take(..)));
+        let mut waiting: Vec<NodeId> = taken.map(|node| node.inputs[0]).collect();
+        let mut asked: BTreeSet<NodeId> = BTreeSet::new();
+        while let Some(id) = waiting.pop() {
+            let is_known = self.0[id.0 as usize].is_some();
+            if !is_known && asked.insert(id) && element_wise(graph.node(id)) {
+                waiting.extend(&graph.node(id).inputs);
+            }
+        }
+        for id in asked {
+            let node = graph.node(id);
+            let cut = |n: usize| sliced(graph.ty(node.inputs[n]), axis);
+            let of = |n: usize| self.is_zero(node.inputs[n]) && cut(n);
+            let arrives = match node.op {
+                Op::Arg(_) | Op::Out(_) => false,
+                Op::Unary(f) => f.eval(0.0) == 0.0 && of(0),
+                Op::Dropout { .. } => of(0),
+                Op::Binary(Binary::Mul) => of(0) || of(1),
+                Op::Binary(Binary::Div) => of(0) && !cut(1),
+                Op::Binary(_) => of(0) && of(1),
+                // Members of a cut component may have stayed on slices.
+                Op::Gather(..) => zero[id.0 as usize],
+                Op::Input(_) | Op::Param(_) | Op::Const(_) | Op::Table(_) | Op::Broadcast(_) => {
+                    true
+                }
+                Op::Take(..) | Op::Blend | Op::Copies(..) | Op::Clip(..) | Op::GatherMean(_) => {
+                    true
+                }
+                Op::EdgeSoftmax(_) | Op::Pick | Op::PickSum(_) | Op::PickHead => true,
+                Op::PlaceHead(_) | Op::MatMul | Op::MatMulNT | Op::MatMulTN => true,
+                Op::Reshape { .. } | Op::Concat | Op::SliceCols { .. } | Op::PadCols { .. } => true,
+                Op::SliceRows { .. } | Op::PadRows { .. } | Op::ReduceCols(..) | Op::SumRows => {
+                    true
+                }
+                Op::Redistribute(_) | Op::SumRanks | Op::Loss(_) | Op::LossGrad(_) => true,
+                Op::Scan(_) | Op::Sampled(_) => true,
+            };
+            self.0[id.0 as usize] = Some(arrives);
+        }
     }
-    arrive
 }
 
 fn transfer(
     graph: &Graph,
     node: &Node,
-    (states, arrive): (&BTreeMap<NodeId, State>, &BTreeMap<NodeId, bool>),
+    (states, arriving): (&BTreeMap<NodeId, State>, &Arriving),
     axis: Axis,
     ranks: u32,
 ) -> Result<State, &'static str> {
@@ -289,7 +320,7 @@ fn transfer(
     match &node.op {
         Op::Take(..) => {
             let from = graph.node(node.inputs[0]);
-            let arrives = arrive.get(&node.inputs[0]) == Some(&true);
+            let arrives = arriving.is_zero(node.inputs[0]);
             let gathered = from.inputs.iter().any(|i| edge(*i));
             let zero = if gathered { zero } else { arrives };
             Ok(State {

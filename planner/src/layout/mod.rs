@@ -43,6 +43,17 @@ pub struct Pure {
     /// A number for each component of the epoch, then of the evaluation: the same for those that are alike, such
     /// as those of layers that are written out one by one.
     pub alike: Vec<usize>,
+    /// What those of each number compute.
+    pub kinds: Vec<Kind>,
+}
+
+/// What a component computes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Kind {
+    /// Whether it is one of the evaluation.
+    evaluates: bool,
+    /// Its operators, and the types of their results.
+    operators: Vec<(String, Type)>,
 }
 
 /// A component that cannot be cut into columns.
@@ -58,12 +69,19 @@ impl Pure {
     /// The pure layouts of a model's graphs.
     pub fn of(graphs: &Graphs, ranks: u32) -> Self {
         let [step, eval] = [&graphs.step, &graphs.eval].map(|graph| first(graph, ranks));
-        let mut kinds: BTreeMap<(bool, Vec<(String, Type)>), usize> = BTreeMap::new();
-        let mut alike = Vec::new();
+        let mut numbers: BTreeMap<Kind, usize> = BTreeMap::new();
+        let (mut alike, mut kinds) = (Vec::new(), Vec::new());
         for (evaluates, graph) in [(false, &graphs.step), (true, &graphs.eval)] {
-            for kind in kinds_of(graph, ranks) {
-                let next = kinds.len();
-                alike.push(*kinds.entry((evaluates, kind)).or_insert(next));
+            for operators in operators_of(graph, ranks) {
+                let kind = Kind {
+                    evaluates,
+                    operators,
+                };
+                let number = *numbers.entry(kind).or_insert_with_key(|kind| {
+                    kinds.push(kind.clone());
+                    kinds.len() - 1
+                });
+                alike.push(number);
             }
         }
         let all = |layout| Layouts {
@@ -80,6 +98,7 @@ impl Pure {
                 eval,
             },
             alike,
+            kinds,
         }
     }
 }
@@ -139,14 +158,14 @@ fn first(graph: &Graph, ranks: u32) -> Vec<Layout> {
 }
 
 /// What each component computes, in the order of the layouts: its operators, and the types of their results.
-fn kinds_of(graph: &Graph, ranks: u32) -> Vec<Vec<(String, Type)>> {
+fn operators_of(graph: &Graph, ranks: u32) -> Vec<Vec<(String, Type)>> {
     let components = Components::find(graph, ranks, &Choice::default());
     let of = |id: &NodeId| (graph.node(*id).op.to_string(), graph.ty(*id));
     let own = components.sets.iter();
     let mut kinds: Vec<_> = own.map(|set| set.iter().map(of).collect()).collect();
     for node in &graph.nodes {
         if let Op::Scan(scan) = &node.op {
-            kinds.extend(kinds_of(&scan.body, ranks));
+            kinds.extend(operators_of(&scan.body, ranks));
         }
     }
     kinds

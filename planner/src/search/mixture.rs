@@ -22,6 +22,25 @@ const LEAST: usize = 48;
 /// Most layouts that a search may price.
 const MOST: usize = 192;
 
+/// Which layouts a search changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Changes {
+    /// Those of all components that are alike together.
+    Together,
+    /// Then single ones too, if each of them can be tried.
+    Singly,
+}
+
+/// How many layouts the search of a model with so many components may price.
+fn most(components: usize) -> usize {
+    (COMPONENTS / components.max(1)).clamp(LEAST, MOST)
+}
+
+/// Whether a model has too many components to change single layouts.
+pub(super) fn has_many(components: usize) -> bool {
+    components > most(components)
+}
+
 /// What a reason says of a search that ended there.
 pub(super) const ENDED: &str = "; the search did not try all layouts";
 
@@ -50,18 +69,19 @@ pub(super) struct Found {
 }
 
 /// The cheapest layouts found from `starts` by changes that help: first of all components that are `alike`
-/// together, from each start, then of single ones, if each of them can be tried. `None` if no program has any of the
-/// starting layouts.
+/// together, from each start, then of single ones, if `changes` says so and each of them can be tried. `None` if no program
+/// has any of the starting layouts.
 ///
 /// # Errors
 /// The error of `price` for layouts that cannot be priced.
 pub(super) fn best(
     starts: &[Layouts],
     alike: &[usize],
+    changes: Changes,
     price: &Price,
 ) -> Result<Option<Found>, String> {
     let mut known: BTreeMap<Layouts, Cost> = BTreeMap::new();
-    let most = (COMPONENTS / alike.len().max(1)).clamp(LEAST, MOST);
+    let most = most(alike.len());
     let tried = Cell::new(0);
     let mut cost = |layouts: &Layouts, beat: Option<&Cost>| {
         if let Some(cost) = known.get(layouts) {
@@ -95,7 +115,8 @@ pub(super) fn best(
         }
     }
     reached.sort_by(|a, b| order(&a.0, &b.0));
-    if singly.len() > together.len() && singly.len() > most - tried.get() {
+    let too_many = changes == Changes::Together || singly.len() > most - tried.get();
+    if singly.len() > together.len() && too_many {
         ended = true;
     } else if singly.len() > together.len() {
         for at in &mut reached {
@@ -207,6 +228,7 @@ mod tests {
             tensor: all(Columns),
             push_pull,
             alike: (0..epoch + eval).collect(),
+            kinds: Vec::new(),
         }
     }
 
@@ -238,12 +260,15 @@ mod tests {
                 Ok(Some(vec![1.0, wrong(layouts, &wanted)]))
             };
             let single: Vec<usize> = (0..5).collect();
-            let found = best(&starts(&pure(3, 2), None), &single, &cost).unwrap();
+            let found = best(&starts(&pure(3, 2), None), &single, Changes::Singly, &cost).unwrap();
             assert_eq!(found, all_tried(wanted.clone()));
             assert!(tried.get() <= 48, "{} tries", tried.get());
             // Pinned layouts are kept.
             let pinned = starts(&pure(3, 2), Some(Columns));
-            let found = best(&pinned, &single, &cost).unwrap().unwrap().layouts;
+            let found = best(&pinned, &single, Changes::Singly, &cost)
+                .unwrap()
+                .unwrap()
+                .layouts;
             assert_eq!(found.features, Columns);
             assert_eq!(found.epoch, wanted.epoch);
         }
@@ -260,9 +285,12 @@ mod tests {
         };
         let pure = pure(4, 0);
         for (cheap, placement) in [(Columns, Placement::Tensor), (Rows, Placement::Graph)] {
-            let found = best(&starts(&pure, None), &[0, 1, 2, 3], &|layouts, _| {
-                of(layouts, cheap)
-            });
+            let found = best(
+                &starts(&pure, None),
+                &[0, 1, 2, 3],
+                Changes::Singly,
+                &|layouts, _| of(layouts, cheap),
+            );
             let found = found.unwrap().unwrap();
             assert_eq!(same(&pure, &found.layouts), Some(placement));
         }
@@ -287,7 +315,9 @@ mod tests {
             tried.set(tried.get() + 1);
             Ok(Some(vec![wrong(layouts, &wanted)]))
         };
-        let found = best(&starts(&pure, None), &alike, &cost).unwrap().unwrap();
+        let found = best(&starts(&pure, None), &alike, Changes::Singly, &cost)
+            .unwrap()
+            .unwrap();
         assert_eq!(found.layouts, wanted);
         assert!(found.ended);
         assert!(tried.get() < LEAST, "{} tries", tried.get());
@@ -299,18 +329,25 @@ mod tests {
         let by_rows =
             |layouts: &Layouts, _: Option<&Cost>| Ok((layouts.features == Rows).then(|| vec![1.0]));
         let pure = pure(2, 0);
-        let found = best(&starts(&pure, None), &[0, 1], &by_rows).unwrap();
+        let found = best(&starts(&pure, None), &[0, 1], Changes::Singly, &by_rows).unwrap();
         assert_eq!(found, all_tried(pure.graph.clone()));
-        let none = best(&starts(&pure, Some(Columns)), &[0, 1], &by_rows);
+        let none = best(
+            &starts(&pure, Some(Columns)),
+            &[0, 1],
+            Changes::Singly,
+            &by_rows,
+        );
         assert_eq!(none, Ok(None));
     }
 
     #[test]
     fn nothing_to_choose_is_no_error() {
         let none = Pure::default();
-        let found = best(&starts(&none, None), &[], &|_, _| Ok(Some(vec![1.0])));
+        let found = best(&starts(&none, None), &[], Changes::Singly, &|_, _| {
+            Ok(Some(vec![1.0]))
+        });
         assert_eq!(found, Ok(all_tried(Layouts::default())));
         let start = [pure(1, 0).graph];
-        assert!(best(&start, &[0], &|_, _| Err("no".to_owned())).is_err());
+        assert!(best(&start, &[0], Changes::Singly, &|_, _| Err("no".to_owned())).is_err());
     }
 }

@@ -1,5 +1,7 @@
 //! Candidates before they are priced.
 
+use super::deep::{self, Choose};
+use super::mixture::Changes;
 use super::nodes::NO_HALO;
 use super::order::cost;
 use super::{
@@ -71,7 +73,7 @@ pub(super) fn ready(
 ) -> Result<Ready, String> {
     let parts = divided(request, spec)?;
     let lowered = |spec: &PlacementSpec| lower.programs(spec).map_err(|e| e.to_string());
-    let made = |spec: PlacementSpec, programs: Programs, bounded: bool| {
+    let made_by = |lower: &dyn Lower, spec: PlacementSpec, programs: Programs, bounded: bool| {
         let parts = programs
             .first()
             .map_or_else(|| parts.clone(), |program| parts.clone().of(program));
@@ -91,6 +93,7 @@ pub(super) fn ready(
         };
         Ok::<_, String>(Ready { least, ..ready })
     };
+    let made = |spec, programs, bounded| made_by(lower, spec, programs, bounded);
     let few = request.top.is_some();
     let undivided = |stages: &Stages| stages.layers.is_empty() && !seconds_of_layers.is_empty();
     if let Some(stages) = spec.stages().filter(undivided) {
@@ -117,11 +120,35 @@ pub(super) fn ready(
     };
     let pure = lower.pure(spec.slices()).map_err(|e| e.to_string())?;
     let starts = mixture::starts(&pure, request.pin.features);
-    let found = mixture::best(&starts, &pure.alike, &|layouts, beat| {
+    // Programs of the model or of a shorter one; `None` if there are none.
+    let programs = |lower: &dyn Lower, spec: &PlacementSpec| match lower.programs(spec) {
+        Err(LowerError::Illegal(_)) => Ok(None),
+        programs => programs.map(Some).map_err(|e| e.to_string()),
+    };
+    let estimate = |lower: &dyn Lower, layouts: &Layouts| {
         let spec = with(layouts);
-        let programs = match lower.programs(&spec) {
-            Err(LowerError::Illegal(_)) => return Ok(None),
-            programs => programs.map_err(|e| e.to_string())?,
+        let Some(programs) = programs(lower, &spec)? else {
+            return Ok(None);
+        };
+        let ready = made_by(lower, spec, programs, false)?;
+        ready.estimate(request).map(Some)
+    };
+    let is_deep = mixture::has_many(pure.alike.len());
+    let shorter = lower.shorter(spec).filter(|_| is_deep);
+    let on_shorter = shorter.map(|shorter| {
+        let choose = Choose {
+            slices: spec.slices(),
+            features: request.pin.features,
+            memory: request.cluster.device.memory,
+            estimate: &estimate,
+            cost: &|estimate| cost(request, estimate),
+        };
+        deep::best(&pure, &shorter, &choose)
+    });
+    let price = |layouts: &Layouts, beat: Option<&mixture::Cost>| {
+        let spec = with(layouts);
+        let Some(programs) = programs(lower, &spec)? else {
+            return Ok(None);
         };
         let ready = made(spec, programs, beat.is_some())?;
         // The first number is whether it fits.
@@ -131,7 +158,11 @@ pub(super) fn ready(
         }
         let estimate = ready.estimate_to_beat(request, beat)?;
         Ok(estimate.map(|estimate| cost(request, &estimate)))
-    })?;
+    };
+    let found = match on_shorter.transpose()?.flatten() {
+        Some(found) => Some(found),
+        None => mixture::best(&starts, &pure.alike, Changes::Singly, &price)?,
+    };
     // If no mixture has a program, the first one reports why.
     let ended = found.as_ref().is_some_and(|found| found.ended);
     let layouts = found.map(|found| found.layouts);

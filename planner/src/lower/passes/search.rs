@@ -89,14 +89,16 @@ impl Search<'_> {
         if needs.is_empty() || graph.ty(value).columns() > MOST_COLUMNS {
             return;
         }
+        let widths = [Some(graph.ty(value).width), self.dot_width(&[value])];
         for number in 0..self.found.list.len() {
             let pass = &self.found.list[number];
             let same = pass.set == set && pass.to == to && pass.heads == heads;
-            let fits = same && self.common_width(pass, sum).is_some();
-            if !fits || !self.joins(number, sum, value, &needs) {
+            let Some(width) = common_width(pass, &widths).filter(|_| same) else {
+                continue;
+            };
+            if !self.joins(number, sum, value, &needs) {
                 continue;
             }
-            let width = self.common_width(pass, sum).unwrap_or(1);
             let weights = self.weights(number, value);
             let pass = &mut self.found.list[number];
             pass.width = width;
@@ -134,14 +136,17 @@ impl Search<'_> {
         if members.any(|id| self.args[id.0 as usize] != self.args[sum.0 as usize]) {
             return false;
         }
-        let after = self.follow(self.members(number));
+        // What follows on what is looked at last, since that takes as long as the graph is large.
         if let Some(softmax) = pass.softmax {
             // Every sum is weighted, and nothing else of its value depends on the softmax.
             return self.weights(number, value).is_some_and(|weights| {
                 let others = factors(self.graph, value).into_iter();
                 let mut others = others.filter(|factor| *factor != Factor::Node(weights));
-                let same = softmax.weights.is_none_or(|known| known == weights);
-                same && others.all(|factor| factor.node().is_none_or(|id| !after[id.0 as usize]))
+                let is_same = softmax.weights.is_none_or(|known| known == weights);
+                is_same && {
+                    let after = self.follow(self.members(number));
+                    others.all(|factor| factor.node().is_none_or(|id| !after[id.0 as usize]))
+                }
             });
         }
         let values: Vec<NodeId> = pass
@@ -149,11 +154,12 @@ impl Search<'_> {
             .iter()
             .map(|s| self.graph.node(*s).inputs[0])
             .collect();
-        let shared = self.expensive_parts(&values);
+        if self.expensive_parts(&values).is_disjoint(needs) {
+            return false;
+        }
         let members = self.members(number);
         let before = self.follow(vec![sum]);
-        !shared.is_disjoint(needs)
-            && !after[sum.0 as usize]
+        !self.follow(members.clone())[sum.0 as usize]
             && !members.iter().any(|id| before[id.0 as usize])
     }
 
@@ -184,13 +190,16 @@ impl Search<'_> {
         let mut work = nodes;
         while let Some(id) = work.pop() {
             for &user in &self.users[id.0 as usize] {
-                let mut reached = vec![user];
-                if let Some(pass) = self.found.of[user.0 as usize] {
-                    reached.extend(self.members(pass));
+                if std::mem::replace(&mut follows[user.0 as usize], true) {
+                    continue;
                 }
-                for user in reached {
-                    if !std::mem::replace(&mut follows[user.0 as usize], true) {
-                        work.push(user);
+                work.push(user);
+                let Some(pass) = self.found.of[user.0 as usize] else {
+                    continue;
+                };
+                for member in self.members(pass) {
+                    if !std::mem::replace(&mut follows[member.0 as usize], true) {
+                        work.push(member);
                     }
                 }
             }
@@ -232,20 +241,18 @@ impl Search<'_> {
         });
         dots.reduce(|a, b| if a == b { a } else { 0 })
     }
+}
 
-    /// The width that a pass and a sum can both have.
-    fn common_width(&self, pass: &Pass, sum: NodeId) -> Option<u32> {
-        let value = self.graph.node(sum).inputs[0];
-        let own = [Some(self.graph.ty(value).width), self.dot_width(&[value])];
-        let mut width = pass.width;
-        for other in own.into_iter().flatten().filter(|width| *width != 1) {
-            if other == 0 || width != 1 && width != other {
-                return None;
-            }
-            width = other;
+/// The width that a pass can have with a sum of some more `widths`.
+fn common_width(pass: &Pass, widths: &[Option<u32>]) -> Option<u32> {
+    let mut width = pass.width;
+    for other in widths.iter().flatten().filter(|width| **width != 1) {
+        if *other == 0 || width != 1 && width != *other {
+            return None;
         }
-        Some(width)
+        width = *other;
     }
+    Some(width)
 }
 
 impl Search<'_> {
