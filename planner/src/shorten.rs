@@ -168,13 +168,12 @@ impl Run {
                 }
                 _ => continue,
             };
-            let op = match node.op {
-                Op::Param(id) => {
-                    let spec = graph.params.get(id.0 as usize)?;
-                    let new = params.entry(id);
-                    Op::Param(*new.or_insert_with(|| short.param(spec.clone())))
-                }
-                _ => node.op.clone(),
+            let op = if let Op::Param(id) = node.op {
+                let spec = graph.params.get(id.0 as usize)?;
+                let new = params.entry(id);
+                Op::Param(*new.or_insert_with(|| short.param(spec.clone())))
+            } else {
+                node.op.clone()
             };
             short.nodes.push(Node {
                 op,
@@ -202,25 +201,24 @@ fn is_alike(graph: &Graph, earlier: usize, later: usize) -> bool {
 }
 
 fn is_like(graph: &Graph, a: &Op, b: &Op) -> bool {
-    let spec = |id: &ParamId| graph.params.get(id.0 as usize);
-    match (a, b) {
-        (Op::Param(a), Op::Param(b)) => {
-            let unnamed = |spec: &ParamSpec| ParamSpec {
-                name: String::new(),
-                ..spec.clone()
-            };
-            spec(a).map(unnamed) == spec(b).map(unnamed)
-        }
-        (
-            Op::Dropout { p, slice, site: _ },
-            Op::Dropout {
-                p: other,
-                slice: cut,
-                site: _,
-            },
-        ) => p == other && slice == cut,
-        (a, b) => a == b,
+    let unnamed = |id: &ParamId| {
+        let spec = graph.params.get(id.0 as usize);
+        spec.map(|spec| ParamSpec {
+            name: String::new(),
+            ..spec.clone()
+        })
+    };
+    if let (Op::Param(a), Op::Param(b)) = (a, b) {
+        return unnamed(a) == unnamed(b);
     }
+    let mask = |op: &Op| {
+        if let Op::Dropout { p, slice, site: _ } = op {
+            Some((*p, *slice))
+        } else {
+            None
+        }
+    };
+    a == b || mask(a).is_some() && mask(a) == mask(b)
 }
 
 #[cfg(test)]
