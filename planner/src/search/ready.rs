@@ -134,7 +134,7 @@ pub(super) fn ready(
         ready.estimate(request).map(Some)
     };
     let is_deep = mixture::has_many(pure.alike.len());
-    let shorter = lower.shorter(spec).filter(|_| is_deep);
+    let shorter = is_deep.then(|| lower.shorter(spec)).flatten();
     let on_shorter = shorter.map(|shorter| {
         let choose = Choose {
             slices: spec.slices(),
